@@ -81,7 +81,7 @@ lock: $(VENV)/dev.stamp ## Write every lock file anew
 clean: ## Remove environments, parts and caches
 	rm -rf $(VENV) $(PARTS) $(NPM)/node_modules $(MODEL_CLIENTS)/node_modules build dist
 	rm -rf $(RUN_DATA) .mypy_cache .ruff_cache tests/.ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find src tests bench campaign conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src testkit tests bench campaign conformance -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- what the targets stand on: each stamp is newer than what it was made from --------------------------
 

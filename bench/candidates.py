@@ -52,13 +52,13 @@ class Gateway:
 
 def stdio_upstream(tools: int = 10) -> Target:
     """The stdio upstream, started by whoever is in front of it."""
-    command = (sys.executable, "-m", "bench.upstreams.stdio_server", "--tools", str(tools))
+    command = (sys.executable, "-m", "testkit.servers.prepared_stdio", "--tools", str(tools))
     return Target("stdio", command=command)
 
 
 def http_upstream_command(port: int, tools: int = 10) -> list[str]:
     """How to start the HTTP upstream."""
-    return [sys.executable, "-m", "bench.upstreams.http_server", "--port", str(port), "--tools", str(tools)]
+    return [sys.executable, "-m", "testkit.servers.prepared_http", "--port", str(port), "--tools", str(tools)]
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import msgspec
 from bench import machine
 from bench.options import Options
 from bench.tables import figure, table
-from bench.upstreams.answers import payload_result
 from headgate.protocol.json_scan import JsonObjectScanner
+from testkit.servers.prepared_answers import payload_result
 
 _SIZE: Final = 10_000_000
 _DEPTH: Final = 100_000

@@ -156,7 +156,7 @@ def _record(client: Client, walk: Walk, commands: "Connection[str, list[Function
 def _gateway(folder: Path) -> "Iterator[tuple[int, Connection[str, list[Function]]]]":
     """The port of a gateway with a stdio server and documents, and the connection to its recorder."""
     config, data = folder / "headgate.json", folder / "data"
-    server = {"command": sys.executable, "args": ["-m", "bench.upstreams.stdio_server"], "cwd": str(ROOT)}
+    server = {"command": sys.executable, "args": ["-m", "testkit.servers.prepared_stdio"], "cwd": str(ROOT)}
     settings = {"embedder": "BM25", "knowledge": {"tokenBudget": 0}}
     config.write_text(
         json.dumps(

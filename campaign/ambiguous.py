@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import Line, read
 from campaign.gate import Gate
 from campaign.histories import CLASSES, said
-from campaign.servers import ledger, ledger_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import AuditRecord, read
 
 # Each server has a budget of ten retries; a group of cells has a server of its own.
 _ENTRY = {"breaker": {"failures": 1000}, "retry": {"attempts": 5}}
@@ -91,7 +91,7 @@ class Cell:
 async def ambiguous(trial: Trial) -> None:
     """What may be sent again is, and nothing else."""
     deeds = trial.directory / "deeds"
-    async with ledger_http(deeds) as web:
+    async with audited_http(deeds) as web:
         groups, servers = dict[str, list[Cell]](), dict[str, Any]()
         for where, faults in (("s", _ANY), ("h", _ANY + _HTTP)):
             for fault in faults:
@@ -102,7 +102,7 @@ async def ambiguous(trial: Trial) -> None:
                     groups[name] = [Cell(name, tool, fault, keyed) for tool in CLASSES]
                     # A server that has ended needs a moment to be there again, and more on a busy machine.
                     entry = _ENTRY | {"timeout": 0.7 if fault.at_work else 10}
-                    servers[name] = ledger(deeds, **entry) if where == "s" else web.entry(**entry)
+                    servers[name] = audited(deeds, **entry) if where == "s" else web.entry(**entry)
         async with (
             trial.gate(servers, spare_files=4 * len(groups), stall_seconds=0.25) as gate,
             client(gate.port, modern=True) as caller,
@@ -152,7 +152,7 @@ async def _check(trial: Trial, caller: Client, cells: list[tuple[Cell, Answer]],
     trial.check("nothing twice that must not be", not twice, twice)
 
 
-def _seen(cell: Cell, answer: Answer, lines: list[Line]) -> tuple[str, int, int]:
+def _seen(cell: Cell, answer: Answer, lines: list[AuditRecord]) -> tuple[str, int, int]:
     counts = Counter(line.event for line in lines if line.ref == cell.ref and line.tool == cell.tool)
     outcome = "ok" if answer.ok else answer.failure.effect if answer.failure else answer.outcome
     nonces = {line.nonce for line in lines if line.ref == cell.ref and line.nonce}

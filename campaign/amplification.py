@@ -9,8 +9,8 @@ from campaign import hoard, http1
 from campaign.client import ACCEPT, Client, client
 from campaign.gate import Gate
 from campaign.own_tools import ALL_LISTED, filled, own_tools
-from campaign.servers import load
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.campaign_upstreams import load
 
 _BYTES = 10_000
 # Ordinary words; what is made to be dear is tried in A01 to A06, B02 and B08.

@@ -8,8 +8,8 @@ from pathlib import Path
 from campaign import http1
 from campaign.client import ACCEPT, LEGACY, Answer, Client, client
 from campaign.gate import Gate
-from campaign.servers import rogue
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.campaign_upstreams import misbehaving
 
 BODY_LIMIT = 4 * MEBIBYTE
 
@@ -52,7 +52,10 @@ class Poster:
 async def poster(trial: Trial) -> AsyncIterator[Poster]:
     """A gate with one upstream that keeps a record, and a session to post in."""
     record = trial.directory / "record"
-    async with trial.gate({"rogue": rogue("--record", str(record))}) as gate, client(gate.port) as caller:
+    async with (
+        trial.gate({"rogue": misbehaving("--record", str(record))}) as gate,
+        client(gate.port) as caller,
+    ):
         yield Poster(gate, caller, record)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from campaign import hoard
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
-from campaign.fixtures import payload
 from campaign.gate import Gate
-from campaign.servers import rogue
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.upstream_stdio import AT_ONCE_SECONDS, recovery
+from testkit import payload
+from testkit.campaign_upstreams import misbehaving
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ async def huge_line(trial: Trial) -> None:
 
 
 def _rogue() -> dict[str, Any]:
-    return {"rogue": rogue(timeout=60)}
+    return {"rogue": misbehaving(timeout=60)}
 
 
 async def _measured(
@@ -160,7 +160,7 @@ async def dripping(trial: Trial) -> None:
     """A reply that arrives byte by byte costs next to nothing, and is a result like any other."""
     settings = {"maxResponseSize": 100}
     async with (
-        trial.gate({"rogue": rogue(timeout=20)}, settings=settings) as gate,
+        trial.gate({"rogue": misbehaving(timeout=20)}, settings=settings) as gate,
         client(gate.port) as caller,
     ):
         usage = Usage(gate)
@@ -195,7 +195,7 @@ async def _passes_or_fails_at_once(
 )
 async def hard_to_parse(trial: Trial) -> None:
     """Results that break parsers pass untouched or fail at once, in both eras."""
-    async with trial.gate({"rogue": rogue(timeout=15)}) as gate:
+    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate:
         for modern in (False, True):
             async with client(gate.port, modern=modern) as caller:
                 era = "new" if modern else "old"
@@ -220,7 +220,7 @@ async def hard_to_parse(trial: Trial) -> None:
 @case("F15", "NaN and Infinity in a result", "rejected with a typed error, never changed")
 async def not_numbers(trial: Trial) -> None:
     """Literals that JSON does not have are refused, not turned into null."""
-    async with trial.gate({"rogue": rogue(timeout=15)}) as gate, client(gate.port) as caller:
+    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate, client(gate.port) as caller:
         for literal in ("NaN", "Infinity", "-Infinity"):
             answer = await caller.call("rogue_not_a_number", {"literal": literal})
             trial.measure(literal, f"{answer.outcome} {answer.seconds:.3f} s")
@@ -237,7 +237,7 @@ def _code(answer: Answer) -> str:
 async def numbers_untouched(trial: Trial) -> None:
     """Arguments and results keep their bytes, between clients of both eras and the upstream."""
     differences = 0
-    async with trial.gate({"rogue": rogue(timeout=15)}) as gate:
+    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate:
         for modern in (False, True):
             async with client(gate.port, modern=modern) as caller:
                 result = await caller.call("rogue_big_numbers")
@@ -256,7 +256,7 @@ async def stderr_flood(trial: Trial) -> None:
     """A child that writes 2 GB to stderr neither blocks nor fills the log."""
     size = trial.size(quick=128 * MEBIBYTE, full=2048 * MEBIBYTE)
     async with (
-        trial.gate({"rogue": rogue(timeout=120), "steady": rogue()}) as gate,
+        trial.gate({"rogue": misbehaving(timeout=120), "steady": misbehaving()}) as gate,
         client(gate.port) as caller,
     ):
         usage = Usage(gate)

@@ -12,9 +12,9 @@ from campaign import process
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
 from campaign.gate import eventually
-from campaign.servers import rogue
 from campaign.trial import Trial, case
 from campaign.upstream_stdio import recovery
+from testkit.campaign_upstreams import misbehaving
 
 ORPHAN_SECONDS = 2.0
 
@@ -44,7 +44,7 @@ async def _survivors(pids: set[int], seconds: float) -> set[int]:
 @case("F18", "the child ignores EOF; kill -9 of the gate", "no orphan 2 s later, grandchildren included")
 async def killed_gate(trial: Trial) -> None:
     """Nothing outlives a gate that had no chance to clean up."""
-    async with trial.gate({"rogue": rogue("--ignore-eof")}, stall_seconds=None) as gate:
+    async with trial.gate({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gate:
         async with client(gate.port, modern=True) as caller:
             family = await _family(caller)
         everyone = family | process.descendants(gate.pid)
@@ -65,14 +65,14 @@ async def killed_gate(trial: Trial) -> None:
 )
 async def forking_child(trial: Trial) -> None:
     """Grandchildren end when their parent is replaced and when the gate stops."""
-    async with trial.gate({"rogue": rogue("--ignore-eof")}) as gate, client(gate.port) as caller:
+    async with trial.gate({"rogue": misbehaving("--ignore-eof")}) as gate, client(gate.port) as caller:
         family = await _family(caller)
         await caller.call("rogue_kill_self")
         left = await _survivors(family, 5)
         trial.measure("survivors of the child", f"{len(left)} of {len(family)}")
         trial.check("none survives the child", not left, left)
         await recovery(trial, caller, limit=5)
-    async with trial.gate({"rogue": rogue("--ignore-eof")}, stall_seconds=None) as gate:
+    async with trial.gate({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gate:
         async with client(gate.port) as caller:
             family = await _family(caller)
         took = await gate.stop(signal.SIGTERM)
@@ -98,9 +98,9 @@ async def crash_loop(trial: Trial) -> None:
     seconds = trial.size(quick=10, full=60)
     capped = trial.directory / "capped"
     servers = {
-        "rogue": rogue("--crash-after", "0.1", "--spawn-log", str(log)),
-        "capped": rogue("--crash-after", "0.1", "--spawn-log", str(capped), maxRestarts=3),
-        "steady": rogue(),
+        "rogue": misbehaving("--crash-after", "0.1", "--spawn-log", str(log)),
+        "capped": misbehaving("--crash-after", "0.1", "--spawn-log", str(capped), maxRestarts=3),
+        "steady": misbehaving(),
     }
     async with trial.gate(servers, ready=["steady"]) as gate:
         states = set()
@@ -132,10 +132,10 @@ async def never_ready(trial: Trial) -> None:
     """Calls to a server that is not there yet, or never will be, end with the reason."""
     delay = trial.size(quick=10, full=60)
     servers = {
-        "slow": rogue("--start-delay", str(delay), startTimeout=3),
-        "late": rogue("--start-delay", "1.5", startTimeout=20),
-        "broken": rogue("--exit-before-ready", "cannot open the database"),
-        "steady": rogue(),
+        "slow": misbehaving("--start-delay", str(delay), startTimeout=3),
+        "late": misbehaving("--start-delay", "1.5", startTimeout=20),
+        "broken": misbehaving("--exit-before-ready", "cannot open the database"),
+        "steady": misbehaving(),
     }
     async with trial.gate(servers, ready=["steady"]) as gate, client(gate.port) as caller:
         slow, late, broken = await asyncio.gather(
@@ -171,7 +171,7 @@ async def full_pipe(trial: Trial) -> None:
     """Calls to a child that stopped reading end by a timeout, and the gate stays free."""
     large = {"text": "x" * (1 << 20)}
     async with (
-        trial.gate({"rogue": rogue(timeout=2), "steady": rogue()}) as gate,
+        trial.gate({"rogue": misbehaving(timeout=2), "steady": misbehaving()}) as gate,
         client(gate.port) as caller,
     ):
         await caller.call("rogue_stop_reading")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import said
 from campaign.hoard import id_of, search
 from campaign.host_faults import fake_clock
-from campaign.servers import HttpServer, ledger, rogue, rogue_http
 from campaign.trial import STALL_SECONDS, Trial, Usage, case
+from testkit.campaign_upstreams import MisbehavingHttpProcess, audited, misbehaving, misbehaving_http
+from testkit.servers.audit_log import read
 
 _HOUR = 3600
 _CHANGES: dict[str, dict[str, int]] = {
@@ -32,7 +32,9 @@ _KEPT_BYTES = 400_000
 class _Story:
     """What is begun before the clock is set, and what has become of it afterwards."""
 
-    def __init__(self, trial: Trial, gate: Gate, deeds: Path, web: HttpServer, label: str) -> None:
+    def __init__(
+        self, trial: Trial, gate: Gate, deeds: Path, web: MisbehavingHttpProcess, label: str
+    ) -> None:
         self.trial, self.gate, self.deeds, self.web, self.label = trial, gate, deeds, web, label
         self.violations = 0
         self._paid: dict[str, str] = {}
@@ -198,7 +200,7 @@ async def _changed(trial: Trial, label: str) -> int:
     directory, change = trial.directory / f"clock{label.replace(' ', '')}", _CHANGES[label]
     directory.mkdir()
     deeds = directory / "deeds"
-    async with fake_clock(directory) as clock, rogue_http(directory) as web:
+    async with fake_clock(directory) as clock, misbehaving_http(directory) as web:
         trial.measure("by", clock.way)
         # Asking for the time takes a lock and sometimes a file in faketime, a thousand times in a row.
         stall = STALL_SECONDS if clock.light else 5 * STALL_SECONDS
@@ -213,12 +215,12 @@ async def _changed(trial: Trial, label: str) -> int:
     return story.violations
 
 
-def _servers(deeds: Path, web: HttpServer) -> dict[str, Any]:
+def _servers(deeds: Path, web: MisbehavingHttpProcess) -> dict[str, Any]:
     return {
         "clock": {"builtin": "example"},
-        "bank": ledger(deeds, timeout=20),
-        "limited": ledger(deeds, rate=_RATE),
-        "rogue": rogue(timeout=_TIMEOUT),
+        "bank": audited(deeds, timeout=20),
+        "limited": audited(deeds, rate=_RATE),
+        "rogue": misbehaving(timeout=_TIMEOUT),
         "web": web.entry(timeout=5, retry={"attempts": 1}),
     }
 
@@ -250,7 +252,7 @@ async def _restarted(trial: Trial) -> int:
     async with fake_clock(directory) as clock:
         for label, offset in (("ahead", _HOUR), ("right", 0), ("behind", -_HOUR)):
             clock.set(offset_seconds=offset)
-            config = {"mcpServers": {"bank": ledger(deeds)}}
+            config = {"mcpServers": {"bank": audited(deeds)}}
             async with running(directory, config, environment=clock.environment) as gate:
                 await gate.wait_ready(["bank"])
                 answers = await _pay(gate, trial.size(quick=20, full=200))

@@ -10,9 +10,9 @@ from campaign import http1, process
 from campaign.client import Client
 from campaign.gate import Gate, eventually
 from campaign.load_client import quantile, raise_file_limit
-from campaign.servers import load
 from campaign.streams import EventStream, listen_request, open_stream
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import load
 
 _KIB_PER_STREAM, _KIB_PER_CONNECTION = 64.0, 32.0
 # At once, so that the driver is not what is measured.

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import said
-from campaign.servers import ROOT, ledger
 from campaign.trial import MEBIBYTE, WHOLE, Trial, case
+from testkit.campaign_upstreams import ROOT, audited
+from testkit.servers.audit_log import read
 
 _BITS = 60
 _FOUND_SECONDS = 20.0
@@ -86,7 +86,7 @@ async def damaged_ledger(trial: Trial) -> None:
     """A ledger that has lost something carries out nothing that it may have recorded."""
     payments, rounds = trial.size(quick=100, full=1000), trial.size(quick=2, full=20)
     deeds = trial.directory / "deeds"
-    config = {"mcpServers": {"bank": ledger(deeds)}}
+    config = {"mcpServers": {"bank": audited(deeds)}}
     for life in ("stopped", "killed"):
         await _make(trial.directory, config, life, payments)
     tally: Counter[str] = Counter()
@@ -208,7 +208,7 @@ async def ledger_quota(trial: Trial) -> None:
     directory.mkdir()
     # The answer has the text twice.
     characters = size // 2
-    config = {"mcpServers": {"bank": ledger(deeds)}, "proxySettings": WHOLE | {"ledgerMaxBytes": quota}}
+    config = {"mcpServers": {"bank": audited(deeds)}, "proxySettings": WHOLE | {"ledgerMaxBytes": quota}}
     async with running(directory, config) as gate, client(gate.port, modern=True) as caller:
         await gate.wait_ready(["bank"])
         most, nonces = 0, []

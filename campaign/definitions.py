@@ -6,12 +6,12 @@ from typing import Any
 
 from campaign.bystander import bystander
 from campaign.client import Client
-from campaign.fixtures.traps import colliding_names, trapped
 from campaign.gate import Gate, running
 from campaign.paged import BY_WORDS, LONGEST_NAME, PREFIX, Listed, list_all, viewer
-from campaign.servers import Shelf, rogue, shelf
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.well import digging
+from testkit.campaign_upstreams import ListingsProcess, listings_http, misbehaving
+from testkit.faults.hostile_definitions import colliding_names, trapped
 
 _BUDGET_TOKENS = 3_000
 _MODES = ("full", "slim", "budget", "auto", "search")
@@ -32,12 +32,12 @@ _MOST_TIMES = 20
 )
 async def schema_traps(trial: Trial) -> None:
     """What a schema says is carried, shortened, counted and expanded without anybody noticing."""
-    async with digging(trial.directory) as well, shelf(trial.directory / "shelf") as one:
+    async with digging(trial.directory) as well, listings_http(trial.directory / "shelf") as one:
         traps = list(trapped(well.web, well.file).items())
         shares = {f"trap{number}": dict(traps[number::_SHARES]) for number in range(_SHARES)}
         for name, share in shares.items():
             one.put(name, share.values())
-        servers: dict[str, Any] = {name: one.entry(name) for name in shares} | {"steady": rogue()}
+        servers: dict[str, Any] = {name: one.entry(name) for name in shares} | {"steady": misbehaving()}
         settings = BY_WORDS | {"clientDialects": {"gemini-*": "gemini", "openai-*": "openai"}}
         async with trial.gate(
             servers, ready=["steady"], settings=settings, spare_files=4 * _SHARES + 8, stall_seconds=0.4
@@ -141,7 +141,7 @@ def _wish(tool: str, path: Any, mode: str) -> bytes:
 async def name_traps(trial: Trial) -> None:
     """Whatever a server calls its tools, each has one name, and that leads to it."""
     names = colliding_names()
-    async with shelf(trial.directory / "shelf") as one:
+    async with listings_http(trial.directory / "shelf") as one:
         servers = _named_servers(one, names)
         async with trial.gate(
             servers, settings=WHOLE, spare_files=4 * len(servers), stall_seconds=0.25
@@ -156,7 +156,7 @@ async def name_traps(trial: Trial) -> None:
         trial.check("the same after a restart in another order", not moved, sorted(moved)[:5])
 
 
-def _named_servers(one: Shelf, names: dict[str, list[str]]) -> dict[str, Any]:
+def _named_servers(one: ListingsProcess, names: dict[str, list[str]]) -> dict[str, Any]:
     for server, called in names.items():
         plain = [{"name": name, "description": "x", "inputSchema": {"type": "object"}} for name in called]
         one.put(server, [json.dumps(tool).encode() for tool in plain])

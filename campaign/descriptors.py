@@ -9,8 +9,8 @@ from campaign import http1, process
 from campaign.bystander import bystander
 from campaign.client import client
 from campaign.gate import Gate, eventually
-from campaign.servers import rogue
 from campaign.trial import WHOLE, Trial, Usage, case
+from testkit.campaign_upstreams import misbehaving
 
 _LIMIT = 64
 # The listening socket stays readable all the time; a loop that asks it without a pause uses a whole core.
@@ -58,7 +58,7 @@ async def _heard(connection: http1.Connection) -> str:
 async def no_descriptors(trial: Trial) -> None:
     """Connections are refused with an answer, first by the reserve, then by the one spare descriptor."""
     count = trial.size(quick=100, full=200)
-    async with trial.gate({"steady": rogue()}, settings=WHOLE, ulimit=f"-n {_LIMIT}") as gate:
+    async with trial.gate({"steady": misbehaving()}, settings=WHOLE, ulimit=f"-n {_LIMIT}") as gate:
         async with bystander(trial, gate, "steady_echo"), client(gate.port) as caller:
             await _exhaust(trial, gate, "reserve", count)
             # A message of 2 MiB goes by way of the disk, so that it needs a descriptor of its own.

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Answer, Client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import CLASSES, Logical, insist, judge, repeat
 from campaign.kills import check_tally
-from campaign.servers import ledger, ledger_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import read
 
 _CALLERS = 16
 # Of the call that is under way when the signal comes; well within the 10 s of the drain.
@@ -57,8 +57,8 @@ class _Drains:
     async def run(self, rounds: int) -> None:
         """So many ends under load, then a gate at which everything is asked for again."""
         self.directory.mkdir()
-        async with ledger_http(self.deeds) as web, asyncio.TaskGroup() as group:
-            config = {"mcpServers": {"bank": ledger(self.deeds), "web": web.entry()}}
+        async with audited_http(self.deeds) as web, asyncio.TaskGroup() as group:
+            config = {"mcpServers": {"bank": audited(self.deeds), "web": web.entry()}}
             callers = [group.create_task(self._keep_calling(modern=n % 2 == 0)) for n in range(_CALLERS)]
             for number in range(rounds):
                 async with running(self.directory, config, self._port) as gate:

@@ -6,11 +6,11 @@ import os
 import sys
 
 from campaign.client import Answer, Client, client
-from campaign.fixtures.tcp_fault import Faults, fault_proxy, full_backlog
 from campaign.gate import eventually
-from campaign.servers import ROOT, HttpServer, rogue_http
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.campaign_upstreams import ROOT, MisbehavingHttpProcess, misbehaving_http
+from testkit.faults.tcp_proxy import Faults, fault_proxy, full_backlog
 
 _INSIDE = "CAMPAIGN_IN_A_NETWORK_OF_ITS_OWN"
 _TIMEOUT, _CONNECT_TIMEOUT = 3.0, 1.0
@@ -58,7 +58,7 @@ async def _again_in_a_namespace(trial: Trial) -> None:
 
 async def _with_iptables(trial: Trial) -> None:
     trial.measure("by", "iptables DROP in a network namespace")
-    async with rogue_http(trial.directory) as upstream:
+    async with misbehaving_http(trial.directory) as upstream:
         # One attempt, so that what is measured is the timeout and not how often it is tried.
         settings = {"timeout": _TIMEOUT, "connectTimeout": _CONNECT_TIMEOUT, "retry": {"attempts": 1}}
         servers = {"rogue": upstream.entry(**settings)}
@@ -82,7 +82,7 @@ async def _with_iptables(trial: Trial) -> None:
 
 async def _with_a_blackhole(trial: Trial) -> None:
     trial.measure("by", "a blackhole proxy and a full backlog (no network namespace here)")
-    async with rogue_http(trial.directory) as upstream, fault_proxy(upstream.port) as proxy:
+    async with misbehaving_http(trial.directory) as upstream, fault_proxy(upstream.port) as proxy:
         settings = {"timeout": _TIMEOUT, "connectTimeout": _CONNECT_TIMEOUT, "retry": {"attempts": 1}}
         with full_backlog() as deaf_port:
             servers = {
@@ -99,7 +99,7 @@ async def _with_a_blackhole(trial: Trial) -> None:
                 _check_connect(trial, await caller.call("deaf:echo", {"text": "x"}))
 
 
-async def _call_under_way(caller: Client, upstream: HttpServer) -> asyncio.Task[Answer]:
+async def _call_under_way(caller: Client, upstream: MisbehavingHttpProcess) -> asyncio.Task[Answer]:
     call = asyncio.create_task(caller.call("rogue_latency", {"seconds": 60}))
     await eventually(upstream.calls, 5, "the call to arrive")
     return call

@@ -6,20 +6,20 @@ from typing import Any
 
 from campaign.client import LEGACY, MODERN, Client, client
 from campaign.gate import Gate, eventually
-from campaign.servers import HttpServer, recorded, rogue_http, talker
 from campaign.stdio_gate import StdioGate, stdio_gate
 from campaign.streams import EventStream, open_stream
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.campaign_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http, recorded
 
 CANCEL_SECONDS = 1.0
 _META = "io.modelcontextprotocol/"
 
 
-def _servers(trial: Trial, web: HttpServer, **settings: Any) -> dict[str, Any]:
+def _servers(trial: Trial, web: MisbehavingHttpProcess, **settings: Any) -> dict[str, Any]:
     return {
-        "old": talker(trial.directory, "old", **settings),
-        "new": talker(trial.directory, "new", "--era", "stateless", **settings),
+        "old": chatty(trial.directory, "old", **settings),
+        "new": chatty(trial.directory, "new", "--era", "stateless", **settings),
         "web": web.entry(**settings),
     }
 
@@ -32,7 +32,7 @@ def _hold(server: str) -> str:
 class _Endings:
     """How many calls each upstream was told to end."""
 
-    def __init__(self, trial: Trial, web: HttpServer) -> None:
+    def __init__(self, trial: Trial, web: MisbehavingHttpProcess) -> None:
         self._trial = trial
         self._web = web
 
@@ -59,7 +59,7 @@ class _Endings:
 )
 async def cancellations(trial: Trial) -> None:
     """Closing the response cancels in the stateless era, a notification in the other and on stdio."""
-    async with rogue_http(trial.directory, "web", "--stateless") as web:
+    async with misbehaving_http(trial.directory, "web", "--stateless") as web:
         servers, endings = _servers(trial, web), _Endings(trial, web)
         async with trial.gate(servers, spare_files=SPARE_FILES) as gate:
             seconds: list[float] = []
@@ -169,7 +169,7 @@ async def _cancel_on_stdio(pipe: StdioGate, version: str, endings: _Endings) -> 
 async def endless_progress(trial: Trial) -> None:
     """Progress keeps a call alive beyond its timeout, and not beyond its maximum."""
     timeout, maximum = 1.0, 2.5
-    async with rogue_http(trial.directory, "web", "--stateless") as web:
+    async with misbehaving_http(trial.directory, "web", "--stateless") as web:
         servers, endings = _servers(trial, web, timeout=timeout, maxTimeout=maximum), _Endings(trial, web)
         async with trial.gate(servers, spare_files=SPARE_FILES + 4) as gate:
             callers = [Client(gate.port, modern=modern) for modern in (False, True)]

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from campaign.client import client
-from campaign.fixtures.misbehaviour import TOOLS
-from campaign.fixtures.rogue_http import TOOLS as HTTP_TOOLS
-from campaign.servers import HttpServer, rogue, rogue_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
+from testkit.servers.misbehaving_http import TOOLS as HTTP_TOOLS
+from testkit.servers.misbehaving_tools import TOOLS
 
 AT_ONCE_SECONDS = 0.5
 _CLOSED_PORT = 9  # the discard port, which nobody serves here
@@ -17,12 +17,12 @@ _CLOSED_PORT = 9  # the discard port, which nobody serves here
 SPARE_FILES = 4 * 45 + 20
 
 
-def _bad_servers(hanging: list[HttpServer]) -> dict[str, dict[str, Any]]:
+def _bad_servers(hanging: list[MisbehavingHttpProcess]) -> dict[str, dict[str, Any]]:
     """Five that do not exist, five that hang, five that crash in a loop."""
     servers: dict[str, dict[str, Any]] = {}
     for number in range(3):
         servers[f"dead{number}"] = {"command": f"no-such-command-{number}", "args": []}
-        servers[f"hang{number}"] = rogue("--hang")
+        servers[f"hang{number}"] = misbehaving("--hang")
     for number in (3, 4):
         servers[f"dead{number}"] = {
             "url": f"http://127.0.0.1:{_CLOSED_PORT}/mcp",
@@ -30,7 +30,7 @@ def _bad_servers(hanging: list[HttpServer]) -> dict[str, dict[str, Any]]:
         }
         servers[f"hang{number}"] = hanging[number - 3].entry()
     for number in range(5):
-        servers[f"crash{number}"] = rogue("--crash-after", "0.1")
+        servers[f"crash{number}"] = misbehaving("--crash-after", "0.1")
     return servers
 
 
@@ -39,12 +39,15 @@ def _bad_servers(hanging: list[HttpServer]) -> dict[str, dict[str, Any]]:
 async def fifty_upstreams(trial: Trial) -> None:
     """What is broken takes nothing from what works."""
     async with contextlib.AsyncExitStack() as processes:
-        web = [await processes.enter_async_context(rogue_http(trial.directory, f"web{n}")) for n in range(5)]
+        web = [
+            await processes.enter_async_context(misbehaving_http(trial.directory, f"web{n}"))
+            for n in range(5)
+        ]
         hanging = [
-            await processes.enter_async_context(rogue_http(trial.directory, f"hanging{n}", "--hang"))
+            await processes.enter_async_context(misbehaving_http(trial.directory, f"hanging{n}", "--hang"))
             for n in range(2)
         ]
-        good = {f"good{number}": rogue() for number in range(30)} | {
+        good = {f"good{number}": misbehaving() for number in range(30)} | {
             f"web{n}": web[n].entry() for n in range(5)
         }
         # Crash loops come and go, and each hanging HTTP handshake holds a connection.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from campaign.client import Answer, Client, client
 from campaign.gate import Gate
-from campaign.servers import rogue, rogue_http
 from campaign.trial import MEBIBYTE, Trial, case
 from campaign.upstream_stdio import executions
+from testkit.campaign_upstreams import misbehaving, misbehaving_http
 
 _SIZE = 8 * MEBIBYTE
 _DISK_BYTES = 2 * MEBIBYTE
@@ -33,8 +33,8 @@ _LOST = "SERVICE_UNAVAILABLE/done"
 async def full_spool(trial: Trial) -> None:
     """A large answer that cannot be written is lost, and nothing else is."""
     record = trial.directory / "record"
-    async with rogue_http(trial.directory, "web") as server:
-        servers = {"rogue": rogue("--record", str(record)), "web": server.entry()}
+    async with misbehaving_http(trial.directory, "web") as server:
+        servers = {"rogue": misbehaving("--record", str(record)), "web": server.entry()}
         async with (
             trial.gate(servers, spare_files=_SPARE_FILES) as gate,
             client(gate.port, modern=True) as caller,

@@ -13,7 +13,6 @@ from campaign import http1
 from campaign.client import ACCEPT, LEGACY, Answer, Client, client
 from campaign.gate import Gate
 from campaign.questions import FORMS
-from campaign.servers import recorded, talker
 from campaign.streams import accept, listen_request, open_stream, streaming
 from campaign.trial import Trial, case
 from headgate.domain.item import Item, ItemKind
@@ -22,6 +21,7 @@ from headgate.domain.mcp_request import McpResponse as UpstreamAnswer
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, SealedRequestState
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.storage.files.sealer import Sealer
+from testkit.campaign_upstreams import chatty, recorded
 
 _CANARY = "only-for-the-first-client"
 _INVALID_PARAMS = -32602
@@ -46,7 +46,7 @@ def _sample(token: str, count: int) -> list[int]:
 )
 async def foreign_handles(trial: Trial) -> None:
     """To know or to guess a handle gives nothing away."""
-    servers = {"talker": talker(trial.directory, "talker"), "other": talker(trial.directory, "other")}
+    servers = {"talker": chatty(trial.directory, "talker"), "other": chatty(trial.directory, "other")}
     async with trial.gate(servers) as gate, client(gate.port) as caller:
         await _check_sessions(trial, gate, caller)
         await _check_places(trial, gate, caller)
@@ -208,9 +208,9 @@ class _Forger:
 async def state_sealer(trial: Trial) -> None:
     """Towards a server of either era, a reminder is good for the call that it was given for, once."""
     servers = {
-        "old": talker(trial.directory, "old"),
-        "new": talker(trial.directory, "new", "--era", "stateless"),
-        "twin": talker(trial.directory, "twin", "--era", "stateless"),
+        "old": chatty(trial.directory, "old"),
+        "new": chatty(trial.directory, "new", "--era", "stateless"),
+        "twin": chatty(trial.directory, "twin", "--era", "stateless"),
     }
     async with (
         trial.gate(servers, spare_lines=4) as gate,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Answer, Client
-from campaign.fixtures.deeds import Line, read
+from testkit.servers.audit_log import AuditRecord, read
 
 CLASSES = {"pay": "unsafe", "put": "idempotent", "get": "read", "charge": "keyed", "book": "probeable"}
 # What may be carried out more than once without harm.
@@ -144,7 +144,7 @@ class Tally:
         return ", ".join(f"{count} {what}" for what, count in sorted(self.doubts.items())) or "none"
 
 
-def judge(calls: Iterable[Logical], lines: Iterable[Line]) -> Tally:
+def judge(calls: Iterable[Logical], lines: Iterable[AuditRecord]) -> Tally:
     """Compare what callers were told with what was done."""
     tally, done, arrived = Tally(), defaultdict[str, list[str]](list), Counter[str]()
     for line in lines:

@@ -12,8 +12,8 @@ import msgspec
 from campaign import process
 from campaign.client import Answer, Client
 from campaign.gate import Gate
-from campaign.servers import rogue
 from campaign.trial import MEBIBYTE, Trial, Usage
+from testkit.campaign_upstreams import misbehaving
 
 META_KEY = "io.headgate/result"
 READERS: dict[str, dict[str, Any]] = {
@@ -27,7 +27,7 @@ READERS: dict[str, dict[str, Any]] = {
 
 def servers() -> dict[str, Any]:
     """One upstream whose results are large, and one for bystanders."""
-    return {"rogue": rogue(timeout=120), "steady": rogue(shared=True)}
+    return {"rogue": misbehaving(timeout=120), "steady": misbehaving(shared=True)}
 
 
 def text_file(trial: Trial, name: str, pieces: Iterable[str]) -> Path:

@@ -11,10 +11,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from campaign.servers import ROOT
+from testkit.campaign_upstreams import ROOT
 
 _INSTALLER = ROOT / "scripts" / "install_campaign_tools.sh"
-_SOURCE = ROOT / "campaign" / "fixtures" / "faults.c"
+_SOURCE = ROOT / "testkit" / "faults" / "faults.c"
 # Packages may have to be fetched.
 _COMMAND_SECONDS = 60.0
 # As `struct control` of faults.c: four counters and flags, then offset, rate and start of the clock.

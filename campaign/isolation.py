@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from campaign.client import Client
-from campaign.servers import canary, rogue_http
 from campaign.trial import Trial, Usage, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.campaign_upstreams import canary, misbehaving_http
 
 _CALLERS = 64
 _ABORT_SHARE = 0.01
@@ -160,7 +160,7 @@ class Caller(asyncio.Protocol):
 async def canaries(trial: Trial) -> None:
     """Callers of both eras on three upstreams, ids that all use, one call in a hundred abandoned."""
     tally = Tally(trial.size(quick=20_000, full=1_000_000))
-    async with rogue_http(trial.directory) as web:
+    async with misbehaving_http(trial.directory) as web:
         servers = {"one": canary(), "two": canary(), "web": web.entry()}
         # Each caller may leave a connection to the HTTP upstream behind.
         async with trial.gate(servers, spare_files=SPARE_FILES + _CALLERS) as gate:

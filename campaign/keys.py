@@ -10,11 +10,11 @@ from typing import Any
 
 from campaign import http1
 from campaign.client import Client, client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually
 from campaign.histories import said
-from campaign.servers import ledger, ledger_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import read
 
 # An idle connection or two to an upstream may be kept for the next call; the ledger has eight files open.
 SPARE_FILES = 10
@@ -31,9 +31,9 @@ async def both_banks(
 ) -> AsyncIterator[tuple[Gate, Path]]:
     """A gate with a ledger server over stdio, one over HTTP and one of the stateless era."""
     deeds = trial.directory / "deeds"
-    async with ledger_http(deeds) as web, ledger_http(deeds, "--stateless") as modern:
+    async with audited_http(deeds) as web, audited_http(deeds, "--stateless") as modern:
         servers = {
-            "bank": ledger(deeds, **entry),
+            "bank": audited(deeds, **entry),
             "web": web.entry(**entry),
             "modern": modern.entry(**entry),
         }

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, running
 from campaign.histories import CLASSES, Logical, Tally, insist, judge, repeat, states, together
-from campaign.servers import ledger, ledger_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import read
 
 _CALLERS = 12
 # Two gates keep two cores busy.
@@ -43,8 +43,8 @@ class Arena:
     async def run(self, kills: int) -> None:
         """Kill it so often, then ask for everything once more."""
         self.directory.mkdir()
-        async with ledger_http(self.deeds) as web, asyncio.TaskGroup() as group:
-            config = {"mcpServers": {"bank": ledger(self.deeds), "web": web.entry()}}
+        async with audited_http(self.deeds) as web, asyncio.TaskGroup() as group:
+            config = {"mcpServers": {"bank": audited(self.deeds), "web": web.entry()}}
             callers = [group.create_task(self._keep_calling(modern=n % 2 == 0)) for n in range(_CALLERS)]
             for _ in range(kills):
                 async with self._gate(config) as gate:

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import judge, said
 from campaign.host_faults import failing_syncs, may_trace, preloaded_faults, privileged
 from campaign.kills import Arena, check_tally
-from campaign.servers import ledger
 from campaign.small_disk import ran, small_disk
 from campaign.trial import HEALTH_SECONDS, Trial, case
+from testkit.campaign_upstreams import audited
+from testkit.servers.audit_log import read
 
 _CALLERS = 8
 _REFUSED = "SERVICE_UNAVAILABLE/none"
@@ -109,7 +109,7 @@ async def _bank(
     trial: Trial, directory: Path, deeds: Path, environment: dict[str, str] | None = None
 ) -> AsyncIterator[_Payments]:
     """A gate of which the file may fail, and which itself may not."""
-    config = {"mcpServers": {"bank": ledger(deeds)}}
+    config = {"mcpServers": {"bank": audited(deeds)}}
     async with running(directory, config, environment=environment) as gate:
         await gate.wait_ready(["bank"])
         yield _Payments(gate, deeds)
@@ -380,7 +380,7 @@ async def _second_gate(directory: Path, deeds: Path) -> AsyncIterator[Gate]:
     other = directory / "second"
     other.mkdir()
     (other / "data").symlink_to(directory / "data")
-    async with running(other, {"mcpServers": {"bank": ledger(deeds)}}) as gate:
+    async with running(other, {"mcpServers": {"bank": audited(deeds)}}) as gate:
         await gate.wait_ready(["bank"])
         yield gate
 

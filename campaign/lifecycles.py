@@ -11,8 +11,8 @@ from typing import Any
 from campaign.client import client
 from campaign.gate import Gate, eventually, running
 from campaign.paged import OWN
-from campaign.servers import recorded, talker
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import chatty, recorded
 
 _TRUST_ME = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
 
@@ -30,9 +30,9 @@ async def untrusted_hints(trial: Trial) -> None:
     ]
     script = {"tools": tools, "own_tools": False, "serverInfo": "headgate-trusted"}
     servers = {
-        "old": talker(trial.directory, "old", script=script, trustAnnotations=False),
-        "new": talker(trial.directory, "new", "--era", "stateless", script=script, trustAnnotations=False),
-        "trusted": talker(trial.directory, "trusted", script=script),
+        "old": chatty(trial.directory, "old", script=script, trustAnnotations=False),
+        "new": chatty(trial.directory, "new", "--era", "stateless", script=script, trustAnnotations=False),
+        "trusted": chatty(trial.directory, "trusted", script=script),
     }
     async with trial.gate(servers) as gate:
         for modern in (False, True):
@@ -75,7 +75,7 @@ async def lifecycle(trial: Trial) -> None:
         "prompts": [{"name": "before"}],
     }
     options = ("--ignore-eof", "--stderr", "ERROR: this is only a log line")
-    servers = {"talker": talker(trial.directory, "talker", *options, script=first)}
+    servers = {"talker": chatty(trial.directory, "talker", *options, script=first)}
     async with trial.gate(servers, stall_seconds=None) as gate, client(gate.port, modern=True) as caller:
         status = (await gate.servers())["talker"]
         trial.check("stderr is no error", status["state"] == "ready" and not status.get("last_error"), status)
@@ -122,7 +122,7 @@ def _of_each_era(directory: Path) -> dict[str, dict[str, Any]]:
     """Servers that answer `server/discover` in different ways."""
 
     def server(name: str, *options: str, supported: tuple[str, ...] = ()) -> dict[str, Any]:
-        return talker(directory, name, *options, script={"supported": supported})
+        return chatty(directory, name, *options, script={"supported": supported})
 
     return {
         "both": server("both", "--era", "both"),

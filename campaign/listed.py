@@ -8,11 +8,11 @@ from typing import Any
 
 from campaign.bystander import bystander
 from campaign.client import Client, client
-from campaign.fixtures import payload
 from campaign.gate import Gate, eventually
-from campaign.servers import recorded, rogue, talker
 from campaign.streams import EventStream, listen_request, streaming
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit import payload
+from testkit.campaign_upstreams import chatty, misbehaving, recorded
 
 _GOOD = ("steady", "many")
 _METHODS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
@@ -29,11 +29,11 @@ async def endless_listings(trial: Trial) -> None:
     many = {
         "tools": [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(20_000)]
     }
-    servers: dict[str, Any] = {"steady": rogue(), "many": talker(trial.directory, "many", script=many)}
+    servers: dict[str, Any] = {"steady": misbehaving(), "many": chatty(trial.directory, "many", script=many)}
     for number, method in enumerate(_METHODS):
         for kind in ("circle",) if trial.quick and number % 2 else ("circle", "endless"):
             name = f"{kind}{number}"
-            servers[name] = talker(trial.directory, name, script={"pages": {method: kind}})
+            servers[name] = chatty(trial.directory, name, script={"pages": {method: kind}})
     async with trial.gate(servers, ready=["steady"], stall_seconds=0.25) as gate, client(gate.port) as caller:
         usage = Usage(gate)
         async with bystander(trial, gate, "steady_echo"):
@@ -81,9 +81,9 @@ async def change_flood(trial: Trial) -> None:
     count = trial.size(quick=20_000, full=100_000)
     script = {"prompts": [{"name": "greet"}], "resources": [{"uri": "text://one", "name": "one"}]}
     servers = {
-        "old": talker(trial.directory, "old", script=script),
-        "new": talker(trial.directory, "new", "--era", "stateless", script=script | {"resources": []}),
-        "steady": rogue(),
+        "old": chatty(trial.directory, "old", script=script),
+        "new": chatty(trial.directory, "new", "--era", "stateless", script=script | {"resources": []}),
+        "steady": misbehaving(),
     }
     async with trial.gate(servers) as gate, client(gate.port) as caller:
         usage, before = Usage(gate), len(recorded(trial.directory, "old", "list "))
@@ -133,12 +133,12 @@ async def huge_greetings(trial: Trial) -> None:
     experiments = {f"com.example/{number}": {"text": "x" * 90} for number in range(10_000)}
     capabilities = {"tools": {}, "experimental": experiments}
     servers = {
-        "wordy": talker(trial.directory, "wordy", script={"instructions": "read me " * 131_072}),
-        "able": talker(trial.directory, "able", script={"capabilities": capabilities}),
-        "deep": talker(
+        "wordy": chatty(trial.directory, "wordy", script={"instructions": "read me " * 131_072}),
+        "able": chatty(trial.directory, "able", script={"capabilities": capabilities}),
+        "deep": chatty(
             trial.directory, "deep", script={"capabilities": {"tools": {}, "experimental": {"d": _deep(900)}}}
         ),
-        "steady": rogue(),
+        "steady": misbehaving(),
     }
     async with trial.gate(servers) as gate:
         usage = Usage(gate)
@@ -195,9 +195,9 @@ async def large_resource(trial: Trial) -> None:
     uri = f"big://{size}"
     script = {"resources": [{"uri": uri, "name": "big"}]}
     servers = {
-        "old": talker(trial.directory, "old", script=script),
-        "new": talker(trial.directory, "new", "--era", "stateless", script=script),
-        "steady": rogue(),
+        "old": chatty(trial.directory, "old", script=script),
+        "new": chatty(trial.directory, "new", "--era", "stateless", script=script),
+        "steady": misbehaving(),
     }
     async with trial.gate(servers) as gate:
         usage = Usage(gate)

@@ -9,11 +9,11 @@ from typing import Any
 from campaign import process
 from campaign.bystander import bystander
 from campaign.client import Client
-from campaign.fixtures.real_tools import dealt
 from campaign.gate import Gate, eventually, running
 from campaign.paged import BY_WORDS, Listed, list_all, viewer
-from campaign.servers import Shelf, rogue, shelf
+from campaign.real_tools import dealt
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import ListingsProcess, listings_http, misbehaving
 
 _BUDGET_TOKENS = 3_000
 _MODES = ("full", "slim", "search", "budget")
@@ -33,7 +33,7 @@ async def very_many(trial: Trial) -> None:
     """A listing of 20,000 tools is whole, stable, and does not depend on who answers when."""
     count, tools = trial.size(quick=40, full=200), trial.size(quick=50, full=100)
     late_seconds = trial.size(quick=3, full=8)
-    async with shelf(trial.directory / "shelf", "--late", f"s{count // 2}={late_seconds}") as one:
+    async with listings_http(trial.directory / "shelf", "--late", f"s{count // 2}={late_seconds}") as one:
         servers = _servers(one, count, tools)
         late, good = f"s{count // 2}", [name for name in servers if name not in ("dead", f"s{count // 2}")]
         async with trial.gate(
@@ -57,7 +57,7 @@ async def very_many(trial: Trial) -> None:
         await _check_restarts(trial, gate, servers, before)
 
 
-def _servers(one: Shelf, count: int, tools: int) -> dict[str, Any]:
+def _servers(one: ListingsProcess, count: int, tools: int) -> dict[str, Any]:
     """In the order in which they are to be listed; the dead one is among the others."""
     servers: dict[str, Any] = {}
     for number, definitions in enumerate(dealt(count, tools)):
@@ -66,7 +66,7 @@ def _servers(one: Shelf, count: int, tools: int) -> dict[str, Any]:
         one.put(f"s{number}", definitions)
         servers[f"s{number}"] = one.entry(f"s{number}")
     # It is not counted among them: it is there to be called meanwhile.
-    return servers | {"steady": rogue()}
+    return servers | {"steady": misbehaving()}
 
 
 async def _check_without(trial: Trial, gate: Gate, servers: dict[str, Any], late: str) -> None:
@@ -152,10 +152,10 @@ async def flapping(trial: Trial) -> None:
     names = [f"f{number}" for number in range(_FLAPPING)]
     changes, clients = trial.size(quick=20, full=100), 20
     options = [word for name in names for word in ("--changing", name)]
-    async with shelf(trial.directory / "shelf", *options) as one:
+    async with listings_http(trial.directory / "shelf", *options) as one:
         for name in names:
             one.put(name, _state(0))
-        servers = {name: one.entry(name) for name in names} | {"steady": rogue()}
+        servers = {name: one.entry(name) for name in names} | {"steady": misbehaving()}
         async with trial.gate(
             servers, settings=BY_WORDS, spare_files=4 * _FLAPPING + 8, stall_seconds=_STALL_SECONDS
         ) as gate:
@@ -196,7 +196,7 @@ class _Watch:
         self.last = 0
         self.settled_seconds = 0.0
 
-    async def look(self, clients: int, changes: int, one: Shelf) -> None:
+    async def look(self, clients: int, changes: int, one: ListingsProcess) -> None:
         """Change everything so many times while the clients list; then wait until all see the last state."""
         ended = asyncio.Event()
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:

@@ -7,8 +7,8 @@ import msgspec
 from campaign import process
 from campaign.gate import Gate
 from campaign.load_client import Job, Tally, generate, quantile
-from campaign.servers import load
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import load
 
 _CONCURRENCY = (1, 10, 100, 500)
 # 16 calls in flight for 40 ms each are 400 calls a second: twice that leaves the CPU idle most of the time,

@@ -4,8 +4,8 @@ from typing import Any
 
 from campaign import http1
 from campaign.client import ACCEPT, Client
-from campaign.servers import rogue, talker
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import chatty, misbehaving
 
 _BODY_BYTES = 4 * 1024 * 1024 - 1024
 # What the source allows, and a little less.
@@ -32,7 +32,11 @@ _PLACES = {
 )
 async def many_members(trial: Trial) -> None:
     """What costs little to send must cost little to refuse, and what is accepted must not stop others."""
-    servers = {"rogue": rogue(), "pay": rogue(tools=_KEYED), "talker": talker(trial.directory, "talker")}
+    servers = {
+        "rogue": misbehaving(),
+        "pay": misbehaving(tools=_KEYED),
+        "talker": chatty(trial.directory, "talker"),
+    }
     # The ledger of the first keyed call stays open.
     async with trial.gate(servers, spare_files=10) as gate:
         usage = Usage(gate)

@@ -13,12 +13,12 @@ from typing import Any
 from campaign import process
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
-from campaign.fixtures.dns_server import ZONE, dns_server
 from campaign.gate import Gate, eventually
 from campaign.host_faults import preloaded_faults, privileged, succeeds
-from campaign.servers import HttpServer, rogue, rogue_http
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
+from testkit.faults.dns_server import ZONE, dns_server
 
 _CONNECT_SECONDS = 2.0
 _BOUND_SECONDS = _CONNECT_SECONDS + 1.5
@@ -87,7 +87,7 @@ async def _may_bind(directory: Path) -> bool:
         return False
 
 
-def _entry(name: str, server: HttpServer) -> dict[str, Any]:
+def _entry(name: str, server: MisbehavingHttpProcess) -> dict[str, Any]:
     url = f"http://{name}.{ZONE}:{server.port}/mcp"
     settings = {"timeout": 10, "connectTimeout": _CONNECT_SECONDS, "retry": {"attempts": 1}}
     return {"url": url, "transport": "streamable-http", "proxy": "direct"} | settings
@@ -104,8 +104,8 @@ async def bad_names(trial: Trial) -> None:
     """A name that cannot be resolved costs its own server and nothing else."""
     async with (
         _names(trial.directory) as names,
-        rogue_http(trial.directory, "one", "--stateless") as one,
-        rogue_http(
+        misbehaving_http(trial.directory, "one", "--stateless") as one,
+        misbehaving_http(
             trial.directory, "two", "--stateless", "--host", "127.0.0.2", "--port", str(one.port)
         ) as two,
     ):
@@ -113,7 +113,7 @@ async def bad_names(trial: Trial) -> None:
         slow = {f"slow{number}": _entry(f"slow{number}", one) for number in range(_SLOW_SERVERS)}
         servers = {
             **slow, "servfail": _entry("servfail", one), "good": _entry("good", one),
-            "flip": _entry("flip", one), "near": rogue(), "calm": rogue(),
+            "flip": _entry("flip", one), "near": misbehaving(), "calm": misbehaving(),
         }  # fmt: skip
         async with trial.gate(
             servers, ready=["near", "calm", "good", "flip"], spare_files=SPARE_FILES,
@@ -180,7 +180,10 @@ async def _answers(caller: Client, tool: str) -> bool:
 
 
 async def _pinned(
-    trial: Trial, caller: Client, names: _Names, backends: tuple[HttpServer, HttpServer]
+    trial: Trial,
+    caller: Client,
+    names: _Names,
+    backends: tuple[MisbehavingHttpProcess, MisbehavingHttpProcess],
 ) -> None:
     """One connection has one address; a broken name server is felt only by the next connection."""
     count = trial.size(quick=50, full=500)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from campaign.client import Answer, Client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import CLASSES, said, states
-from campaign.servers import ledger_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited_http
+from testkit.servers.audit_log import read
 
 _PER_CLASS = 4
 # Over before the pause is, so that the answer comes to a gate that stands still.
@@ -53,7 +53,7 @@ async def _two_gates(trial: Trial, config: dict[str, Any]) -> AsyncIterator[tupl
 async def paused_gate(trial: Trial) -> None:
     """A gate that comes back after its lease writes nothing over what another has recorded."""
     seconds, deeds = trial.size(quick=5, full=60), trial.directory / "deeds"
-    async with ledger_http(deeds) as web:
+    async with audited_http(deeds) as web:
         config = {"mcpServers": {"web": web.entry(timeout=10, maxTimeout=_LONGEST_SECONDS)}}
         async with _two_gates(trial, config) as (stopped, other):
             refs = [f"{tool}{number}" for tool in CLASSES for number in range(_PER_CLASS)]

@@ -9,8 +9,8 @@ from campaign import process
 from campaign.bystander import bystander
 from campaign.client import Client, client
 from campaign.gate import Gate, eventually
-from campaign.servers import recorded, rogue, talker
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import chatty, misbehaving, recorded
 
 _MOST_LINES = 4
 # What ends while others begin.
@@ -26,9 +26,9 @@ def _distinct(number: int) -> dict[str, Any]:
 def _servers(trial: Trial) -> dict[str, Any]:
     spawns = str(trial.directory / "spawns")
     return {
-        "old": talker(trial.directory, "old", "--spawn-log", spawns, maxConnections=_MOST_LINES),
-        "new": talker(trial.directory, "new", "--era", "stateless"),
-        "steady": rogue(shared=True),
+        "old": chatty(trial.directory, "old", "--spawn-log", spawns, maxConnections=_MOST_LINES),
+        "new": chatty(trial.directory, "new", "--era", "stateless"),
+        "steady": misbehaving(shared=True),
     }
 
 

@@ -14,9 +14,9 @@ from campaign import process
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
 from campaign.gate import Gate
-from campaign.servers import rogue, talker
 from campaign.streams import EventStream, accept, converse, open_stream, rounds
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import chatty, misbehaving
 
 FORMS: dict[str, Any] = {"elicitation": {}}
 _SAMPLING = {"messages": [], "maxTokens": 1}
@@ -63,9 +63,9 @@ async def undeclared(trial: Trial) -> None:
     """Neither a question of the handshake era nor one of the stateless era gets through undeclared."""
     count = 10_000
     servers = {
-        "talker": talker(trial.directory, "talker"),
-        "new": talker(trial.directory, "new", "--era", "stateless"),
-        "steady": rogue(),
+        "talker": chatty(trial.directory, "talker"),
+        "new": chatty(trial.directory, "new", "--era", "stateless"),
+        "steady": misbehaving(),
     }
     async with trial.gate(servers, spare_lines=1) as gate:
         usage = Usage(gate)
@@ -106,7 +106,7 @@ async def undeclared(trial: Trial) -> None:
 async def question_flood(trial: Trial) -> None:
     """However fast a server asks, the client and the memory see a bounded number of questions."""
     count = 10_000
-    servers = {"talker": talker(trial.directory, "talker"), "steady": rogue()}
+    servers = {"talker": chatty(trial.directory, "talker"), "steady": misbehaving()}
     async with trial.gate(servers, spare_lines=1) as gate, client(gate.port, capabilities=FORMS) as caller:
         usage = Usage(gate)
         async with bystander(trial, gate, "steady_echo"):
@@ -133,7 +133,7 @@ async def question_flood(trial: Trial) -> None:
 async def silent_clients(trial: Trial) -> None:
     """Twelve clients of both eras are asked and keep silent, on a server with four connections to spare."""
     most, maximum = 4, 3.0
-    entry = talker(trial.directory, "talker", timeout=1, maxTimeout=maximum, maxConnections=most)
+    entry = chatty(trial.directory, "talker", timeout=1, maxTimeout=maximum, maxConnections=most)
     async with trial.gate({"talker": entry}, spare_lines=most) as gate:
         callers = [Client(gate.port, modern=number % 2 == 1, capabilities=FORMS) for number in range(12)]
         await asyncio.gather(*(caller.open() for caller in callers))
@@ -168,7 +168,7 @@ async def silent_clients(trial: Trial) -> None:
 async def _at_the_limit(trial: Trial) -> None:
     """More calls wait for input than may, of sessions that never answer; others are asked all the same."""
     names = [f"new{number}" for number in range(3)]
-    servers = {name: talker(trial.directory, name, "--era", "stateless") for name in names}
+    servers = {name: chatty(trial.directory, name, "--era", "stateless") for name in names}
     async with trial.gate(servers, stall_seconds=0.25) as gate:
         usage = Usage(gate)
         callers = [Client(gate.port, modern=False, capabilities=FORMS) for _ in range(_SILENT_SESSIONS)]
@@ -240,7 +240,7 @@ async def _once(caller: Client, tool: str = "talker_ask") -> Any:
 async def death_with_questions(trial: Trial) -> None:
     """Whoever waited for an answer on behalf of a dead server is let go."""
     count = 20
-    servers = {"talker": talker(trial.directory, "talker", timeout=20)}
+    servers = {"talker": chatty(trial.directory, "talker", timeout=20)}
     async with trial.gate(servers, spare_lines=count) as gate:
         await _die_on_one_line(trial, gate, count)
         await _die_on_all_lines(trial, gate, count)
@@ -308,8 +308,8 @@ async def huge_extras(trial: Trial) -> None:
     huge, deep = "x" * 3_900_000, _nested(40)
     few, many = ({f"k{number}": 1 for number in range(count)} for count in (900, 200_000))
     servers = {
-        "old": talker(trial.directory, "old"),
-        "new": talker(trial.directory, "new", "--era", "stateless"),
+        "old": chatty(trial.directory, "old"),
+        "new": chatty(trial.directory, "new", "--era", "stateless"),
     }
     async with trial.gate(servers, spare_files=_KEPT, spare_lines=1) as gate:
         usage = Usage(gate)

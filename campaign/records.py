@@ -9,12 +9,12 @@ from pathlib import Path
 
 from campaign.child_bytes import TextDigest
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import said
-from campaign.servers import ROOT, ledger, rogue
 from campaign.small_disk import SmallDisk, small_disk
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+from testkit.campaign_upstreams import ROOT, audited, misbehaving
+from testkit.servers.audit_log import read
 
 # Until a refusal, since SQLite may have room in its own file on a disk that is full.
 _MOST_CALLS = 400
@@ -63,7 +63,7 @@ async def large_replay(trial: Trial) -> None:
     directory = trial.directory / "gate"
     directory.mkdir()
     config = {
-        "mcpServers": {"rogue": rogue("--record", str(record), timeout=60)},
+        "mcpServers": {"rogue": misbehaving("--record", str(record), timeout=60)},
         "proxySettings": WHOLE,
     }
     answers: list[bool] = []
@@ -99,7 +99,7 @@ async def full_disk(trial: Trial) -> None:
     deeds, directory = trial.directory / "deeds", trial.directory / "gate"
     with small_disk(directory / "data") as disk:
         trial.measure("by", disk.way)
-        config = {"mcpServers": {"bank": ledger(deeds)}, "proxySettings": WHOLE}
+        config = {"mcpServers": {"bank": audited(deeds)}, "proxySettings": WHOLE}
         async with running(directory, config) as gate:
             await gate.wait_ready(["bank"])
             async with client(gate.port, modern=True) as caller:

@@ -11,8 +11,8 @@ from campaign import hoard, process
 from campaign.child_bytes import TextDigest
 from campaign.client import Client, client
 from campaign.gate import Gate
-from campaign.servers import load, rogue
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+from testkit.campaign_upstreams import load, misbehaving
 
 _AGENTS, _OWN_QUOTA = 50, 4
 _ADDRESS_SPACE = 512 * MEBIBYTE
@@ -164,7 +164,7 @@ async def _quota_of_all(trial: Trial, size: int) -> None:
 async def little_memory(trial: Trial) -> None:
     """Large results go to disk, whatever there is of memory."""
     size, rounds = 100 * MEBIBYTE, trial.size(quick=1, full=5)
-    servers, ulimit = {"rogue": rogue(timeout=120)}, f"-v {_ADDRESS_SPACE // 1024}"
+    servers, ulimit = {"rogue": misbehaving(timeout=120)}, f"-v {_ADDRESS_SPACE // 1024}"
     for label, settings in (("whole", WHOLE), ("stored", {})):
         async with trial.gate(servers, settings=settings, ulimit=ulimit, spare_files=8) as gate:
             usage = Usage(gate)

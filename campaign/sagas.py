@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from campaign.client import Answer
-from campaign.fixtures.deeds import Line, read
-from campaign.servers import ledger, ledger_http
 from campaign.stage import NOWHERE, Point, Stage, each
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import AuditRecord, read
 
 _AT_ONCE = 3
 _FINAL = ("completed", "rolled_back", "failed")
@@ -102,7 +102,7 @@ class _Saga:
                         await asyncio.sleep(0.1)
 
 
-def _half_done(saga: _Saga, done: dict[str, list[Line]]) -> list[str]:
+def _half_done(saga: _Saga, done: dict[str, list[AuditRecord]]) -> list[str]:
     """What of the transaction does not agree with its state."""
     wrong, undone = [], [f"undo-{ref}" for ref in saga.refs]
     if any(len(done[ref]) > 1 for ref in (saga.refs[1], saga.refs[2])):
@@ -135,8 +135,8 @@ async def killed_sagas(trial: Trial) -> None:
     """A transaction whose gate dies is never left half-way without a word."""
     deeds, sagas = trial.directory / "deeds", dict[str, list[_Saga]]()
     deaths, ends = Counter[str](), Counter[str]()
-    async with ledger_http(deeds) as web:
-        config = {"mcpServers": {"bank": ledger(deeds), "web": web.entry()}}
+    async with audited_http(deeds) as web:
+        config = {"mcpServers": {"bank": audited(deeds), "web": web.entry()}}
         for story in ("rollback",) if trial.quick else ("rollback", "commit", "stuck"):
             told = sagas[story] = []
 
@@ -154,7 +154,7 @@ async def killed_sagas(trial: Trial) -> None:
             deaths[story] = sum(stage.deaths for stage in stages.values())
             trial.check(f"{story}: killed at every point", deaths[story] >= 0.8 * len(points), deaths[story])
             trial.measure(f"{story} kills", f"{deaths[story]} at {len(whole.commits)} commits")
-    done: defaultdict[str, list[Line]] = defaultdict(list)
+    done: defaultdict[str, list[AuditRecord]] = defaultdict(list)
     for line in read(deeds):
         if line.event == "executed":
             done[line.ref].append(line)

@@ -11,10 +11,10 @@ from campaign import hoard, http1
 from campaign.client import ACCEPT, Answer, Client, client
 from campaign.gate import Gate
 from campaign.own_tools import ALL_LISTED, filled, own_tools
-from campaign.servers import load, rogue
 from campaign.trial import Trial, case
 from headgate.domain.errors import HeadgateError
 from headgate.protocol import jsonrpc_errors
+from testkit.campaign_upstreams import load, misbehaving
 
 # A text that would clear a terminal, ring, turn the rest of the line around and begin a line of its own.
 _HOSTILE = "\x1b[2J\x07\u202eevil\u2066\r\nX: y\x00"
@@ -37,7 +37,7 @@ async def own_tools_are_servers(trial: Trial) -> None:
     record = trial.directory / "record"
     servers = {
         "load": load(rate={"perSecond": _RATE, "burst": _BURST}, shared=True),
-        "rogue": rogue("--record", str(record), hide=["pid", "canary"]),
+        "rogue": misbehaving("--record", str(record), hide=["pid", "canary"]),
     }
     # Transactions open the ledger.
     async with trial.gate(servers, settings=ALL_LISTED, spare_files=16, spare_lines=2) as gate:
@@ -185,7 +185,9 @@ async def _check_searches(trial: Trial, gate: Gate, caller: Client) -> None:
 async def error_numbers(trial: Trial) -> None:
     """A number says whose error it is."""
     _check_declared(trial)
-    async with trial.gate({"load": load(), "rogue": rogue(timeout=1)}, spare_lines=2, spare_files=8) as gate:
+    async with trial.gate(
+        {"load": load(), "rogue": misbehaving(timeout=1)}, spare_lines=2, spare_files=8
+    ) as gate:
         seen: dict[int, int] = {}
         for modern in (True, False):
             async with client(gate.port, modern=modern) as caller:

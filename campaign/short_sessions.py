@@ -8,11 +8,11 @@ from typing import Any
 
 from campaign.bystander import bystander
 from campaign.client import Client
-from campaign.fixtures.real_tools import dealt
 from campaign.gate import Gate
 from campaign.paged import BY_WORDS
-from campaign.servers import rogue, shelf
+from campaign.real_tools import dealt
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import listings_http, misbehaving
 
 _PATHS = ("/mcp", *(f"/mcp/{mode}" for mode in ("auto", "full", "slim", "search", "dynamic", "budget")))
 _AT_ONCE = 8
@@ -37,11 +37,11 @@ _KNOWN = (
 async def ever_new_visitors(trial: Trial) -> None:
     """What a client says of itself costs nothing that lasts."""
     count, servers, tools = trial.size(quick=2_000, full=20_000), 4, 50
-    async with shelf(trial.directory / "shelf") as one:
+    async with listings_http(trial.directory / "shelf") as one:
         for number, definitions in enumerate(dealt(servers, tools)):
             one.put(f"s{number}", definitions)
         entries = {f"s{number}": one.entry(f"s{number}") for number in range(servers)} | {
-            "steady": rogue(shared=True)
+            "steady": misbehaving(shared=True)
         }
         patterns = {"clientDialects": {"*strict*": "openai"}, "clientListings": {"*small*": "search"}}
         settings = BY_WORDS | patterns

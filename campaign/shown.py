@@ -12,10 +12,10 @@ from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
 from campaign.gate import Gate, running
 from campaign.paged import OWN
-from campaign.servers import rogue, talker
 from campaign.streams import accept
 from campaign.trial import Trial, Usage, case
 from campaign.well import Well, digging
+from testkit.campaign_upstreams import chatty, misbehaving
 
 # Between two servers that connect one after the other.
 _STEP_SECONDS = 0.8
@@ -72,7 +72,7 @@ def _hinting(directory: Path, name: str, hints: dict[str, Any] | None) -> dict[s
         "hints": hints or {},
         "read_hints": hints or {},
     }
-    return talker(directory, name, *(() if hints is None else ("--era", "stateless")), script=script)
+    return chatty(directory, name, *(() if hints is None else ("--era", "stateless")), script=script)
 
 
 async def _pages(caller: Client, method: str) -> list[dict[str, Any]]:
@@ -155,11 +155,11 @@ async def schema_bombs(trial: Trial) -> None:
     async with digging(trial.directory) as well:
         bombs = _bombs(well)
         servers = {
-            "bomber": talker(trial.directory, "bomber", script={"tools": list(bombs.values())}),
-            "modern": talker(
+            "bomber": chatty(trial.directory, "bomber", script={"tools": list(bombs.values())}),
+            "modern": chatty(
                 trial.directory, "modern", "--era", "stateless", script={"tools": list(bombs.values())}
             ),
-            "steady": rogue(),
+            "steady": misbehaving(),
         }
         # Each of the two listings is 7 MB, read in one piece.
         async with trial.gate(servers, ready=["steady"], stall_seconds=0.25) as gate:
@@ -271,7 +271,7 @@ def _colliding(directory: Path) -> dict[str, Any]:
             "resources": [{"uri": uri, "name": "same"} for uri in uris],
             "resourceTemplates": [{"uriTemplate": "text://same/{id}", "name": "same"}],
         }
-        return talker(directory, name, script=script)
+        return chatty(directory, name, script=script)
 
     return {
         "a": server("a", "b_c"),

@@ -10,9 +10,9 @@ from campaign.bad_input import Poster
 from campaign.bystander import bystander
 from campaign.client import client
 from campaign.gate import eventually
-from campaign.servers import rogue
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.unread_responses import check_unread_responses
+from testkit.campaign_upstreams import misbehaving
 
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
@@ -55,7 +55,7 @@ def _never_reads(port: int, request: bytes) -> socket.socket:
 async def slow_clients(trial: Trial) -> None:
     """Slow clients are let go in time, and nobody else notices them."""
     heads, bodies, readers = (trial.size(quick=q, full=f) for q, f in ((100, 500), (20, 100), (5, 20)))
-    servers = {"rogue": rogue(), "steady": rogue()}
+    servers = {"rogue": misbehaving(), "steady": misbehaving()}
     async with trial.gate(servers, settings=WHOLE) as gate, client(gate.port) as caller:
         port, files, usage = gate.port, process.open_files(gate.pid), Usage(gate)
         one = Poster(gate, caller, trial.directory / "none")

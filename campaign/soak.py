@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from campaign import hoard, process
 from campaign.client import Answer, Client
 from campaign.gate import Gate
-from campaign.servers import load, rogue_http
 from campaign.streams import listen_request, open_stream
 from campaign.trial import MEBIBYTE, Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.campaign_upstreams import load, misbehaving_http
 
 _WORKERS = 12
 _FAULT_SHARE = 0.05
@@ -141,7 +141,7 @@ async def soak(trial: Trial) -> None:
     settings = {"cacheTTLSeconds": 5, "sessionIdleSeconds": 5}
     # One that fails all the time would be left alone, and then there would be no more faults.
     faulty = load(timeout=1, breaker={"failures": 1000}, maxRestarts=1000)
-    async with rogue_http(trial.directory) as web:
+    async with misbehaving_http(trial.directory) as web:
         servers = {"steady": load(), "web": web.entry(), "faulty": faulty, "mortal": faulty}
         async with trial.gate(servers, settings=settings, spare_files=SPARE_FILES + 16) as gate:
             outcomes, end = _Outcomes(), time.monotonic() + seconds

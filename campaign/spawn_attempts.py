@@ -12,9 +12,9 @@ from campaign import http1, process
 from campaign.client import ACCEPT, Client
 from campaign.gate import WORKER, Gate, eventually
 from campaign.own_tools import ALL_LISTED, filled, own_tools
-from campaign.servers import load
 from campaign.trial import Trial, case
 from headgate.server.endpoints import MCP_PATHS, SSE_PATHS
+from testkit.campaign_upstreams import load
 
 _VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Those that there are, and those under which other gateways test, import or change servers.

@@ -67,7 +67,7 @@ class Stage:
     async def _keep_alive(self) -> None:
         point = self._point
         log = str(self.directory / "commits")
-        program = ("-m", "campaign.fixtures.killed_gate", point.when, str(point.commit), log)
+        program = ("-m", "campaign.killed_gateway", point.when, str(point.commit), log)
         async with self._gate(program) as gate:
             await gate.child.wait()
         self.deaths += 1

@@ -13,9 +13,9 @@ from campaign import http1
 from campaign.client import ACCEPT, MODERN, Client, client
 from campaign.gate import Gate
 from campaign.http1 import Heard
-from campaign.servers import HttpServer, rogue_http, talker
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.campaign_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -62,7 +62,7 @@ class Setting:
 
     gate: Gate
     caller: Client
-    web: HttpServer
+    web: MisbehavingHttpProcess
 
     def post(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> bytes:
         """The bytes of a request with other headers than it should have; an empty value takes one away."""
@@ -88,8 +88,8 @@ async def _setting(trial: Trial) -> AsyncIterator[Setting]:
     good = _mirrored("where", region="Region", note="Note")
     tools.write_text(json.dumps([good, *_BAD.values(), _mirrored("after", region="Region")]))
     script = {"prompts": [{"name": "greet"}], "resources": [{"uri": "text://one", "name": "one"}]}
-    async with rogue_http(trial.directory, "web", "--stateless", "--tools", str(tools)) as web:
-        servers = {"web": web.entry(), "old": talker(trial.directory, "old", script=script)}
+    async with misbehaving_http(trial.directory, "web", "--stateless", "--tools", str(tools)) as web:
+        servers = {"web": web.entry(), "old": chatty(trial.directory, "old", script=script)}
         async with (
             trial.gate(servers, spare_files=SPARE_FILES) as gate,
             client(gate.port, modern=True) as caller,

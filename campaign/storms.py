@@ -4,11 +4,11 @@ import asyncio
 import time
 
 from campaign.client import Client
-from campaign.fixtures.deeds import read
 from campaign.gate import running
 from campaign.keys import SPARE_FILES
-from campaign.servers import ledger, ledger_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import read
 
 
 @case("L08", "500 (200) clients call a cold server at once", "one start of it; every call answered")
@@ -18,7 +18,7 @@ async def stampede(trial: Trial) -> None:
     deeds, directory = trial.directory / "deeds", trial.directory / "gate"
     directory.mkdir()
     options = ("--spawn-log", str(spawns), "--start-delay", "0.5")
-    config = {"mcpServers": {"cold": ledger(deeds, *options, cold=True)}}
+    config = {"mcpServers": {"cold": audited(deeds, *options, cold=True)}}
     async with running(directory, config) as gate:
         # Nothing is known of it yet, so that it has to be asked once.
         await gate.wait_ready(["cold"])
@@ -52,7 +52,7 @@ async def stampede(trial: Trial) -> None:
 async def retry_storm(trial: Trial) -> None:
     """A server that is overloaded gets hardly more than what it is asked."""
     seconds, deeds = trial.size(quick=3, full=60), trial.directory / "deeds"
-    async with ledger_http(deeds, "--busy", "503") as down, ledger_http(deeds, "--busy", "429") as busy:
+    async with audited_http(deeds, "--busy", "503") as down, audited_http(deeds, "--busy", "429") as busy:
         servers = {"answers503": down.entry(), "answers429": busy.entry()}
         async with trial.gate(servers, spare_files=SPARE_FILES + 16) as gate:
             for server in servers:

@@ -7,9 +7,9 @@ from typing import Any
 
 from campaign.client import Answer, Client, client
 from campaign.gate import Gate, eventually
-from campaign.servers import talker
 from campaign.streams import listen_request, open_stream
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.campaign_upstreams import chatty
 
 _SCRIPT: dict[str, Any] = {
     "resources": [{"uri": "text://one", "name": "one"}],
@@ -32,7 +32,7 @@ _AT_ONCE = 50
 async def many_subscriptions(trial: Trial) -> None:
     """Whatever a session subscribes to is remembered beyond a restart, so it must be bounded."""
     count = trial.size(quick=150, full=1000)
-    servers = {"talker": talker(trial.directory, "talker", script=_SCRIPT)}
+    servers = {"talker": chatty(trial.directory, "talker", script=_SCRIPT)}
     async with trial.gate(servers, stall_seconds=0.25) as gate:
         usage = Usage(gate)
         callers = [Client(gate.port, modern=False) for _ in range(_SESSIONS)]

@@ -10,8 +10,8 @@ from typing import Any
 from campaign import http1, process
 from campaign.client import Answer, Client
 from campaign.gate import Gate, eventually
-from campaign.servers import recorder, recorder_sse, rogue_http
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import misbehaving_http, recorder, recorder_sse
 
 # An idle connection or two to each HTTP upstream may be kept for the next call.
 _SPARE_FILES = 10
@@ -64,8 +64,8 @@ async def taint(trial: Trial) -> None:
     place = trial.directory
     leaky = {"command": sys.executable, "args": ["-c", _LEAKS], "maxRestarts": 1}
     async with (
-        rogue_http(place, "session") as session,
-        rogue_http(place, "stateless", "--stateless") as stateless,
+        misbehaving_http(place, "session") as session,
+        misbehaving_http(place, "stateless", "--stateless") as stateless,
         recorder_sse(place, "sse") as sse,
     ):
         servers = {

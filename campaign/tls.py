@@ -12,10 +12,10 @@ from pathlib import Path
 
 from campaign.client import Client, client
 from campaign.gate import Gate, eventually
-from campaign.servers import HttpServer, rogue_http
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
-from tests.network import NAME, Authority, behind_tls
+from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving_http
+from testkit.network import NAME, Authority, behind_tls
 
 # What the error says of each: the cause, and the next step.
 _TOLD = {
@@ -58,7 +58,7 @@ def _contexts(directory: Path, authority: Authority) -> dict[str, ssl.SSLContext
 
 
 @contextlib.contextmanager
-def _urls(upstream: HttpServer, contexts: dict[str, ssl.SSLContext]) -> Iterator[dict[str, str]]:
+def _urls(upstream: MisbehavingHttpProcess, contexts: dict[str, ssl.SSLContext]) -> Iterator[dict[str, str]]:
     """The upstream behind each kind of TLS, by its label."""
     with contextlib.ExitStack() as stack:
         urls = {
@@ -108,7 +108,7 @@ async def bad_certificates(trial: Trial) -> None:
     """What cannot be trusted gets neither a call nor a credential."""
     authority = Authority(trial.directory / "authority")
     contexts = _contexts(trial.directory, authority)
-    async with rogue_http(trial.directory) as upstream:
+    async with misbehaving_http(trial.directory) as upstream:
         old = _old(_context(authority.sign("old")))
         with (
             _urls(upstream, contexts) as urls,
@@ -140,7 +140,7 @@ async def _speaks_old(urls: dict[str, str], authority: Authority) -> bool:
 
 
 async def _only_the_good_one(
-    trial: Trial, upstream: HttpServer, servers: dict[str, dict[str, object]]
+    trial: Trial, upstream: MisbehavingHttpProcess, servers: dict[str, dict[str, object]]
 ) -> None:
     # The good one starts only when it is called, so that everything before that came by mistake.
     bad = {name: entry for name, entry in servers.items() if name != "good"}

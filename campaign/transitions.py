@@ -5,12 +5,12 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from campaign.fixtures.deeds import read
 from campaign.histories import Logical, insist, judged, repeat, states, together
 from campaign.kills import check_tally
-from campaign.servers import ledger, ledger_http
 from campaign.stage import NOWHERE, Point, Stage, each
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, audited_http
+from testkit.servers.audit_log import read
 
 _AT_ONCE = 3
 _TIMEOUT = 0.6
@@ -82,11 +82,11 @@ class _Story:
 async def each_transition(trial: Trial) -> None:
     """There is no moment between two records at which a promise is lost."""
     stories: dict[Point, _Story] = {}
-    async with ledger_http(trial.directory / "deeds") as web:
+    async with audited_http(trial.directory / "deeds") as web:
         deeds = trial.directory / "deeds"
         config = {
             "mcpServers": {
-                "bank": ledger(deeds, timeout=_TIMEOUT, breaker={"failures": 100}),
+                "bank": audited(deeds, timeout=_TIMEOUT, breaker={"failures": 100}),
                 "web": web.entry(timeout=_TIMEOUT, breaker={"failures": 100}),
             }
         }

@@ -6,9 +6,9 @@ from typing import Any
 
 from campaign.client import Answer, Client, client
 from campaign.gate import Gate
-from campaign.servers import talker
 from campaign.streams import EventStream, converse, open_stream, rounds
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import chatty
 
 _FORMS: dict[str, Any] = {"elicitation": {}}
 _ASK = {"name": "talker_ask", "arguments": {}}
@@ -28,7 +28,7 @@ async def unanswered(trial: Trial) -> None:
     """A server with a few connections, all of which wait for one client that never answers."""
     most = trial.size(quick=4, full=32)
     count = trial.size(quick=12, full=200)
-    entry = talker(trial.directory, "talker", timeout=4, maxConnections=most)
+    entry = chatty(trial.directory, "talker", timeout=4, maxConnections=most)
     async with trial.gate({"talker": entry}, spare_lines=most, stall_seconds=0.25) as gate:
         async with client(gate.port, modern=True, capabilities=_FORMS) as hoarder:
             asked = [await hoarder.request("tools/call", _ASK) for _ in range(count)]

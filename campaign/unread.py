@@ -10,9 +10,9 @@ from campaign.client import Client, client
 from campaign.gate import Gate, eventually, running
 from campaign.hoard import metric
 from campaign.questions import FORMS
-from campaign.servers import recorded, rogue, talker
 from campaign.streams import EventStream, listen_request, open_stream
 from campaign.trial import Trial, Usage, case
+from testkit.campaign_upstreams import chatty, misbehaving, recorded
 
 _URI = "text://one"
 _SCRIPT = {"resources": [{"uri": _URI, "name": "one"}, {"uri": "text://two", "name": "two"}]}
@@ -40,9 +40,9 @@ async def deaf_listeners(trial: Trial) -> None:
     """Ten listeners of both eras do not read; servers of both eras have very much to say."""
     count = trial.size(quick=20_000, full=100_000)
     servers = {
-        "old": talker(trial.directory, "old", script=_SCRIPT),
-        "new": talker(trial.directory, "new", "--era", "stateless", script=_NEW_SCRIPT),
-        "steady": rogue(),
+        "old": chatty(trial.directory, "old", script=_SCRIPT),
+        "new": chatty(trial.directory, "new", "--era", "stateless", script=_NEW_SCRIPT),
+        "steady": misbehaving(),
     }
     # What they hold until they are shown out: their connections, and lines for log messages.
     async with trial.gate(servers, spare_files=30, spare_lines=6) as gate:
@@ -140,7 +140,7 @@ async def _count(stream: EventStream) -> int:
 async def abandoned_streams(trial: Trial) -> None:
     """A client that could come back for its answers never does."""
     count = trial.size(quick=200, full=500)
-    servers = {"talker": talker(trial.directory, "talker", timeout=30), "steady": rogue()}
+    servers = {"talker": chatty(trial.directory, "talker", timeout=30), "steady": misbehaving()}
     async with trial.gate(servers, spare_lines=1) as gate, client(gate.port) as caller:
         files, usage = gate.census().files, Usage(gate)
         async with bystander(trial, gate, "steady_echo"):
@@ -194,7 +194,7 @@ async def _settled(trial: Trial) -> int:
 async def killed_with_sessions(trial: Trial) -> None:
     """The id of a session is all that a client needs."""
     count = trial.size(quick=100, full=200)
-    servers = {"talker": talker(trial.directory, "talker", script=_SCRIPT)}
+    servers = {"talker": chatty(trial.directory, "talker", script=_SCRIPT)}
     async with trial.gate(servers, stall_seconds=None) as gate:
         callers = [Client(gate.port, modern=False) for _ in range(count)]
         await asyncio.gather(*(caller.open() for caller in callers))

@@ -12,8 +12,8 @@ from campaign import http1
 from campaign.bystander import bystander
 from campaign.client import Client
 from campaign.gate import Gate, eventually
-from campaign.servers import rogue, talker
 from campaign.trial import WHOLE, Trial, Usage
+from testkit.campaign_upstreams import chatty, misbehaving
 
 # The gate stops reading at some point; this long without progress shows that it has.
 _BLOCKED_SECONDS = 3.0
@@ -76,7 +76,7 @@ def _open_legacy(port: int) -> tuple[socket.socket, str]:
 
 async def check_unread_responses(trial: Trial) -> None:
     """Each way of not reading, one after the other on one gate, with a bound on what all may cost."""
-    servers = {"wide": talker(trial.directory, "wide", script=_SCRIPT), "steady": rogue()}
+    servers = {"wide": chatty(trial.directory, "wide", script=_SCRIPT), "steady": misbehaving()}
     count = trial.size(quick=8_000, full=40_000)
     async with trial.gate(servers, settings=WHOLE, spare_files=1) as gate:
         usage = Usage(gate)

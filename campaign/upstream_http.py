@@ -5,11 +5,11 @@ from pathlib import Path
 
 from campaign.child_bytes import TextDigest
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import read
-from campaign.fixtures.tcp_fault import Faults, fault_proxy
 from campaign.gate import eventually
-from campaign.servers import ledger_http, rogue_http
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+from testkit.campaign_upstreams import audited_http, misbehaving_http
+from testkit.faults.tcp_proxy import Faults, fault_proxy
+from testkit.servers.audit_log import read
 
 # An idle connection or two to an upstream may be kept for the next call.
 SPARE_FILES = 4
@@ -33,7 +33,7 @@ async def bad_network(trial: Trial) -> None:
         "reset": Faults(reset_after_bytes=20, slice_bytes=20),
         "cut": Faults(half_close_after_bytes=90, slice_bytes=90),
     }
-    async with rogue_http(trial.directory) as upstream, fault_proxy(upstream.port) as proxy:
+    async with misbehaving_http(trial.directory) as upstream, fault_proxy(upstream.port) as proxy:
         entry = {"url": f"http://127.0.0.1:{proxy.port}/mcp", "transport": "streamable-http", "timeout": 20}
         async with trial.gate({"rogue": entry}, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             for label, faults in (slow | broken).items():
@@ -53,7 +53,7 @@ async def bad_network(trial: Trial) -> None:
 async def _broken_by_class(trial: Trial, broken: dict[str, Faults]) -> None:
     """The same network, until a call arrives for the second time."""
     deeds = trial.directory / "deeds"
-    async with ledger_http(deeds) as upstream, fault_proxy(upstream.port) as proxy:
+    async with audited_http(deeds) as upstream, fault_proxy(upstream.port) as proxy:
         entry = upstream.entry() | {"url": f"http://127.0.0.1:{proxy.port}/mcp"}
         async with trial.gate({"bank": entry}, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             for label, faults in broken.items():
@@ -77,7 +77,7 @@ def _arrived(deeds: Path, ref: str) -> int:
 @case("F25", "SSE comments for ever", "the timeout fires; comments are no progress")
 async def comments_only(trial: Trial) -> None:
     """A stream of comments is no answer, however long it goes on."""
-    async with rogue_http(trial.directory) as upstream:
+    async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=3, maxTimeout=6)}
         async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             answer = await caller.call("rogue_sse_comments")
@@ -90,7 +90,7 @@ async def comments_only(trial: Trial) -> None:
 async def big_event(trial: Trial) -> None:
     """One event of 20 MB reaches the client byte for byte."""
     size = 20_000_000
-    async with rogue_http(trial.directory) as upstream:
+    async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=30)}
         async with (
             trial.gate(servers, settings=WHOLE, spare_files=SPARE_FILES) as gate,
@@ -109,7 +109,7 @@ async def big_event(trial: Trial) -> None:
 @case("F27", "gzip, br and zstd bombs, 1,000:1 and more", "cut, typed error, RSS <= +64 MB", quick_seconds=40)
 async def bombs(trial: Trial) -> None:
     """A small body that grows to 512 MiB is cut, whatever its encoding."""
-    async with rogue_http(trial.directory) as upstream:
+    async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=30)}
         async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             for encoding in ("gzip", "br", "zstd"):
@@ -129,7 +129,10 @@ async def bombs(trial: Trial) -> None:
 @case("F28", "redirects to another origin", "not followed; credentials leaked = 0")
 async def redirects(trial: Trial) -> None:
     """Neither the call nor a credential goes where a redirect points."""
-    async with rogue_http(trial.directory) as upstream, rogue_http(trial.directory, "other") as other:
+    async with (
+        misbehaving_http(trial.directory) as upstream,
+        misbehaving_http(trial.directory, "other") as other,
+    ):
         servers = {"rogue": upstream.entry(timeout=5, headers={"Authorization": "Bearer upstream-canary"})}
         async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             for status in (301, 302, 303, 307, 308):
@@ -173,7 +176,7 @@ _STATUSES: tuple[tuple[str, str, dict[str, int], tuple[str, ...], str], ...] = (
 )
 async def statuses(trial: Trial) -> None:
     """Each refusal of an HTTP upstream becomes the error that says what to do."""
-    async with rogue_http(trial.directory) as upstream:
+    async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=5)}
         async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             await caller.call("rogue_forget_sessions")

@@ -10,11 +10,11 @@ from pathlib import Path
 from campaign import process
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import Line, read
-from campaign.fixtures.misbehaviour import NOISE_LINES
 from campaign.gate import Gate, eventually
-from campaign.servers import ledger, rogue
 from campaign.trial import Trial, case
+from testkit.campaign_upstreams import audited, misbehaving
+from testkit.servers.audit_log import AuditRecord, read
+from testkit.servers.misbehaving_tools import NOISE_LINES
 
 AT_ONCE_SECONDS = 1.0
 BACK_SECONDS = 2.0
@@ -51,7 +51,7 @@ def check_lost(trial: Trial, answer: Answer, codes: tuple[str, ...] = ("NETWORK_
     trial.check("effect unknown", failure is not None and failure.effect == "unknown", answer.outcome)
 
 
-def _of_a_call(deeds: Path, ref: str, event: str = "arrived") -> list[Line]:
+def _of_a_call(deeds: Path, ref: str, event: str = "arrived") -> list[AuditRecord]:
     return [line for line in read(deeds) if line.event == event and line.ref == ref]
 
 
@@ -80,7 +80,7 @@ async def by_class(trial: Trial, gate: Gate, caller: Client, deeds: Path, fault:
 async def killed_child(trial: Trial) -> None:
     """The child is killed while a call is under way."""
     record, deeds = trial.directory / "record", trial.directory / "deeds"
-    servers = {"rogue": rogue("--record", str(record)), "bank": ledger(deeds)}
+    servers = {"rogue": misbehaving("--record", str(record)), "bank": audited(deeds)}
     async with trial.gate(servers) as gate, client(gate.port) as caller:
         await by_class(trial, gate, caller, deeds)
         child = int((await caller.call("rogue_pid")).text)
@@ -101,7 +101,7 @@ async def killed_child(trial: Trial) -> None:
 async def stopped_child(trial: Trial) -> None:
     """The child is stopped; calls to it time out until the breaker answers for it."""
     async with (
-        trial.gate({"rogue": rogue(timeout=1), "steady": rogue()}) as gate,
+        trial.gate({"rogue": misbehaving(timeout=1), "steady": misbehaving()}) as gate,
         client(gate.port) as caller,
     ):
         child = int((await caller.call("rogue_pid")).text)
@@ -140,7 +140,7 @@ async def _until_refused(trial: Trial, caller: Client) -> None:
 )
 async def no_answer(trial: Trial) -> None:
     """A silent tool is cut at the timeout, one that only reports progress at the maximum."""
-    servers = {"rogue": rogue(timeout=2, maxTimeout=5)}
+    servers = {"rogue": misbehaving(timeout=2, maxTimeout=5)}
     async with trial.gate(servers) as gate, client(gate.port) as caller:
         silent, chatty = await asyncio.gather(
             caller.call("rogue_never_answer"), caller.call("rogue_progress_forever", progress=True)
@@ -157,7 +157,7 @@ async def no_answer(trial: Trial) -> None:
 @case("F04", "stdout closed, the child stays alive", "noticed within 1 s; the child is reaped, no zombie")
 async def half_closed(trial: Trial) -> None:
     """The child closes its stdout and goes on living."""
-    async with trial.gate({"rogue": rogue(timeout=8)}) as gate, client(gate.port) as caller:
+    async with trial.gate({"rogue": misbehaving(timeout=8)}) as gate, client(gate.port) as caller:
         child = int((await caller.call("rogue_pid")).text)
         check_lost(trial, await caller.call("rogue_close_stdout"))
         await recovery(trial, caller, limit=5)
@@ -189,7 +189,7 @@ def _parent(pid: int) -> int:
 async def exit_in_mid_line(trial: Trial) -> None:
     """The child exits after half of its answer."""
     deeds = trial.directory / "deeds"
-    servers = {"rogue": rogue(timeout=20), "bank": ledger(deeds, timeout=20)}
+    servers = {"rogue": misbehaving(timeout=20), "bank": audited(deeds, timeout=20)}
     async with trial.gate(servers) as gate, client(gate.port) as caller:
         await by_class(trial, gate, caller, deeds, "half")
         check_lost(trial, await caller.call("rogue_exit_mid_line"), ("NETWORK_ERROR", "INVALID_MESSAGE"))
@@ -199,7 +199,7 @@ async def exit_in_mid_line(trial: Trial) -> None:
 @case("F06", "log noise, colours, blank lines, JSON that is no message", "ignored and counted")
 async def noisy(trial: Trial) -> None:
     """Noise around the answer does not touch it."""
-    async with trial.gate({"rogue": rogue(timeout=5)}) as gate, client(gate.port) as caller:
+    async with trial.gate({"rogue": misbehaving(timeout=5)}) as gate, client(gate.port) as caller:
         answer = await caller.call("rogue_noise")
         trial.check("the answer comes through", answer.text == "through the noise", answer.outcome)
         again = await caller.call("rogue_noise")
@@ -213,7 +213,7 @@ async def noisy(trial: Trial) -> None:
 @case("F07", "invalid UTF-8 on stdout", "the call fails at once as INVALID_MESSAGE; the next one works")
 async def invalid_utf8(trial: Trial) -> None:
     """One invalid byte fails one call, not the connection."""
-    async with trial.gate({"rogue": rogue(timeout=20)}) as gate, client(gate.port) as caller:
+    async with trial.gate({"rogue": misbehaving(timeout=20)}) as gate, client(gate.port) as caller:
         answer = await caller.call("rogue_invalid_utf8")
         check_lost(trial, answer, ("INVALID_MESSAGE",))
         await recovery(trial, caller)
@@ -227,7 +227,7 @@ async def invalid_utf8(trial: Trial) -> None:
 async def unasked_replies(trial: Trial) -> None:
     """Replies that nobody waits for reach nobody."""
     record = trial.directory / "record"
-    servers = {"rogue": rogue("--record", str(record), timeout=20)}
+    servers = {"rogue": misbehaving("--record", str(record), timeout=20)}
     async with trial.gate(servers) as gate, client(gate.port, modern=True) as caller:
         unknown = await caller.call("rogue_unknown_id")
         trial.check("unknown ids are ignored", unknown.text == "the one that was asked for", unknown.outcome)
@@ -256,7 +256,7 @@ async def out_of_order(trial: Trial) -> None:
         arguments = {"number": number, "together": clients * each}
         return number, await caller.call("rogue_out_of_order", arguments)
 
-    async with trial.gate({"rogue": rogue(timeout=20)}) as gate:
+    async with trial.gate({"rogue": misbehaving(timeout=20)}) as gate:
         callers = [Client(gate.port, modern=index % 2 == 0) for index in range(clients)]
         await asyncio.gather(*(caller.open() for caller in callers))
         wrong, most = 0, 0
@@ -277,7 +277,7 @@ async def out_of_order(trial: Trial) -> None:
 @case("F13", "batch array as reply, error with a null id", "answered at once, never by the timeout")
 async def odd_envelopes(trial: Trial) -> None:
     """Envelopes that a handshake-era server may not send end the call they were meant for."""
-    async with trial.gate({"rogue": rogue(timeout=15)}) as gate, client(gate.port) as caller:
+    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate, client(gate.port) as caller:
         for tool in ("batch_reply", "null_id_error"):
             answer = await caller.call(f"rogue_{tool}")
             trial.measure(tool, f"{answer.seconds:.3f} s {answer.outcome}")

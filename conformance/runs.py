@@ -13,7 +13,7 @@ from campaign import gate
 from conformance.cells import Carrier, Cell, Side
 from conformance.fixture.eras import Era
 from conformance.suite import Results, Scenarios, run_client, run_server
-from tests.parts import ROOT
+from testkit.parts import ROOT
 
 _START_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 5.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.parts import ROOT, Parts
+from testkit.parts import ROOT, Parts
 
 # A whole set takes about ten seconds; a hanging server costs each scenario its own limit.
 _RUN_SECONDS: Final = 400.0

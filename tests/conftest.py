@@ -12,8 +12,8 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import settings
 
-from tests.gateway_process import GatewayProcess, free_port, running_gateway
-from tests.parts import Parts, install
+from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.parts import Parts, install
 
 # Speed is measured in bench; here a busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)

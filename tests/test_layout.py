@@ -99,11 +99,11 @@ NAMES_STILL: dict[str, set[str]] = {
         "bench/retrieval/gate.py",
         "bench/retrieval/reach.py",
     },
-    "campaign": {"campaign/fixtures/shelf_http.py", "campaign/gate.py", "campaign/knowledge/shelf.py"},
+    "campaign": {"campaign/gate.py", "campaign/knowledge/shelf.py"},
     "conformance": set(),
     "scripts": set(),
     "testkit": set(),
-    "tests": {"tests/real/test_care.py", "tests/tx/mortal.py"},
+    "tests": {"tests/real/test_care.py"},
 }
 
 
@@ -212,6 +212,18 @@ def test_modules_beside_the_source_are_named_by_the_words_of_the_field(top: str)
         if "node_modules" not in path.parts and set(private_words_of_name(path.stem))
     }
     assert named - NAMES_STILL[top] == set()
+
+
+@pytest.mark.parametrize("top", ["bench", "campaign", "conformance", "scripts", "testkit"])
+def test_what_is_shared_with_the_tests_is_in_the_testkit(top: str) -> None:
+    forbidden = {"tests"} if top != "testkit" else {"bench", "campaign", "conformance", "scripts", "tests"}
+    found = {
+        (module.name, imported)
+        for module in (Module(path, ROOT) for path in sorted((ROOT / top).rglob("*.py")))
+        for imported in imported_by(module)
+        if imported.split(".")[0] in forbidden
+    }
+    assert found == set()
 
 
 def private_words(module: Module) -> Iterator[str]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.delivery.desk import RESULT_BYTES, SERVER, TOOL, WRITTEN
-from bench.upstreams.answers import payload_result
 from headgate.delivery.idempotency_key import fingerprint
 from headgate.delivery.ledger import Intent, OperationOutcome, OperationState
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
+from testkit.servers.prepared_answers import payload_result
 
 _ARGUMENTS: Final = b'{"path":"reports/daily","limit":10}'
 # As many as share a commit at the most.

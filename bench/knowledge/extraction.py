@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from headgate.knowledge.extraction.extractor import extract
-from tests.knowledge.extraction.labelled import Score, chunk, passages, scores
+from testkit.labelled_entities import Score, chunk, passages, scores
 
 _SPLITS: Final = (("dev", "tuned on"), ("test", "reported"))
 # Enough for a second or two.

@@ -5,7 +5,7 @@ import socket
 from types import TracebackType
 from typing import Any, Final
 
-from bench.upstreams.answers import LEGACY
+from testkit.servers.prepared_answers import LEGACY
 
 # A view of ten thousand tools takes seconds when it is made; nothing takes longer than this.
 _SECONDS: Final = 120.0

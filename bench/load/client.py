@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bench.load.plan import Era
 from bench.load.tickets import NUMBER, PLAIN, Ticket
-from bench.upstreams.answers import LEGACY, MODERN
+from testkit.servers.prepared_answers import LEGACY, MODERN
 
 # A peer that needs longer than this for one small answer is not coming back.
 _TIMEOUT_SECONDS: Final = 30.0

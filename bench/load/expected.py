@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bench.upstreams.answers import payload_result
+from testkit.servers.prepared_answers import payload_result
 
 # Ids keep one width, so that `"id":1000001` cannot be the beginning of another id.
 FIRST_ID: Final = 1_000_000

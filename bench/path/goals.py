@@ -10,7 +10,7 @@ import msgspec
 
 from bench.candidates import PEERS
 from bench.path.summary import Figure, Line, Table
-from bench.upstreams.answers import payload_result
+from testkit.servers.prepared_answers import payload_result
 
 # Fewer samples than this say whether everything runs, not whether a goal is met.
 _ENOUGH_SAMPLES: Final = 3

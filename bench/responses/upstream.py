@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from bench.upstreams.answers import Answers, Envelope
-from bench.upstreams.http_server import application
+from testkit.servers.prepared_answers import Answers, Envelope
+from testkit.servers.prepared_http import application
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bench.load.expected import FIRST_ID, Expected
-from bench.upstreams.answers import PAYLOADS, Answers, Envelope, payload_result
-from bench.upstreams.stdio_server import reply
+from testkit.servers.prepared_answers import PAYLOADS, Answers, Envelope, payload_result
+from testkit.servers.prepared_stdio import reply
 
 
 @pytest.mark.parametrize("size", PAYLOADS.values())

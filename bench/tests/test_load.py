@@ -14,7 +14,7 @@ from bench.load.plan import Outcome, Plan
 from bench.process import free_port, running
 from bench.procfs import cpu_seconds, resident_bytes
 from bench.readiness import wait_for_port
-from bench.upstreams.answers import payload_result
+from testkit.servers.prepared_answers import payload_result
 
 
 def test_percentiles_are_values_that_were_measured() -> None:

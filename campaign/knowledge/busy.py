@@ -9,10 +9,10 @@ from campaign.knowledge.endpoint import embedder, vector
 from campaign.knowledge.opened import Opened, opened
 from campaign.knowledge.place import Place
 from campaign.knowledge.shelf import Shelf
-from campaign.servers import rogue
 from campaign.trial import Trial, Usage, case
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
 from headgate.knowledge.interfaces import KnowledgeStore
+from testkit.campaign_upstreams import misbehaving
 
 _CALLERS = 6
 _CHUNKS_PER_DOCUMENT = 100
@@ -30,7 +30,7 @@ async def busy(trial: Trial) -> None:
     """Whoever asks for something else notices nothing."""
     chunks = trial.size(quick=5_000, full=100_000)
     with embedder() as environment:
-        async with opened(trial, environment=environment, others={"steady": rogue()}) as here:
+        async with opened(trial, environment=environment, others={"steady": misbehaving()}) as here:
             shelf = Shelf(trial.directory / "shelf", trial.size(quick=20, full=100))
             # The tables, and the model of the vectors.
             await here.place.run("ingest", str(shelf.top))

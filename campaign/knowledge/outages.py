@@ -10,7 +10,7 @@ from campaign.knowledge.opened import AWAY, Opened, opened, told_once
 from campaign.knowledge.server import kill
 from campaign.knowledge.shelf import Shelf
 from campaign.trial import Trial, case
-from tests.postgres import server
+from testkit.postgres import server
 
 _CALLERS = 4
 # Of one call: nobody waits longer for a database that is not there.

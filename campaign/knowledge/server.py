@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from campaign import process
-from tests.postgres import Server, server
+from testkit.postgres import Server, server
 
 
 def new_database() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.app.log_setup import JsonLogFormatter, PrettyLogFormatter
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
 from tests.server.plain_http_client import EXAMPLE, Session, modern_call, scripted
 
 Start = Callable[..., GatewayProcess]

@@ -15,12 +15,12 @@ from headgate.domain.errors import InvalidArguments
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpResponse
+from testkit.waiting import eventually
 from tests.catalog.sample_catalog import ROOTS, SAMPLING, catalog_of
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.catalog.test_finder import OFFICE, tool
 from tests.delivery.scripted_upstream import WAIT_SECONDS, Clock
 from tests.gateway_harness import request
-from tests.waiting import eventually
 
 NOTHING = {"message": "No relevant tools found", "tools": []}
 NONSENSE = "xkcd qwfpgj zzzz"

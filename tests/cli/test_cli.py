@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headgate import __version__
-from tests.gateway_process import HOST, clean_environment
-from tests.waiting import wait_until
+from testkit.gateway_process import HOST, clean_environment
+from testkit.waiting import wait_until
 
 SECONDS = 20.0
 EXAMPLE = {"mcpServers": {"example": {"builtin": "example"}}}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import clean_environment, free_port, running_gateway
-from tests.parts import Parts
-from tests.waiting import wait_until
+from testkit.gateway_process import clean_environment, free_port, running_gateway
+from testkit.parts import Parts
+from testkit.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "data" / "retrieval" / "mcpproxy_golden_v1"
 # Servers of Node start slowly on a busy machine.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import HOST, TRACEBACK
-from tests.waiting import wait_until
+from testkit.gateway_process import HOST, TRACEBACK
+from testkit.waiting import wait_until
 
 # A start takes well under a second; one that waits for a writer never ends.
 BOUND_SECONDS = 20.0

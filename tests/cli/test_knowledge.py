@@ -20,8 +20,8 @@ from headgate.cli.commands import cli
 from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.knowledge.commands.command_options import buffered_store_log
 from headgate.knowledge.commands.ingest_commands import INTERRUPTED
-from tests.gateway_process import clean_environment
-from tests.waiting import wait_until
+from testkit.gateway_process import clean_environment
+from testkit.waiting import wait_until
 
 SECONDS = 30.0
 COMMANDS = (

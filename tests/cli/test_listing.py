@@ -19,12 +19,12 @@ from headgate.cli import commands
 from headgate.domain.listing_mode import ListingMode
 from headgate.results.tools import NAMES
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import clean_environment, running_gateway
+from testkit.gateway_process import clean_environment, running_gateway
+from testkit.upstreams import replay_command, stdio_entry
+from testkit.waiting import wait_until
 from tests.real.listing import sources
 from tests.real.raw import legacy_http_client, pages
 from tests.real.test_catalogs import catalogs
-from tests.real.upstreams import replay_command, stdio_entry
-from tests.waiting import wait_until
 
 # Dozens of processes start at once on however few cores there are.
 SECONDS = 60.0

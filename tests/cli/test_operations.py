@@ -23,7 +23,7 @@ from headgate.config.settings import Flags, Settings
 from headgate.delivery.ledger import LedgerDamaged, OperationOutcome, OperationState
 from headgate.domain.errors import ConfigError, InvalidArguments
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger
-from tests.gateway_process import clean_environment
+from testkit.gateway_process import clean_environment
 from tests.storage.ledger_stages import SqliteStage, ended, granted, intent, sqlite_stage
 
 SECONDS = 20.0

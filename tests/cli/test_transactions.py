@@ -35,6 +35,7 @@ from headgate.domain.errors import ConfigError
 from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import LEDGER_NAME
+from testkit.gateway_process import clean_environment
 from tests.delivery.transaction_gateway import (
     LOST_AFTER,
     LOST_BEFORE,
@@ -49,7 +50,6 @@ from tests.delivery.transaction_gateway import (
     quick_directory,
     until_killed,
 )
-from tests.gateway_process import clean_environment
 
 SECONDS = 60.0
 SECRET = "hunter2"

@@ -14,8 +14,8 @@ from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import Probe, RetrySettings, ToolClass, ToolSafety, UpstreamPolicy
 from headgate.upstream.errors import UpstreamRateLimited
+from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import WAIT_SECONDS
-from tests.waiting import eventually
 
 BANK = "bank"
 # One attempt, one call in all, and what the bank needs to get to work after nobody waits any more.

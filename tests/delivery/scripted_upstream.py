@@ -12,7 +12,7 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import LOCAL_IDENTITY, DeliveryOptions, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, RetrySettings, UpstreamPolicy
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 WAIT_SECONDS = 5.0
 

@@ -12,6 +12,7 @@ from headgate.delivery.operation_runner import LEASE_GRACE_SECONDS
 from headgate.domain.errors import UpstreamLost
 from headgate.domain.mcp_request import LOCAL_IDENTITY, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
+from testkit.waiting import eventually
 from tests.delivery.fake_bank import (
     BANK,
     BANK_CARE,
@@ -24,7 +25,6 @@ from tests.delivery.fake_bank import (
 )
 from tests.delivery.gateway_process import GatewayProcess, lived, order, started
 from tests.delivery.scripted_upstream import WAIT_SECONDS
-from tests.waiting import eventually
 
 IDEMPOTENT, KEYED, UNSAFE = ToolClass.IDEMPOTENT, ToolClass.KEYED, ToolClass.UNSAFE
 CANCELLED = "the client cancelled"

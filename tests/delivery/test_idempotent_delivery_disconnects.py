@@ -9,10 +9,10 @@ import pytest
 from headgate.delivery.ledger import OperationState
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
+from testkit.waiting import eventually
 from tests.delivery.fake_bank import LATE_SECONDS, Bank, Fault
 from tests.delivery.gateway_process import REJOIN_SECONDS, GatewayProcess, Told, lived, order, started
 from tests.delivery.scripted_upstream import WAIT_SECONDS
-from tests.waiting import eventually
 
 UNSAFE = ToolClass.UNSAFE
 # By the clock of the loop, on which nobody waits.

@@ -10,10 +10,10 @@ from headgate.delivery.ledger import OperationState
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload
 from headgate.domain.upstream_policy import ToolClass
+from testkit.waiting import eventually
 from tests.delivery.fake_bank import Bank, Fault
 from tests.delivery.gateway_process import GatewayProcess, Told, lived, order, started
 from tests.delivery.scripted_upstream import WAIT_SECONDS
-from tests.waiting import eventually
 
 UNSAFE, READ = ToolClass.UNSAFE, ToolClass.READ
 LARGE = b'{"content":[{"type":"text","text":"' + b"0123456789" * 20_000 + b'"}]}'

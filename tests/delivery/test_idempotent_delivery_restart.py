@@ -14,11 +14,11 @@ from headgate.domain.errors import UpstreamUnavailable
 from headgate.domain.item import Item
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import ToolClass, ToolSafety
+from testkit.waiting import eventually
 from tests.delivery.fake_bank import BANK_CARE, LATE_SECONDS, SPEC, TOOLS, Bank, Fault, item
 from tests.delivery.gateway_process import GatewayProcess, Told, order
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 from tests.delivery.virtual_time_loop import in_a_hurry
-from tests.waiting import eventually
 
 READ, KEYED, PROBEABLE, UNSAFE = ToolClass.READ, ToolClass.KEYED, ToolClass.PROBEABLE, ToolClass.UNSAFE
 

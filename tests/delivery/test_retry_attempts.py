@@ -29,8 +29,8 @@ from headgate.domain.upstream_policy import (
     UpstreamPolicy,
 )
 from headgate.upstream.errors import UpstreamRateLimited
+from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import DONE, WAIT_SECONDS, WRONG, DeliveryHarness, call, spec
-from tests.waiting import eventually
 
 READ_ONLY = b'{"annotations":{"readOnlyHint":true}}'
 REPEATABLE = b'{"annotations":{"idempotentHint":true}}'

@@ -13,6 +13,7 @@ from headgate.delivery.transactions.tool_definitions import DEFINITIONS, STUBS, 
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import HeadgateError, InvalidArguments, UpstreamUnreachable
 from headgate.domain.mcp_request import LOCAL_IDENTITY
+from testkit.waiting import eventually
 from tests.delivery.transaction_gateway import (
     AWAY,
     WAIT_SECONDS,
@@ -23,7 +24,6 @@ from tests.delivery.transaction_gateway import (
     quick_directory,
     result_of,
 )
-from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw, structs
 
 from headgate.delivery.errors import LedgerUnavailable, OperationInProgress, TransactionFailed
+from testkit.waiting import eventually
 from tests.delivery.transaction_gateway import (
     ASKS,
     LONG,
@@ -23,7 +24,6 @@ from tests.delivery.transaction_gateway import (
     place_of,
     quick_directory,
 )
-from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.upstream_policy import BreakerSettings
+from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import (
     DONE,
     ONE_ATTEMPT,
@@ -22,7 +23,6 @@ from tests.delivery.scripted_upstream import (
     WRONG,
     DeliveryHarness,
 )
-from tests.waiting import eventually
 
 FAILURES = BreakerSettings().failures
 

@@ -26,9 +26,9 @@ from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, Upstr
 from headgate.gateway.collaborators import ToolCaller
 from headgate.gateway.gateway import Gateway
 from headgate.protocol.protocol_version import Era
+from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import DONE, SUBSCRIBED, WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness, Large, request
-from tests.waiting import eventually
 
 SHARED = "file:///notes"
 OTHERS = f"headgate://other/{SHARED}"

@@ -22,10 +22,10 @@ from headgate.domain.listing_mode import Curation, ListingMode
 from headgate.domain.mcp_request import ClientSession, Identity, McpResponse
 from headgate.gateway.collaborators import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
+from testkit.waiting import eventually
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.delivery.scripted_upstream import DONE, WAIT_SECONDS, WRONG
 from tests.gateway_harness import GatewayHarness, request
-from tests.waiting import eventually
 
 SCHEMA = {
     "type": "object",

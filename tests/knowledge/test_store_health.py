@@ -10,7 +10,7 @@ from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.server import KnowledgeOptions, KnowledgeServer
 from headgate.knowledge.store_health import StoreHealth
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 WAIT_SECONDS = 5.0
 NEVER_SECONDS = 3600.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testkit.parts import Parts
 from tests.model_view.model import ModelView, ScriptedModel, Step, serving
-from tests.parts import Parts
 
 CLIENTS = Path(__file__).parent / "clients"
 PROMPT = "go"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from testkit.parts import Parts
 from tests.model_view.gateway import Site, running_site
-from tests.parts import Parts
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,18 @@
 """The gateway of these tests: a shop, the files that agents work on, documents, and a server that is down."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import archive, configuration, server_command, stdio_entry, tool, write_listing
 from tests.model_view.agents import Agent, converse
 from tests.model_view.model import ModelView, Step
-from tests.parts import ROOT, Parts
 from tests.real.knowledge import BY_WORDS, told, write_all
 from tests.real.plain import Handshaker
-from tests.real.upstreams import archive, configuration, stdio_entry, tool, write_listing
 
 START_SECONDS = 40.0
 # Every conversation takes seconds; a loaded machine may take many times that.
@@ -93,10 +92,10 @@ def site_configuration(
     parts: Parts, work: Path, depot: str | None = None, *, era: str = "legacy"
 ) -> dict[str, Any]:
     """Return the configuration of a gateway with the shop and the files, and the rest where the depot is."""
-    shop = [sys.executable, "-m", "tests.model_view.servers.shop", era]
+    shop = server_command("sdk_servers.shop", era, site=True)
     files = [str(parts.node), str(parts.npm_bin("mcp-server-filesystem")), str(work)]
     servers: dict[str, dict[str, Any]] = {
-        "shop": stdio_entry(shop, cwd=str(ROOT)),
+        "shop": stdio_entry(shop),
         "files": stdio_entry(files),
     }
     if depot is not None:

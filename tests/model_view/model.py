@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.gateway_process import HOST
+from testkit.gateway_process import HOST
 from tests.model_view.dialects import Body, Dialect, OfferedTool, ToolUse, dialect_of
 
 LAST_WORDS = "That is all."

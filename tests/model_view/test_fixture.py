@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.model_view.agents import AgentFailed, run_bounded
 from tests.model_view.model import ScriptedModel, Step, serving
 from tests.real.processes import alive
-from tests.waiting import wait_until
 
 GREET = {"type": "function", "name": "greet", "parameters": {"type": "object", "properties": {}}}
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from testkit.sdk_servers import shop
 from tests.model_view.agents import AGENTS, Agent
 from tests.model_view.gateway import TEST_SECONDS, Site
 from tests.model_view.model import ModelView, Step
-from tests.model_view.servers import shop
 
 pytestmark = pytest.mark.timeout(TEST_SECONDS)
 # The longest name that the APIs of OpenAI and Anthropic accept.

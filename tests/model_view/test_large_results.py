@@ -2,10 +2,10 @@
 
 import pytest
 
+from testkit.sdk_servers import shop
 from tests.model_view.agents import AGENTS, OPENAI_AGENTS_STRUCTURED, Agent
 from tests.model_view.gateway import LAST_LINE, TEST_SECONDS, Site
 from tests.model_view.model import ModelView, Step, cache_id_in
-from tests.model_view.servers import shop
 
 pytestmark = pytest.mark.timeout(TEST_SECONDS)
 LIMIT = 8000

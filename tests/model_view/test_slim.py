@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import stdio_entry
 from tests.model_view.agents import AGENTS, Agent
 from tests.model_view.gateway import START_SECONDS, TEST_SECONDS, Site, site_configuration
 from tests.model_view.model import ModelView, Step
 from tests.real.mcp_clients import stdio_gate_command
-from tests.real.upstreams import stdio_entry
 
 pytestmark = pytest.mark.timeout(TEST_SECONDS)
 STEPS = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import HOST
-from tests.parts import ROOT, Parts
+from testkit.gateway_process import HOST
+from testkit.parts import ROOT, Parts
 
 SECONDS = 50.0
 INSTALLS = ("npm ci", ".parts/pypi-servers", ".parts/sdk1")

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.parts import ROOT
+from testkit.parts import ROOT
+from testkit.upstreams import STOP_SECONDS, stdio_entry
 from tests.real.plain import Message
-from tests.real.upstreams import STOP_SECONDS, stdio_entry
 
 TRANSPORTS = ("stdio", "http")
 CAPABILITIES: Message = {"tools": {}, "prompts": {}, "resources": {}}
@@ -47,7 +47,7 @@ def tool(name: str, **more: Any) -> Message:
 @contextmanager
 def canned(directory: Path, transport: str = "stdio") -> Iterator[Message]:
     """The configuration of a server that answers with the files in the directory."""
-    command = [sys.executable, "-m", "tests.real.servers.canned", str(directory), transport]
+    command = [sys.executable, "-m", "testkit.servers.canned", str(directory), transport]
     if transport == "stdio":
         yield stdio_entry(command, cwd=str(ROOT))
         return

@@ -10,10 +10,9 @@ from uuid import uuid4
 
 from mcp_types import CallToolResult
 
-from tests.parts import ROOT
+from testkit.upstreams import SERVERS, server_command, stdio_entry
 from tests.real.mcp_clients import McpClient
 from tests.real.plain import Message
-from tests.real.upstreams import SERVERS, stdio_entry
 
 LIMIT = 8000
 META_KEY = "io.headgate/result"
@@ -97,13 +96,12 @@ def unknown(cache_id: str) -> str:
 
 
 def bulk_command(era: str, journal: Path) -> list[str]:
-    """The command of a server of one era that says much; it is started where the tests are found."""
-    start = [sys.executable, "-m", "tests.real.servers.bulk", "--era", era]
-    return [*start, "--journal", str(journal)]
+    """The command of a server of one era with large results."""
+    return server_command("sdk_servers.large_results", "--era", era, "--journal", journal, site=True)
 
 
 def bulk_entry(era: str, journal: Path) -> Message:
-    return stdio_entry(bulk_command(era, journal), cwd=str(ROOT))
+    return stdio_entry(bulk_command(era, journal))
 
 
 def quarry_entry() -> Message:

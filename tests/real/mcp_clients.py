@@ -13,8 +13,8 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent, Tool
 
-from tests.gateway_process import GatewayProcess, clean_environment
-from tests.waiting import eventually
+from testkit.gateway_process import GatewayProcess, clean_environment
+from testkit.waiting import eventually
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 # Far above what any answer here takes; a lost answer fails the test instead of hanging it.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.parts import Parts
+from testkit.parts import Parts
 
 CLIENTS = Path(__file__).parent / "clients"
 VISIT_SECONDS = 50.0

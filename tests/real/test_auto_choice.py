@@ -11,10 +11,10 @@ from mcp.client.client import Client
 from mcp_types import Implementation
 
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.upstreams import depot_command, stdio_entry, tool, write_listing
+from testkit.waiting import wait_until
 from tests.real.raw import modern_http_client, pages
-from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 COMMAND_SECONDS = 60.0

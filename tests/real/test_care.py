@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, era_command, lines_of, stdio_entry
+from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClient, words
 from tests.real.processes import alive
-from tests.real.upstreams import configuration, era_command, lines_of, stdio_entry
-from tests.waiting import wait_until
 
 START_SECONDS = 30.0
 NOTICE_SECONDS = 10.0

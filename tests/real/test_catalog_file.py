@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import running_gateway
+from testkit.gateway_process import running_gateway
+from testkit.upstreams import tool
+from testkit.waiting import wait_until
 from tests.real.plain import Stateless
-from tests.real.upstreams import tool
 from tests.real.yard import (
     BY_WORDS,
     KNOWN,
@@ -25,7 +26,6 @@ from tests.real.yard import (
     put_back,
     states,
 )
-from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

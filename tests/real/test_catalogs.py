@@ -12,13 +12,13 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, running_gateway
-from tests.parts import Parts
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import configuration, replay_command, stdio_entry
 from tests.real.listing import Definition, definitions, members, sources
 from tests.real.pipeline import call_all
 from tests.real.raw import legacy_http_client, modern_http_client, pages
 from tests.real.scripts import run_script
-from tests.real.upstreams import configuration, replay_command, stdio_entry
 from tests.replay.differences import is_closed
 
 DATA = Path(__file__).parents[1] / "data"

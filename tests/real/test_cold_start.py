@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import depot_command, stdio_entry, tool, write_listing
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
 from tests.real.yard import Errand
 
 START_SECONDS = 60.0

@@ -13,13 +13,13 @@ from uuid import uuid4
 import pytest
 from mcp_types import TextResourceContents
 
-from tests.gateway_process import GatewayProcess, free_port, running_gateway
-from tests.parts import Parts
+from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import configuration, http_server, stdio_entry, whole_command
+from testkit.waiting import eventually, wait_until
 from tests.real.people import Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stream
 from tests.real.processes import alive, descendants
-from tests.real.upstreams import configuration, http_server, stdio_entry, whole_command
-from tests.waiting import eventually, wait_until
 
 START_SECONDS = 30.0
 NOTICE_SECONDS = 15.0

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import depot_command, stdio_entry, tool, write_listing
+from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClient
 from tests.real.plain import Stateless
 from tests.real.processes import descendants
 from tests.real.raw import modern_http_client, pages
-from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
 from tests.real.yard import BY_WORDS, call, found, hundred, text
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from campaign.client import Answer, Client, client
-from campaign.fixtures.deeds import read
-from campaign.servers import ledger as bank
-from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
-from tests.waiting import wait_until
+from testkit.campaign_upstreams import audited as bank
+from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.servers.audit_log import read
+from testkit.waiting import wait_until
 
 PAYMENTS = 60
 SECONDS = 30.0

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
-from tests.parts import ROOT
+from testkit.gateway_process import GatewayProcess
+from testkit.parts import ROOT
+from testkit.upstreams import configuration, stdio_entry
+from testkit.waiting import wait_until
 from tests.real.plain import Stateless
 from tests.real.processes import alive
-from tests.real.upstreams import configuration, stdio_entry
-from tests.waiting import wait_until
 
 # The server hears the end of its input and leaves; a gateway that is killed leaves it to the watchdog.
 GONE_SECONDS = 10.0
@@ -46,7 +46,7 @@ CASES = [(how, end) for how in ("setsid", "daemon") for end in ENDS] + [("bare",
 def test_a_process_in_a_session_of_its_own_ends_with_its_server(
     gateway: Start, how: str, end: Callable[[GatewayProcess, int], None]
 ) -> None:
-    command = [sys.executable, "-m", "tests.real.servers.parent"]
+    command = [sys.executable, "-m", "testkit.servers.parent"]
     gate = gateway(configuration({"parent": stdio_entry(command, cwd=str(ROOT))}))
     gate.wait_until_ready("parent")
     reply = Stateless(gate.url).call("parent_start", {"how": how})["result"]
@@ -61,7 +61,7 @@ def test_a_process_in_a_session_of_its_own_ends_with_its_server(
 
 
 def test_the_processes_of_another_server_are_left_alone(gateway: Start) -> None:
-    command = [sys.executable, "-m", "tests.real.servers.parent"]
+    command = [sys.executable, "-m", "testkit.servers.parent"]
     entry = stdio_entry(command, cwd=str(ROOT))
     gate = gateway(configuration({"one": entry, "two": entry}))
     gate.wait_until_ready("one", "two")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import clerk_command, stdio_entry, tool, write_listing
 from tests.real.plain import Handshaker, Message, Stateless
-from tests.real.upstreams import clerk_command, stdio_entry, tool, write_listing
 from tests.real.yard import BY_WORDS, call, text
 
 START_SECONDS = 60.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import clean_environment
-from tests.waiting import wait_until
+from testkit.gateway_process import clean_environment
+from testkit.waiting import wait_until
 
 # It hears neither the end of its input nor a request to leave.
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"

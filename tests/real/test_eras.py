@@ -16,10 +16,10 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, era_command, era_server, lines_of, stdio_entry
+from testkit.waiting import eventually
 from tests.real.mcp_clients import MODES, McpClient, McpClients, words
-from tests.real.upstreams import configuration, era_command, era_server, lines_of, stdio_entry
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

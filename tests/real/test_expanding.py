@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import clerk_command, depot_command, stdio_entry, write_listing
+from testkit.waiting import wait_until
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.processes import descendants
-from tests.real.upstreams import clerk_command, depot_command, stdio_entry, write_listing
 from tests.real.yard import BY_WORDS, call, text
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import depot_command, stdio_entry, write_listing
+from testkit.waiting import wait_until
 from tests.real.plain import Stateless
-from tests.real.upstreams import depot_command, stdio_entry, write_listing
 from tests.real.yard import BY_WORDS, call, hundred
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

@@ -12,14 +12,14 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
-from tests.parts import Parts
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import configuration, http_server, plain_environment, stdio_entry, whole_command
+from testkit.waiting import wait_until
 from tests.real.mcp_clients import stdio_gate_command
 from tests.real.people import Company, Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.scripts import run_script
-from tests.real.upstreams import configuration, http_server, plain_environment, stdio_entry, whole_command
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
-from tests.parts import ROOT
+from testkit.gateway_process import GatewayProcess
+from testkit.parts import ROOT
+from testkit.upstreams import STOP_SECONDS, configuration, lines_of, stdio_entry
+from testkit.waiting import wait_until
 from tests.real.plain import Message, Stateless
-from tests.real.upstreams import STOP_SECONDS, configuration, lines_of, stdio_entry
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 20.0
 LARGE = 2 * 1024 * 1024
@@ -29,7 +29,7 @@ Start = Callable[..., GatewayProcess]
 @contextmanager
 def payments(transport: str, journal: Path) -> Iterator[Message]:
     """The configuration of a server that notes its payments in the journal."""
-    command = [sys.executable, "-m", "tests.real.servers.payments", str(journal), transport]
+    command = [sys.executable, "-m", "testkit.servers.payments", str(journal), transport]
     if transport == "stdio":
         yield stdio_entry(command, cwd=str(ROOT))
         return

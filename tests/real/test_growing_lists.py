@@ -18,12 +18,9 @@ from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
-from tests.parts import Parts
-from tests.real.mcp_clients import McpClient, stdio_gate_command, words
-from tests.real.plain import Handshaker, Message, Stateless
-from tests.real.scripts import run_script
-from tests.real.upstreams import (
+from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import (
     depot_command,
     http_server,
     lines_of,
@@ -32,7 +29,10 @@ from tests.real.upstreams import (
     whole_command,
     write_listing,
 )
-from tests.waiting import wait_until
+from testkit.waiting import wait_until
+from tests.real.mcp_clients import McpClient, stdio_gate_command, words
+from tests.real.plain import Handshaker, Message, Stateless
+from tests.real.scripts import run_script
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

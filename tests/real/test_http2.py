@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess, running_gateway
-from tests.network import NAME, Authority, proxying
-from tests.real.upstreams import SERVERS, configuration, era_server
+from testkit.gateway_process import HOST, GatewayProcess, running_gateway
+from testkit.network import NAME, Authority, proxying
+from testkit.upstreams import SERVERS, configuration, era_server
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import JSON_HEADERS, MODERN, SECONDS, modern, modern_call, modern_request
-from tests.waiting import wait_until
 
 
 class Http2Server:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.results.notices import MESSAGE, OPENING, SERVER_OPENING, fill_placeholders
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
 from tests.server.plain_http_client import Session, modern_call, scripted
 
 Start = Callable[..., GatewayProcess]

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 from mcp_types import TextContent
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration
 from tests.real.knowledge import (
     TOOLS,
     KnowledgeEndpoint,
@@ -27,7 +28,6 @@ from tests.real.knowledge import (
     write_lines,
 )
 from tests.real.mcp_clients import ClientTasks, McpClient
-from tests.real.upstreams import configuration
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.knowledge.readers.sample_files import pdf, word
 from tests.real.knowledge import (
     SECONDS,
@@ -21,7 +22,6 @@ from tests.real.knowledge import (
     write_all,
     write_lines,
 )
-from tests.waiting import wait_until
 
 KINDS = {"markdown", "text", "html", "pdf", "docx", "csv", "json"}
 GRAPH: list[Message] = [

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.gateway_process import GatewayProcess, running_gateway
-from tests.parts import ROOT
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import ROOT
+from testkit.upstreams import configuration
 from tests.real.knowledge import Message, told
-from tests.real.upstreams import configuration
 
 # Long documents of one subject: the meaning of a short query is near to dozens of their chunks.
 DOCUMENTS = ("delivery", "operations", "results", "tools")

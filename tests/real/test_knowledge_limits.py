@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.upstreams import configuration
 from tests.real.knowledge import (
     BY_WORDS,
     TOOLS,
@@ -19,7 +20,6 @@ from tests.real.knowledge import (
     told,
     write_all,
 )
-from tests.real.upstreams import configuration
 
 CANARY = "xcanary7"
 LONG = " It sits on a stone in the sun." * 20

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests import postgres
-from tests.gateway_process import GatewayProcess, HttpAnswer, running_gateway
+from testkit import postgres
+from testkit.gateway_process import GatewayProcess, HttpAnswer, running_gateway
+from testkit.upstreams import configuration
+from testkit.waiting import eventually
 from tests.real.knowledge import (
     KnowledgeEndpoint,
     Message,
@@ -21,8 +23,6 @@ from tests.real.knowledge import (
     write_lines,
 )
 from tests.real.mcp_clients import ClientTasks, McpClient
-from tests.real.upstreams import configuration
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from mcp.client.sse import sse_client
 
-from tests import postgres
-from tests.gateway_process import GatewayProcess
+from testkit import postgres
+from testkit.gateway_process import GatewayProcess
 from tests.real.knowledge import TOOLS, entered, serving_alone, told, write_all
 
 

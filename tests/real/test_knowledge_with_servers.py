@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from mcp_types import TextContent
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration
 from tests.real.knowledge import (
     BY_WORDS,
     SECONDS,
@@ -24,7 +25,6 @@ from tests.real.knowledge import (
     write_all,
 )
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import configuration
 
 KNOWLEDGE = {"builtin": "knowledge"}
 EXAMPLE = {"builtin": "example"}

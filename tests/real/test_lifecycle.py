@@ -14,12 +14,9 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from tests.gateway_process import GatewayProcess, free_port, running_gateway
-from tests.parts import Parts
-from tests.real.mcp_clients import McpClient, stdio_gate_command, words
-from tests.real.processes import alive, descendants
-from tests.real.raw import stdio_client
-from tests.real.upstreams import (
+from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import (
     SERVERS,
     configuration,
     era_command,
@@ -30,7 +27,10 @@ from tests.real.upstreams import (
     replay_command,
     stdio_entry,
 )
-from tests.waiting import eventually, wait_until
+from testkit.waiting import eventually, wait_until
+from tests.real.mcp_clients import McpClient, stdio_gate_command, words
+from tests.real.processes import alive, descendants
+from tests.real.raw import stdio_client
 
 START_SECONDS = 30.0
 # "Within seconds": an SDK server alone takes one or two to start on a busy machine.

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess, free_port, running_gateway
+from testkit.gateway_process import HOST, GatewayProcess, free_port, running_gateway
+from testkit.upstreams import clerk_command, configuration, stdio_entry, write_listing
+from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClients, words
 from tests.real.plain import Handshaker, Stateless
 from tests.real.processes import descendants
-from tests.real.upstreams import clerk_command, configuration, stdio_entry, write_listing
 from tests.real.yard import call, text
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 # Long enough for several generations of gateways, each of which takes well under a second to start.

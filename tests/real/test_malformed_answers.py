@@ -2,17 +2,16 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import SERVERS, configuration, stdio_entry
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import configuration, stdio_entry
 
 START_SECONDS = 60.0
-SERVER = Path(__file__).parent / "servers" / "malformed.py"
+SERVER = SERVERS / "malformed.py"
 MALFORMED = [
     ('"result":5', "a result that is no object"),
     ('"result":[]', "a result that is no object"),

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, era_command, stdio_entry
 from tests.real.mcp_clients import McpClient, client_transport, words
-from tests.real.upstreams import configuration, era_command, stdio_entry
 
 CLIENTS = 50
 ROUNDS = 5

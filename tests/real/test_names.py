@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, tool
+from testkit.waiting import wait_until
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import configuration, tool
 from tests.real.yard import BY_WORDS, START_SECONDS, Errand, Yard, call, listed, text
-from tests.waiting import wait_until
 
 SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
 

@@ -10,12 +10,12 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import depot_command, replay_command, stdio_entry, write_listing
 from tests.real.listing import sources
 from tests.real.pipeline import call_all
 from tests.real.plain import Handshaker, Stateless
 from tests.real.raw import modern_http_client, pages
-from tests.real.upstreams import depot_command, replay_command, stdio_entry, write_listing
 from tests.real.yard import BY_WORDS, call, hundred, text
 
 START_SECONDS = 60.0

@@ -14,13 +14,10 @@ import pytest_asyncio
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.gateway_process import GatewayProcess, running_gateway
-from tests.parts import Parts
-from tests.real.people import Company, Person
-from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
-from tests.real.raw import stdio_client
-from tests.real.servers.stock import NAMES, Stock
-from tests.real.upstreams import (
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import Parts
+from testkit.sdk_servers.full_contents import NAMES, Contents
+from testkit.upstreams import (
     configuration,
     http_server,
     lines_of,
@@ -28,6 +25,9 @@ from tests.real.upstreams import (
     stdio_entry,
     whole_command,
 )
+from tests.real.people import Company, Person
+from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
+from tests.real.raw import stdio_client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,8 +61,8 @@ def market(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
             for name, era, options in (
                 ("old", "legacy", ["--paged"]),
                 ("new", "modern", ["--paged"]),
-                ("ring", "legacy", ["--circle", "tools"]),
-                ("knot", "modern", ["--circle", "resources"]),
+                ("ring", "legacy", ["--endless", "tools"]),
+                ("knot", "modern", ["--endless", "resources"]),
             )
         }
         servers = entries | {"every": stdio_entry(everything)}
@@ -113,7 +113,7 @@ async def listed(pages: Callable[..., Any], member: str) -> list[Any]:
 
 
 async def test_every_page_of_every_listing_is_there(ann: Person, server: str) -> None:
-    stock = Stock(server)
+    stock = Contents(server)
 
     prompts = await listed(ann.client.list_prompts, "prompts")
     resources = await listed(ann.client.list_resources, "resources")
@@ -402,7 +402,7 @@ async def test_without_prefixes_everything_is_called_as_its_server_calls_it(
     market: Market, server: str, tmp_path: Path
 ) -> None:
     config = configuration({server: market.entries[server]}, prefix=False)
-    stock = Stock(server)
+    stock = Contents(server)
     with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(server, seconds=START_SECONDS)
         for mode in ("legacy", "auto"):

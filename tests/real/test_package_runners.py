@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import running_gateway
-from tests.network import NAME, Authority, Proxy, proxying
-from tests.real.upstreams import configuration
-from tests.registry import PACKAGE, registry
+from testkit.gateway_process import running_gateway
+from testkit.network import NAME, Authority, Proxy, proxying
+from testkit.registry import PACKAGE, registry
+from testkit.upstreams import configuration
 from tests.server.plain_http_client import modern_call
 
 START_SECONDS = 60.0

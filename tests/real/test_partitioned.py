@@ -11,9 +11,9 @@ import pytest
 from mcp.client.client import Client
 from mcp_types import Implementation
 
-from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.upstreams import clerk_command, stdio_entry, write_listing
 from tests.real.mcp_clients import words
-from tests.real.upstreams import clerk_command, stdio_entry, write_listing
 
 START_SECONDS = 60.0
 COMMAND_SECONDS = 60.0

@@ -12,13 +12,13 @@ from mcp.client.stdio import StdioServerParameters
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
-from tests.parts import Parts
+from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import depot_command, plain_environment, stdio_entry, tool, write_listing
 from tests.real.mcp_clients import McpClient, stdio_gate_command, words
 from tests.real.plain import Handshaker, Plain, Stateless
 from tests.real.raw import modern_http_client, pages
 from tests.real.scripts import run_script
-from tests.real.upstreams import depot_command, plain_environment, stdio_entry, tool, write_listing
 from tests.real.yard import BY_WORDS, call, hundred, text
 
 START_SECONDS = 60.0

@@ -15,14 +15,14 @@ from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
-from tests.gateway_process import GatewayProcess, running_gateway
-from tests.parts import Parts
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import configuration, http_server, lines_of, listening, stdio_entry, whole_command
+from testkit.waiting import eventually, wait_until
 from tests.real.mcp_clients import McpClient, stdio_gate
 from tests.real.people import Company, Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Stateless
 from tests.real.scripts import run_script
-from tests.real.upstreams import configuration, http_server, lines_of, listening, stdio_entry, whole_command
-from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, era_command, lines_of, replay_command, stdio_entry
+from testkit.waiting import eventually
 from tests.real.mcp_clients import McpClient, words
-from tests.real.upstreams import configuration, era_command, lines_of, replay_command, stdio_entry
-from tests.waiting import eventually
 
 START_SECONDS = 30.0
 NOTICE_SECONDS = 10.0

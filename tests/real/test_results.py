@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.sdk_servers.large_results import META, log, mixed, people, pieces
+from testkit.upstreams import configuration, http_server, lines_of
 from tests.real.large import (
     LIMIT,
     QUESTIONS,
@@ -30,8 +32,6 @@ from tests.real.large import (
 from tests.real.mcp_clients import McpClient, McpClients
 from tests.real.people import Person
 from tests.real.plain import Handshaker, Message, Stateless
-from tests.real.servers.bulk import META, log, mixed, people, pieces
-from tests.real.upstreams import configuration, http_server, lines_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration
+from testkit.waiting import eventually
 from tests.real.large import (
     ENDLESS,
     LIMIT,
@@ -28,9 +30,7 @@ from tests.real.mcp_clients import McpClients
 from tests.real.plain import Handshaker, Message
 from tests.real.processes import descendants
 from tests.real.raw import legacy_http_client
-from tests.real.upstreams import configuration
 from tests.real.yard import call
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration
 from tests.real.large import Agent, buried, facts, id_of, quarry_entry, said, texts
 from tests.real.mcp_clients import McpClients
-from tests.real.upstreams import configuration
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

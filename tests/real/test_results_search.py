@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration
 from tests.real.large import LIMIT, Agent, buried, facts, id_of, quarry_entry, said, texts
 from tests.real.mcp_clients import McpClients
 from tests.real.plain import Message
-from tests.real.upstreams import configuration
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

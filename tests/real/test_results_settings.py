@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
+from testkit.upstreams import configuration
+from testkit.waiting import wait_until
 from tests.real.large import QUESTIONS, READERS, buried, id_of, is_whole, quarry_entry, said, texts, unknown
 from tests.real.plain import Handshaker, Message, Stateless
-from tests.real.upstreams import configuration
 from tests.real.yard import call, listed
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 MARKER = " <truncated by smart mcp proxy> "

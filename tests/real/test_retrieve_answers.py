@@ -9,17 +9,10 @@ import pytest
 from mcp_types import CallToolResult, TextContent
 
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, depot_command, replay_command, stdio_entry, tool, write_listing
 from tests.real.mcp_clients import McpClient
 from tests.real.test_catalogs import catalogs
-from tests.real.upstreams import (
-    configuration,
-    depot_command,
-    replay_command,
-    stdio_entry,
-    tool,
-    write_listing,
-)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import SERVERS, configuration, stdio_entry
 from tests.real.mcp_clients import McpClients, words
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import SERVERS, configuration, stdio_entry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,15 +13,15 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import archive, depot_command, stdio_entry, tool, write_listing
+from testkit.waiting import wait_until
 from tests.real.listing import sources
 from tests.real.mcp_clients import McpClient
 from tests.real.plain import Handshaker, Stateless
 from tests.real.raw import RawClient, legacy_http_client, modern_http_client, pages
 from tests.real.test_catalogs import catalogs
-from tests.real.upstreams import archive, depot_command, stdio_entry, tool, write_listing
 from tests.real.yard import BY_WORDS, hundred
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

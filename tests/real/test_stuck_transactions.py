@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.upstreams import SERVERS, configuration, lines_of, stdio_entry
+from testkit.waiting import wait_until
 from tests.real.plain import Stateless
-from tests.real.upstreams import configuration, lines_of, stdio_entry
-from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 # A retry is taken over within about a second; a busy machine may take many times that.
 RETRY_SECONDS = 30.0
 COMMAND_SECONDS = 60.0
-SERVER = Path(__file__).parent / "servers" / "bookings.py"
+SERVER = SERVERS / "bookings.py"
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import pytest_asyncio
 from mcp.client.client import Client
 from mcp.client.subscriptions import ResourceUpdated
 
-from tests.gateway_process import GatewayProcess, running_gateway
-from tests.parts import Parts
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.parts import Parts
+from testkit.upstreams import configuration, http_server, lines_of, stdio_entry, whole_command
+from testkit.waiting import eventually, wait_until
 from tests.real.mcp_clients import ANSWER_SECONDS
 from tests.real.people import Company
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless, Stream
-from tests.real.upstreams import configuration, http_server, lines_of, stdio_entry, whole_command
-from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,11 +9,11 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import archive, write_listing
 from tests.real.listing import sources
 from tests.real.pipeline import call_all
 from tests.real.raw import legacy_http_client, modern_http_client, pages
-from tests.real.upstreams import archive, write_listing
 from tests.real.yard import BY_WORDS, hundred
 
 START_SECONDS = 60.0

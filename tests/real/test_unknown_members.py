@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import clerk_command, configuration, stdio_entry, write_listing
 from tests.real.mcp_clients import McpClient, McpClients, words
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import clerk_command, configuration, stdio_entry, write_listing
 from tests.real.yard import BY_WORDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess, free_port
+from testkit.gateway_process import HOST, GatewayProcess, free_port
+from testkit.upstreams import configuration, http_server, tool, whole_command, write_listing
+from testkit.waiting import wait_until
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
-from tests.real.upstreams import configuration, http_server, tool, whole_command, write_listing
 from tests.real.yard import (
     KNOWN,
     NOTICE_SECONDS,
@@ -25,7 +26,6 @@ from tests.real.yard import (
     states,
     text,
 )
-from tests.waiting import wait_until
 
 FOUND_MORE = "notifications/tools/list_changed"
 

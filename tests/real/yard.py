@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import configuration, depot_command, stdio_entry, tool, write_listing
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.raw import modern_http_client, pages
-from tests.real.upstreams import configuration, depot_command, stdio_entry, tool, write_listing
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

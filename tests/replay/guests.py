@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
-from tests.gateway_process import HOST, GatewayProcess
+from testkit.gateway_process import HOST, GatewayProcess
 from tests.real.raw import ENVELOPE, HELLO, LEGACY, MODERN
 from tests.replay.recording import member_text
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import items, members
 from tests.replay import differences
 from tests.replay.guests import Guest, Heard

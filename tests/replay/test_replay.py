@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
 from tests.replay import differences
 from tests.replay.guests import guest, guests
 from tests.replay.recording import LISTS, Conversation, conversations, respelled

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
 from tests.server.plain_http_client import EXAMPLE, scripted, settle
 
 

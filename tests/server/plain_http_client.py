@@ -10,8 +10,9 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
-from tests.gateway_process import HOST, GatewayProcess, HttpAnswer
-from tests.waiting import wait_until
+from testkit.gateway_process import HOST, GatewayProcess, HttpAnswer
+from testkit.upstreams import SERVERS
+from testkit.waiting import wait_until
 
 SECONDS = 10.0
 # Longer than the gate waits for more changes before it tells of them.
@@ -23,7 +24,7 @@ META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
+SCRIPTED = SERVERS / "scripted.py"
 EXAMPLE = {"builtin": "example"}
 
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.gateway_process import clean_environment
+from testkit.gateway_process import clean_environment
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import META, SECONDS, request
-from tests.waiting import wait_until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

@@ -15,8 +15,8 @@ from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.session_streams import SessionStreams
 from headgate.server.sessions import HandshakeSession, HttpSession
 from headgate.server.stateless_http import ClientSubscription
+from testkit.waiting import eventually
 from tests.server.test_session_channel import Mailbox
-from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
 CHANGED = "notifications/tools/list_changed"

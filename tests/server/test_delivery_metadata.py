@@ -26,8 +26,8 @@ from headgate.server.delivery_metadata import error_delivery_metadata, with_deli
 from headgate.server.mcp_requests import named_request, tool_call_request, unknown_method_request
 from headgate.server.reply import Reply, encode_gateway_error, encode_reply
 from headgate.upstream.errors import TransferIntegrityError
+from testkit.gateway_process import GatewayProcess
 from tests.gateway_harness import Large
-from tests.gateway_process import GatewayProcess
 from tests.server.plain_http_client import (
     Session,
     last_message,

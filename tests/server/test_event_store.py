@@ -13,7 +13,7 @@ from headgate.server.outbound_queue import OutboundBudget
 from headgate.server.reply import Reply
 from headgate.server.session_streams import SessionStreams
 from headgate.server.sessions import HttpSession
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 WAIT_SECONDS = 5.0
 MIB = 1024 * 1024

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, HttpAnswer
+from testkit.gateway_process import GatewayProcess, HttpAnswer
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     EXAMPLE,
     JSON_HEADERS,
@@ -30,7 +31,6 @@ from tests.server.plain_http_client import (
     send,
     settle,
 )
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 5.0
 Start = Callable[..., GatewayProcess]

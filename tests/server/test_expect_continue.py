@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     modern_call,
     modern_headers,
@@ -20,7 +21,6 @@ from tests.server.plain_http_client import (
 )
 from tests.server.test_shutdown_calls import HOLD, posted
 from tests.server.test_unread_replies import raw_request, small_socket
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 20.0
 MANY = 12

@@ -9,7 +9,7 @@ from headgate.server.http_exchange import HttpExchange
 from headgate.server.http_request import HttpRequest
 from headgate.server.outbound_queue import ConnectionBacklog, OutboundBudget, OutboundQueue
 from headgate.server.reply import Reply
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 KIB = 1024
 MIB = 1024 * KIB

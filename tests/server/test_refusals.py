@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess, HttpAnswer
+from testkit.gateway_process import HOST, GatewayProcess, HttpAnswer
 from tests.server.plain_http_client import (
     EXAMPLE,
     JSON_HEADERS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess
+from testkit.gateway_process import HOST, GatewayProcess
 from tests.server.plain_http_client import open_socket, status_of, until_closed
 
 LINES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
 from tests.server.plain_http_client import Session, scripted, send, settle
 
 SESSIONS = 20

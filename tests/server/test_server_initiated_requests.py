@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
+from testkit.gateway_process import GatewayProcess
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import Session, Stream, asking, listening, request, send
 from tests.server.test_legacy_sse import HELLO, connected
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 5.0
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}

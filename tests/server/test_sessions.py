@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, HttpAnswer
+from testkit.gateway_process import GatewayProcess, HttpAnswer
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import LEGACY, Session, last_message, listening, post, request, send
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 5.0
 

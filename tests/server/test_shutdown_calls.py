@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess
+from testkit.gateway_process import HOST, GatewayProcess
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     JSON_HEADERS,
     Session,
@@ -24,7 +25,6 @@ from tests.server.plain_http_client import (
 )
 from tests.server.stdio_client import running_stdio_gateway
 from tests.server.test_legacy_sse import HELLO, OldClient
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 10.0
 # The drain takes ten seconds.

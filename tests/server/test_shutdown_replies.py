@@ -22,7 +22,8 @@ from headgate.server.outbound_queue import OutboundBudget, OutboundQueue
 from headgate.server.reply import Reply
 from headgate.server.shutdown import interrupt_task
 from headgate.server.streamable_http import write_event_stream
-from tests.gateway_process import HOST, GatewayProcess
+from testkit.gateway_process import HOST, GatewayProcess
+from testkit.waiting import eventually, wait_until
 from tests.server.plain_http_client import (
     JSON_HEADERS,
     Session,
@@ -35,7 +36,6 @@ from tests.server.plain_http_client import (
 )
 from tests.server.test_shutdown_calls import HOLD, STOP_SECONDS, check, posted
 from tests.server.test_unread_replies import LINE
-from tests.waiting import eventually, wait_until
 
 WAIT_SECONDS = 10.0
 # Many times what the kernel takes for a client that does not read; more than 1 MiB goes over the disk.

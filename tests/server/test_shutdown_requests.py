@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess
+from testkit.gateway_process import HOST, GatewayProcess
+from testkit.upstreams import SERVERS
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     JSON_HEADERS,
     Session,
@@ -26,13 +28,12 @@ from tests.server.plain_http_client import (
 from tests.server.stdio_client import running_stdio_gateway
 from tests.server.test_legacy_sse import HELLO, OldClient
 from tests.server.test_shutdown_calls import posted
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 10.0
 # The drain takes ten seconds.
 STOP_SECONDS = 30.0
 SHUTTING_DOWN = {"code": -32603, "message": "the gateway is shutting down; try again in a second"}
-SILENT = Path(__file__).parent / "servers" / "silent.py"
+SILENT = SERVERS / "silent.py"
 REQUESTS: dict[str, dict[str, Any]] = {
     "resources/read": {"uri": "held://0"},
     "prompts/get": {"name": "own_greet", "arguments": {}},

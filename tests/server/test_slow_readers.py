@@ -14,8 +14,8 @@ from headgate.server.http_connection import HttpServerLimits, OpenConnections, S
 from headgate.server.http_request import TEXT, HttpRequest
 from headgate.server.http_server import ConnectionAcceptor
 from headgate.server.outbound_queue import OutboundBudget
-from tests.gateway_process import HOST
-from tests.waiting import eventually
+from testkit.gateway_process import HOST
+from testkit.waiting import eventually
 
 WAIT_SECONDS = 10.0
 WRITE_SECONDS = 30.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, HttpAnswer
+from testkit.gateway_process import GatewayProcess, HttpAnswer
 from tests.server.plain_http_client import (
     META,
     MODERN,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     EXAMPLE,
     LEGACY,
@@ -21,7 +22,6 @@ from tests.server.plain_http_client import (
     send,
     settle,
 )
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 5.0
 Start = Callable[..., GatewayProcess]

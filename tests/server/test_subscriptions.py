@@ -16,10 +16,10 @@ from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext, SessionPreferences
 from headgate.server.method_router import MethodRouter
+from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness
 from tests.upstream.scripted_server import SilentChannel
-from tests.waiting import eventually
 
 URI = "bank:/1"
 SUBSCRIBED, UNSUBSCRIBED = ("subscribe", "bank", URI), ("unsubscribe", "bank", URI)

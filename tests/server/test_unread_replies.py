@@ -15,7 +15,8 @@ from typing import IO, Any
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess, clean_environment
+from testkit.gateway_process import HOST, GatewayProcess, clean_environment
+from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     META,
     modern_headers,
@@ -25,7 +26,6 @@ from tests.server.plain_http_client import (
     scripted,
     settle,
 )
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 20.0
 STALL_SECONDS = 3.0

@@ -19,8 +19,8 @@ from headgate.results.result_store import (
 )
 from headgate.storage.files.result_store import LocalResultStore, open_results
 from headgate.upstream.spool import SpooledValue, SpoolFile
+from testkit.waiting import eventually
 from tests.upstream.spool_limits import open_files, taken
-from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
 

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.catalog.capabilities import ServerDeclaration
 from headgate.storage.files.state_file import StateFile
-from tests.waiting import wait_until
+from testkit.waiting import wait_until
 
 WAIT_SECONDS = 5.0
 

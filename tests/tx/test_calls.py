@@ -22,9 +22,9 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
+from testkit.waiting import eventually
 from tests.tx.fake_time import Clock, Sleeper, middle
 from tests.tx.shop import FEATURES, Shop, gateway_error, temporary, text
-from tests.waiting import eventually
 
 ERAS = ["legacy", "auto"]
 

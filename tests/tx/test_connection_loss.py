@@ -10,11 +10,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from headgate.tx import RetryPolicy, TxConfig, TxSession
-from tests.gateway_process import free_port
+from testkit.gateway_process import free_port
+from testkit.upstreams import SERVERS
 
-MORTAL = Path(__file__).parent / "mortal.py"
+DYING = SERVERS / "dying.py"
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
-CHILD = StdioServerParameters(command=sys.executable, args=["-IS", str(MORTAL)])
+CHILD = StdioServerParameters(command=sys.executable, args=["-IS", str(DYING)])
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.parts import ROOT
+from testkit.parts import ROOT
 
 CANCELLED = """\
 failed: TRANSACTION_ERROR

@@ -2,23 +2,22 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client
 
 from headgate.tx import Transaction, TxConflictError, TxError, TxSession
-from tests.gateway_process import GatewayProcess
-from tests.real.upstreams import configuration, stdio_entry
+from testkit.gateway_process import GatewayProcess
+from testkit.upstreams import SERVERS, configuration, stdio_entry
 
-MORTAL = [sys.executable, "-IS", str(Path(__file__).parent / "mortal.py")]
+DYING = [sys.executable, "-IS", str(SERVERS / "dying.py")]
 
 
 async def test_a_gateway_keeps_keys_and_transactions_and_sends_large_results_whole(
     gateway: Callable[..., GatewayProcess],
 ) -> None:
-    gate = gateway(configuration({"m": stdio_entry(MORTAL)}))
+    gate = gateway(configuration({"m": stdio_entry(DYING)}))
     for mode in ("legacy", "auto"):
         async with TxSession(Client(gate.url, mode=mode)) as tx:
             assert tx.features == {"ack", "retry", "idempotency", "transactions", "chunking"}
@@ -69,7 +68,7 @@ async def test_a_compensation_of_a_server_that_has_not_told_its_tools_may_be_the
     gateway: Callable[..., GatewayProcess],
 ) -> None:
     starting = stdio_entry([sys.executable, "-IS", "-c", "raise SystemExit(1)"])
-    gate = gateway(configuration({"m": stdio_entry(MORTAL), "slow": starting}))
+    gate = gateway(configuration({"m": stdio_entry(DYING), "slow": starting}))
     async with TxSession(Client(gate.url)) as tx:
         begun: Any = (await tx.call_tool("transaction_begin")).unwrap()
         id = begun.structured_content["transaction_id"]

@@ -13,12 +13,12 @@ from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from headgate.tx import TxConfig, TxSession
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import SERVERS, configuration, stdio_entry
 from tests.real.plain import Handshaker
-from tests.real.upstreams import SERVERS, configuration, stdio_entry
 from tests.tx.shop import FEATURES, Shop
 
-OUTCOMES = Path(__file__).parent / "outcomes.py"
+OUTCOMES = SERVERS / "outcomes.py"
 START_SECONDS = 30.0
 DECLARED = "io.modelcontextprotocol/clientCapabilities"
 SPEAKING = {"experimental": {"rmcp": {"version": "0.1.0", "features": ["idempotency", "ack"]}}}

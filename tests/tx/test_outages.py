@@ -12,13 +12,13 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxInDoubtError, TxResult, TxSession
-from tests.gateway_process import GatewayProcess, free_port, running_gateway
-from tests.real.upstreams import configuration, http_server, stdio_entry
+from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.upstreams import SERVERS, configuration, http_server, stdio_entry
+from testkit.waiting import eventually
 from tests.tx.cuttable_proxy import Proxy
 from tests.tx.shop import FEATURES
-from tests.waiting import eventually
 
-OUTCOMES = Path(__file__).parent / "outcomes.py"
+OUTCOMES = SERVERS / "outcomes.py"
 START_SECONDS = 30.0
 QUICK = TxConfig(retry_policy=RetryPolicy(max_attempts=2, base_delay_ms=100))
 # A client that pins the newest era opens without a request.

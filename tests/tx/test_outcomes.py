@@ -13,11 +13,11 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.upstreams import SERVERS, configuration, http_server, stdio_entry
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import configuration, http_server, stdio_entry
 
-OUTCOMES = Path(__file__).parent / "outcomes.py"
+OUTCOMES = SERVERS / "outcomes.py"
 START_SECONDS = 30.0
 SPEAKING = {"experimental": {"rmcp": {"version": "0.1.0", "features": ["ack", "idempotency"]}}}
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from headgate.tx import TxConfig, TxSession
 from headgate.tx.rmcp import capability, meta_names_of, negotiated_features
-from tests.parts import ROOT
-from tests.real.upstreams import http_server
+from testkit.parts import ROOT
+from testkit.upstreams import http_server
 from tests.tx.fake_time import Sleeper
 from tests.tx.shop import FEATURES, Shop, text
 

@@ -12,10 +12,11 @@ from mcp.shared.exceptions import MCPError
 from headgate.domain.errors import Effect
 from headgate.tx import RetryPolicy, Transaction, TxConfig, TxError, TxSession
 from headgate.tx.failures import exception_failure
+from testkit.upstreams import SERVERS
 from tests.tx.fake_time import Sleeper
 from tests.tx.shop import FEATURES, Shop, text
 
-OUTCOMES = Path(__file__).parent / "outcomes.py"
+OUTCOMES = SERVERS / "outcomes.py"
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 # Numbers that the SDK uses for its own connection, and others that servers choose.

@@ -19,7 +19,7 @@ from headgate.upstream.message_assembly import MalformedMessage, read_message
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests
 from headgate.upstream.transport import OutgoingRequest, SendAttempt
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 WAIT_SECONDS = 5.0
 SAMPLING = profile_of(b'{"sampling":{}}')

@@ -22,7 +22,7 @@ from headgate.upstream.transports.builtin import (
     BuiltinTransport,
     open_builtin,
 )
-from tests.gateway_process import GatewayProcess, running_gateway
+from testkit.gateway_process import GatewayProcess, running_gateway
 from tests.server.plain_http_client import modern_call
 from tests.upstream.conversation import RecordedServerEvents, outgoing
 from tests.upstream.virtual_clock import in_no_time

@@ -31,11 +31,11 @@ from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.process_watchdog import Watchdog
 from headgate.upstream.transports.sse import open_sse
 from headgate.upstream.transports.stdio import StdioTransport, open_stdio
+from testkit.waiting import eventually
 from tests.upstream.conversation import RecordedServerEvents, outgoing
 from tests.upstream.http_conversation import LEGACY, MODERN, STREAM, WAIT_SECONDS, talking_to
 from tests.upstream.raw_server import HOST, Received, raw_server, response
 from tests.upstream.spool_limits import in_memory
-from tests.waiting import eventually
 
 Start = Callable[..., Any]
 

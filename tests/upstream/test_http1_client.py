@@ -9,9 +9,9 @@ import pytest
 
 from headgate.upstream.http.http1_client import ConnectionDropped, Http1Client, HttpClientResponse
 from headgate.upstream.http.http_connector import ConnectFailed, Origin, OriginConnector
-from tests.gateway_process import free_port
+from testkit.gateway_process import free_port
+from testkit.waiting import eventually
 from tests.upstream.raw_server import HOST, Behaviour, RawServer, Received, raw_server, response
-from tests.waiting import eventually
 
 MOST = 64 * 1024 * 1024
 WAIT_SECONDS = 5.0

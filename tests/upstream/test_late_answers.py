@@ -17,12 +17,12 @@ from headgate.upstream.late_answers import MOST_EXCHANGES, MOST_LATE, LateExchan
 from headgate.upstream.message_assembly import MessageAssembler
 from headgate.upstream.pending_requests import SendUnconfirmed
 from headgate.upstream.transport import SendAttempt
+from testkit.waiting import eventually
 from tests.upstream.conversation import Conversation, outgoing
 from tests.upstream.http_conversation import LEGACY, MODERN, STREAM, WAIT_SECONDS, events, talking_to
 from tests.upstream.raw_server import Received
 from tests.upstream.spool_limits import limits, open_files
 from tests.upstream.virtual_clock import VirtualTimeLoop, in_no_time
-from tests.waiting import eventually
 
 Start = Callable[..., Any]
 

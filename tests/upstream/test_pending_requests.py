@@ -17,10 +17,10 @@ from headgate.domain.errors import (
 )
 from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.message_assembly import MessageAssembler
+from testkit.waiting import eventually
 from tests.upstream.conversation import Conversation, outgoing
 from tests.upstream.spool_limits import limits, open_files
 from tests.upstream.virtual_clock import in_no_time
-from tests.waiting import eventually
 
 NOISE = [b"Server started", b"", b"{", b'{"level":"info"}', b"[1,2]", b"null", b"\xff\xfe", b"5"]
 

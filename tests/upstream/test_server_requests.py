@@ -6,9 +6,9 @@ import pytest
 
 from headgate.domain.errors import UpstreamTimeout
 from headgate.domain.mcp_request import ClientSession, McpResponse
+from testkit.waiting import eventually
 from tests.upstream.conversation import SAID, SAMPLING, Client, Conversation, outgoing, question
 from tests.upstream.virtual_clock import in_no_time
-from tests.waiting import eventually
 
 QUESTION = question()
 NOT_FOUND, INTERNAL = -32601, -32603

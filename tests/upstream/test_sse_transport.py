@@ -14,10 +14,10 @@ from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.errors import UpstreamAuthRefused
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.sse import SseTransport, open_sse
+from testkit.waiting import eventually
 from tests.upstream.conversation import RecordedServerEvents, outgoing
 from tests.upstream.raw_server import Received, raw_server
 from tests.upstream.spool_limits import in_memory
-from tests.waiting import eventually
 
 WAIT_SECONDS = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"

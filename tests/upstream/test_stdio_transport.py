@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from headgate.domain.child_environment import inherited_environment
-from tests.gateway_process import GatewayProcess, HttpAnswer, running_gateway
+from testkit.gateway_process import GatewayProcess, HttpAnswer, running_gateway
+from testkit.waiting import wait_until
 from tests.real.processes import alive
 from tests.server.plain_http_client import Session, modern_call, request, scripted
-from tests.waiting import wait_until
 
 WAIT_SECONDS = 10.0
 Start = Callable[..., GatewayProcess]

@@ -15,6 +15,7 @@ from headgate.protocol.framing import SseField
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.http.http_response import StreamPosition
 from headgate.upstream.transports.resumable_stream import pause_seconds
+from testkit.waiting import eventually
 from tests.upstream.conversation import Client, outgoing
 from tests.upstream.http_conversation import (
     LEGACY,
@@ -26,7 +27,6 @@ from tests.upstream.http_conversation import (
     talking_to,
 )
 from tests.upstream.raw_server import Received, response
-from tests.waiting import eventually
 
 DONE = {"jsonrpc": "2.0", "id": 1, "result": {"done": True}}
 LOG = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "on it"}}

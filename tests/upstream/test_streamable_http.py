@@ -22,9 +22,9 @@ from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.transport import UpstreamSessionExpired
+from testkit.waiting import eventually
 from tests.upstream.http_conversation import LEGACY, MODERN, WAIT_SECONDS, events, talking_to
 from tests.upstream.raw_server import HOST, Received, raw_server, response
-from tests.waiting import eventually
 
 Start = Callable[..., Any]
 

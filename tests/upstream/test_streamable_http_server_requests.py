@@ -9,10 +9,10 @@ import pytest
 
 from headgate.domain.errors import UpstreamTimeout
 from headgate.domain.mcp_request import McpResponse
+from testkit.waiting import eventually
 from tests.upstream.conversation import SAID, SAMPLING, Client, question
 from tests.upstream.http_conversation import LEGACY, STREAM, WAIT_SECONDS, events, talking_to
 from tests.upstream.raw_server import Received
-from tests.waiting import eventually
 
 NOT_FOUND, INTERNAL = -32601, -32603
 

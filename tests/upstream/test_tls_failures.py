@@ -8,7 +8,7 @@ import pytest
 
 from headgate.domain.server_spec import TlsFiles
 from headgate.upstream.http.http_connector import ConnectFailed, Origin, OriginConnector
-from tests.network import Authority, serving
+from testkit.network import Authority, serving
 
 
 async def refuse_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

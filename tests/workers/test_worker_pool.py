@@ -16,10 +16,10 @@ from headgate.domain.errors import ResourceExhausted, WorkerLimitExceeded
 from headgate.domain.payload import Payload
 from headgate.results.jobs import ExcerptJob, Job, JobResult, QueryParams, ReadJob, ReadParams, SearchParams
 from headgate.workers.worker_pool import WorkerPool, open_worker_pool
+from testkit.waiting import eventually
 from tests.real.processes import alive, descendants
 from tests.results.sample_results import result, spooled, text, texts_of
 from tests.upstream.spool_limits import open_files
-from tests.waiting import eventually
 
 WAIT_SECONDS = 20.0
 # Longer than any test waits: what ends sooner was stopped.

@@ -20,7 +20,7 @@ from headgate.knowledge.commands.ingestion_report import IngestionReport
 from headgate.knowledge.composition import open_configured_store
 from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.options import KnowledgeOptions
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 SECONDS = 20.0
 GRAPH = '{"kind": "entity", "type": "VENDOR", "name": "zentrix"}\n'

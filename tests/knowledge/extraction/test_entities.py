@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headgate.knowledge.data_model import NewEntity
 from headgate.knowledge.extraction.extractor import extract
 from headgate.knowledge.extraction.name_matching import KnownEntity, KnownNames
-from tests.knowledge.extraction.labelled import chunk
+from testkit.labelled_entities import chunk
 
 
 def entities(*texts: str, known: KnownNames | None = None) -> dict[str, NewEntity]:

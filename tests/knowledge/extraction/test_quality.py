@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.knowledge.extraction.labelled import Score, passages, scores
+from testkit.labelled_entities import Score, passages, scores
 
 
 @pytest.fixture(scope="module")

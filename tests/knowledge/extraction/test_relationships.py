@@ -4,7 +4,7 @@ import pytest
 
 from headgate.knowledge.extraction.extractor import extract
 from headgate.knowledge.extraction.name_matching import KnownEntity, KnownNames
-from tests.knowledge.extraction.labelled import chunk
+from testkit.labelled_entities import chunk
 
 
 def stated(text: str) -> set[tuple[str, str, str]]:

@@ -30,10 +30,10 @@ from headgate.knowledge.ingestion.document_source import (
     UnreadableFile,
 )
 from headgate.knowledge.ingestion.pipeline import IngestionPipeline, IngestionSummary
+from testkit.waiting import eventually
 from tests.knowledge.function_extractor import FunctionExtractor
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.synonym_embedder import SynonymEmbedder
-from tests.waiting import eventually
 
 WAIT_SECONDS = 10.0
 # Of 2026-11-16.

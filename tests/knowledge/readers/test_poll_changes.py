@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headgate.knowledge.readers.file_library import open_library, poll_changes
-from tests.waiting import eventually
+from testkit.waiting import eventually
 
 
 async def no_wait(seconds: float) -> None:

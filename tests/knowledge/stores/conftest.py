@@ -14,8 +14,8 @@ import pytest
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 from headgate.knowledge.stores.store_factory import open_postgres_store as open_database
+from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import Clock
-from tests.postgres import server
 
 # Opens the same data each time; two may be open at once, as if another process had the other.
 Opening = Callable[[], AbstractAsyncContextManager[KnowledgeStore]]

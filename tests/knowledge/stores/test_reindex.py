@@ -12,9 +12,9 @@ import pytest
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
 from headgate.knowledge.stores.store_factory import open_postgres_store as open_database
+from testkit.postgres import server
 from tests.knowledge.stores.conftest import Opening
 from tests.knowledge.stores.sample_documents import all_entities, document, entity, found, phrase
-from tests.postgres import server
 
 # As an older version may have left it: it knew the words, but not as they are cut now.
 OLD_FILE = """

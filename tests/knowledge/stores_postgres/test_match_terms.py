@@ -9,8 +9,8 @@ from headgate.knowledge.stores.postgres import chunk_queries, schema
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection, open_databases
+from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import START, document
-from tests.postgres import server
 
 
 @pytest.mark.parametrize("looked_at", [2, 4, 100])

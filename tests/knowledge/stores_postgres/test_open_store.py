@@ -16,8 +16,8 @@ from headgate.knowledge.stores.postgres.statements import fetch_rows
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.knowledge.stores.store_factory import open_postgres_store
 from headgate.storage.postgres.connection_pool import Connection, open_databases
+from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import MODEL, all_chunks, document, found, near, vector
-from tests.postgres import server
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.postgres import schema
 from headgate.knowledge.stores.store_factory import open_postgres_store
 from headgate.storage.postgres.connection_pool import MOST_CONNECTIONS, Connection, open_databases
+from testkit.postgres import Database, server
 from tests.knowledge.stores.sample_documents import document, found
-from tests.postgres import Database, server
 
 PASSWORD = "canary-of-the-password"
 BOUND_SECONDS = 20.0

@@ -15,8 +15,8 @@ from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.knowledge.stores.postgres.vector_index import nearest
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection, ReplicatedDatabase, open_databases
+from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import MODEL, START, document, phrase, vector
-from tests.postgres import server
 
 SOURCES = 6
 CHUNKS = 100

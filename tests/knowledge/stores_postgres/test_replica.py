@@ -15,8 +15,8 @@ from headgate.knowledge.stores.postgres.statements import read_revision
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.knowledge.stores.store_factory import open_postgres_store
 from headgate.storage.postgres.connection_pool import open_databases
+from testkit.postgres import Server, server
 from tests.knowledge.stores.sample_documents import MODEL, Clock, document, found, near, vector
-from tests.postgres import Server, server
 
 BOUND_SECONDS = 20.0
 

@@ -7,6 +7,7 @@ import pytest
 
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.store_factory import open_postgres_store
+from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import (
     all_chunks,
     all_entities,
@@ -16,7 +17,6 @@ from tests.knowledge.stores.sample_documents import (
     phrase,
     related,
 )
-from tests.postgres import server
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
 from headgate.knowledge.stores.store_factory import open_postgres_store as open_database
+from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import Clock, document, found, vector
-from tests.postgres import server
 
 Step = Callable[[KnowledgeStore], Awaitable[object]]
 

@@ -1,0 +1,1 @@
+"""Networks, bodies and definitions that go wrong on command."""

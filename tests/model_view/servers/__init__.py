@@ -1,1 +1,0 @@
-"""Servers behind the gateway whose results the agents show to the model."""

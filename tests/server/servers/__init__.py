@@ -1,1 +1,0 @@
-"""Servers that run as children of a gate."""
