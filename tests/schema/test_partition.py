@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.schema.partition import partition_schema
+from headgate.schema.reduction import partition_schema
 
 ADDRESS = {
     "type": "object",

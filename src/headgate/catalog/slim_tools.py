@@ -10,8 +10,13 @@ import msgspec
 from msgspec import DecodeError
 
 from headgate.catalog.short_description import argument_keywords, sentences, shorten_description
-from headgate.schema.flat_arguments import FlatSchema, flatten_arguments, optional_arguments, stub_names
-from headgate.schema.partition import partition_schema
+from headgate.schema.reduction import (
+    FlatSchema,
+    flatten_arguments,
+    optional_arguments,
+    partition_schema,
+    stub_names,
+)
 
 
 class LenientTool(msgspec.Struct):

@@ -10,6 +10,7 @@ from headgate.catalog.definition_text import single_member
 from headgate.protocol.json_members import JsonMember, object_members, remove_member, replace_member
 from headgate.schema.dereference import UnsupportedSchema
 from headgate.schema.gemini_dialect import GeminiSchemaWriter
+from headgate.schema.keywords import SchemaNode, is_of_type, json_type_of
 from headgate.schema.openai_strict_dialect import (
     StrictSchemaWriter,
     arguments_shape,
@@ -17,7 +18,7 @@ from headgate.schema.openai_strict_dialect import (
     nesting_level_inside,
 )
 from headgate.schema.shape_reader import read_shapes
-from headgate.schema.shapes import SchemaChanges, SchemaNode, ShapeUnion, ValueShape, is_of_type, json_type_of
+from headgate.schema.shapes import SchemaChanges, ShapeUnion, ValueShape
 
 
 class Dialect(StrEnum):

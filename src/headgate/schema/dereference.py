@@ -1,9 +1,10 @@
 """Follows the `$ref`s of one schema and merges `allOf`, within bounds on depth and size."""
 
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
-from headgate.schema.shapes import SchemaChanges, SchemaNode, json_type_of
+from headgate.schema.keywords import SchemaNode, json_type_of, listed_types
+from headgate.schema.references import resolve_reference
+from headgate.schema.shapes import SchemaChanges
 
 # The type of what two schemas that contradict each other allow.
 NO_TYPE: Final = "nothing"
@@ -70,7 +71,7 @@ def _key(value: Any) -> str:
 
 def _common_types(over: Any, under: Any) -> Any:
     """The types that both name; an integer is a number, too."""
-    first, second = (kinds if isinstance(kinds, list) else [kinds] for kinds in (over, under))
+    first, second = listed_types(over), listed_types(under)
     common = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
     common += [kind for kind in second if kind == "integer" and "number" in first and kind not in common]
     return common or NO_TYPE
@@ -126,20 +127,11 @@ class Dereferencer:
         return DereferencedSchema(node, trail, cut)
 
     def lookup(self, reference: str) -> Any:
-        """What a reference leads to, or None."""
-        found: Any = self._root
-        if not reference.startswith("#"):
+        """The schema that a reference leads to; None where it leads nowhere or to another document."""
+        try:
+            return resolve_reference(self._root, reference)
+        except LookupError:
             return None
-        for part in reference[1:].split("/")[1:]:
-            name = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict):
-                found = found.get(name)
-            elif isinstance(found, list) and name.isdecimal() and len(name) < 6 and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                return None
-        # A name that is no pointer is an anchor, which hardly any tool has.
-        return found if reference in ("#", "#/") or reference.startswith("#/") else None
 
     def _follow(
         self, reference: str, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int

@@ -3,8 +3,17 @@
 import re
 from typing import Any, Final
 
-from headgate.schema.description_notes import example_notes, keyword_notes, member_note, title_and_description
-from headgate.schema.shapes import ANYTHING, SchemaChanges, SchemaNode, ShapeUnion, ValueShape, is_of_type
+from headgate.schema.keywords import SchemaNode, is_of_type
+from headgate.schema.shapes import (
+    ANYTHING,
+    SchemaChanges,
+    ShapeUnion,
+    ValueShape,
+    example_notes,
+    keyword_notes,
+    member_note,
+    title_and_description,
+)
 
 _FORMATS: Final = {
     "string": {"date-time", "enum"},

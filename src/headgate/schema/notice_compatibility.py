@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import DecodeError
 
+from headgate.schema.keywords import ANNOTATION_KEYWORDS, declared_types, says_nothing
 from headgate.schema.references import resolve_reference
 
 # The member with the notice, the cache_id, and how much is shown of how much.
@@ -16,13 +17,8 @@ _LONGEST: Final = 128 * 1024
 _MOST_SCHEMAS: Final = 500
 _MOST_HOPS: Final = 10
 
-# Annotations, and the keywords of other types: they say nothing about which members an object has.
+# The keywords of other types say nothing about which members an object has.
 # fmt: off
-_ANNOTATIONS: Final = frozenset([
-    "$schema", "$comment", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$vocabulary",
-    "title", "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly",
-    "nullable", "discriminator", "externalDocs", "markdownDescription"
-])
 _OF_OTHER_TYPES: Final = frozenset([
     "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains",
     "maxContains", "minItems", "maxItems", "uniqueItems", "minLength", "maxLength", "pattern",
@@ -56,7 +52,7 @@ class _NoticeCompatibilityCheck:
         self._root = root
         self._seen: set[int] = set()
         self._rules: dict[str, Callable[[Any], bool]] = {
-            "type": lambda named: _types(named) is not None,
+            "type": lambda named: declared_types({"type": named}) is not None,
             "required": lambda names: isinstance(names, list) and NOTICE_MEMBER not in names,
             "properties": lambda named: isinstance(named, Mapping) and NOTICE_MEMBER not in named,
             "additionalProperties": self._accepts_notice,
@@ -125,7 +121,7 @@ class _NoticeCompatibilityCheck:
     def _keyword_accepts(self, keyword: str, keyword_value: Any, depth: int) -> bool:
         match keyword:
             case "type":
-                return "object" in (_types(keyword_value) or ())
+                return "object" in (declared_types({"type": keyword_value}) or ())
             case "additionalProperties":
                 return keyword_value is True or keyword_value == {}
             case "allOf":
@@ -142,28 +138,20 @@ class _NoticeCompatibilityCheck:
 
 
 def _says_nothing_of_members(keyword: str) -> bool:
-    return keyword in _ANNOTATIONS or keyword in _OF_OTHER_TYPES or keyword.startswith("x-")
+    return keyword in _OF_OTHER_TYPES or says_nothing(keyword)
 
 
 def _has_no_object(values: Any) -> bool:
     return isinstance(values, list) and not any(isinstance(one, Mapping) for one in values)
 
 
-def _types(keyword_value: Any) -> list[str] | None:
-    """The types that are named, None where they cannot be read."""
-    named = keyword_value if isinstance(keyword_value, list) else [keyword_value]
-    return named if all(isinstance(name, str) for name in named) else None
-
-
 def _is_never_an_object(schema: Mapping[str, Any]) -> bool:
-    # Up to draft 7 nothing that stands beside a reference counts.
-    if "type" not in schema or "$ref" in schema:
-        return False
-    named = _types(schema["type"])
-    return named is not None and "object" not in named
+    # Up to draft 7 the keywords beside a reference do not count.
+    named = declared_types(schema) if "$ref" not in schema else None
+    return named is not None and "type" in schema and "object" not in named
 
 
 def _is_any_text(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return schema is True
-    return schema.get("type", "string") == "string" and schema.keys() <= {*_ANNOTATIONS, "type"}
+    return schema.get("type", "string") == "string" and schema.keys() <= {*ANNOTATION_KEYWORDS, "type"}

@@ -3,14 +3,17 @@
 from typing import Any, Final
 
 from headgate.schema.dereference import UnsupportedSchema
-from headgate.schema.description_notes import (
+from headgate.schema.keywords import SchemaNode
+from headgate.schema.shapes import (
+    SchemaChanges,
+    ShapeUnion,
+    ValueShape,
     element_note,
     example_notes,
     keyword_notes,
     member_note,
     title_and_description,
 )
-from headgate.schema.shapes import SchemaChanges, SchemaNode, ShapeUnion, ValueShape
 
 # The provider's limits: levels of nesting, values in all lists, and the characters of long lists.
 _MOST_LEVELS: Final = 10

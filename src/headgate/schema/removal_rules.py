@@ -5,18 +5,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headgate.schema.keywords import declared_types, says_nothing
 from headgate.schema.references import resolve_reference
 
 # Several schemas that apply to one value.
 Schemas: TypeAlias = tuple[Mapping[str, Any], ...]
 
-# They say nothing about the value itself; nor does anything that begins with `x-`.
 # fmt: off
-_ANNOTATIONS = frozenset([
-    "$schema", "$comment", "$anchor", "$defs", "definitions", "$vocabulary", "title",
-    "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly",
-    "nullable", "discriminator", "externalDocs", "markdownDescription"
-])
 # Each of them is obeyed below, or stays satisfied when something is taken out.
 _SUPPORTED = frozenset([
     "type", "properties", "patternProperties", "additionalProperties", "propertyNames", "required",
@@ -31,7 +26,6 @@ _FIX_A_STRING = ("pattern", "format", "contentEncoding", "contentMediaType", "co
 # Of one value. A schema that needs more is no longer looked into.
 _MOST_SCHEMAS = 200
 _MOST_HOPS = 10
-_TYPES = frozenset(["object", "array", "string", "number", "integer", "boolean", "null"])
 
 
 class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,11 +127,11 @@ class _UnsupportedSchema(Exception):
 
 def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
     """Whether a value of this kind can satisfy the schema, as far as its type says."""
-    # Up to draft 7 nothing that stands beside a reference counts.
+    # Up to draft 7 the keywords beside a reference do not count.
     if "type" not in schema or "$ref" in schema:
         return True
-    named = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not all(isinstance(name, str) and name in _TYPES for name in named):
+    named = declared_types(schema)
+    if named is None:
         raise _UnsupportedSchema
     return kind in named
 
@@ -146,8 +140,7 @@ def _check_keywords(schema: Mapping[str, Any], root: Mapping[str, Any]) -> None:
     for keyword, meaning in schema.items():
         known = (
             keyword in _SUPPORTED
-            or keyword in _ANNOTATIONS
-            or keyword.startswith("x-")
+            or says_nothing(keyword)
             or (keyword in _SUPPORTED_IF_FALSE and meaning is False)
             # Elsewhere it is the document that the references in it are read from.
             or (keyword == "$id" and schema is root)

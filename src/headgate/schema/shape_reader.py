@@ -13,18 +13,26 @@ from headgate.schema.dereference import (
     UnsupportedSchema,
     merge_schemas,
 )
-from headgate.schema.description_notes import example_notes, title_and_description
-from headgate.schema.shapes import (
-    ANYTHING,
-    JSON_TYPES,
-    NEVER,
-    TYPE_KEYWORDS,
-    SchemaChanges,
+from headgate.schema.keywords import (
     SchemaNode,
-    ShapeUnion,
-    ValueShape,
+    as_list,
+    as_object,
     is_of_type,
     json_type_of,
+    listed_types,
+    properties_of,
+    required_names,
+)
+from headgate.schema.shapes import (
+    ANYTHING,
+    NEVER,
+    SHAPE_TYPES,
+    TYPE_KEYWORDS,
+    SchemaChanges,
+    ShapeUnion,
+    ValueShape,
+    example_notes,
+    title_and_description,
 )
 
 # An alternative that has nothing else says no more than which members are needed.
@@ -77,23 +85,17 @@ def join_objects(branches: Sequence[SchemaNode], rest: SchemaNode) -> SchemaNode
     properties: dict[str, list[Any]] = {}
     required: list[set[str]] = []
     for branch in branches:
-        inner = branch.get("properties")
-        for name, schema in inner.items() if isinstance(inner, dict) else ():
+        for name, schema in properties_of(branch).items():
             known = properties.setdefault(name, [])
             if schema not in known[-3:]:
                 known.append(schema)
-        names = branch.get("required")
-        required.append(
-            {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-        )
-    own = rest.get("properties")
-    own = own if isinstance(own, dict) else {}
+        required.append(set(required_names(branch)))
+    own = properties_of(rest)
     extra = {name: _either(schemas) for name, schemas in properties.items() if name not in own}
-    needed = rest.get("required")
     common = set.intersection(*required) if required else set()
     return rest | {
         "properties": own | extra,
-        "required": [*(needed if isinstance(needed, list) else []), *sorted(common)],
+        "required": [*as_list(rest.get("required")), *sorted(common)],
     }
 
 
@@ -259,8 +261,7 @@ class _ShapeReader:
 
     def _object(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ValueShape:
         found = {}
-        properties = node.get("properties")
-        for name, schema in properties.items() if isinstance(properties, dict) else ():
+        for name, schema in properties_of(node).items():
             self._characters += len(name)
             if self._characters > _MOST_CHARACTERS:
                 raise UnsupportedSchema(f"property names of more than {_MOST_CHARACTERS} characters")
@@ -282,8 +283,7 @@ class _ShapeReader:
         )
 
     def _required(self, node: SchemaNode, found: dict[str, ShapeUnion], where: str) -> tuple[str, ...]:
-        required = node.get("required")
-        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        names = required_names(node)
         unknown = [name[:60] for name in names if name not in found]
         if unknown:
             self._changes.add(
@@ -294,7 +294,7 @@ class _ShapeReader:
     def _values(self, more: Any, where: str, trail: ReferenceTrail) -> str:
         """The type of further members, where one word says it."""
         kind = self._dereferencer.dereference(more, where, trail).node.get("type")
-        return kind if isinstance(kind, str) and kind in JSON_TYPES else ""
+        return kind if isinstance(kind, str) and kind in SHAPE_TYPES else ""
 
     def _items(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ShapeUnion:
         items = node.get("items")
@@ -322,12 +322,12 @@ class _ShapeReader:
 
 def _open_shapes(target: Any, node: SchemaNode, reference: str = "") -> ShapeUnion:
     """A place whose types are those of `target`, with what is inside left open."""
-    known = target if isinstance(target, dict) else {}
+    known = as_object(target)
     kinds, null = _kinds(known)
     null = null or any(
         isinstance(one, dict) and _kinds(one)[1]
         for key in ("anyOf", "oneOf")
-        for one in _listed(known.get(key))
+        for one in as_list(known.get(key))
     )
     name = reference.rsplit("/", 1)[-1][:60]
     shapes = tuple(ValueShape(kind, open=kind == "object", cut=name) for kind in kinds)
@@ -339,26 +339,21 @@ def _open_shapes(target: Any, node: SchemaNode, reference: str = "") -> ShapeUni
     )
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _annotations(node: SchemaNode) -> SchemaNode:
     return {key: node[key] for key in _ANNOTATIONS if key in node}
 
 
 def _kinds(node: SchemaNode) -> tuple[list[str], bool]:
     """The types that a schema names or lets guess, and whether null is one of them; nothing is anything."""
-    named = node.get("type")
-    named = named if isinstance(named, list) else [named]
-    kinds = [kind for kind in JSON_TYPES if kind in named]
+    named = listed_types(node.get("type"))
+    kinds = [kind for kind in SHAPE_TYPES if kind in named]
     null = "null" in named
     values = node.get("enum")
     if isinstance(values, list) and values:
         fitting = list(dict.fromkeys(json_type_of(value) for value in values))
         null = "null" in fitting and (null or not kinds)
         kinds = [kind for kind in kinds if any(is_of_type(value, kind) for value in values)] or kinds
-        kinds = kinds or [kind for kind in JSON_TYPES if kind in fitting]
+        kinds = kinds or [kind for kind in SHAPE_TYPES if kind in fitting]
     elif not kinds and not null:
         kinds = [kind for kind, keys in _TELLTALE if not keys.isdisjoint(node)][:1]
     return [kind for kind in kinds if kind != "integer" or "number" not in kinds], null

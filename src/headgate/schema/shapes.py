@@ -1,11 +1,17 @@
-"""What a schema allows in the terms that every dialect has, and the log of what a conversion changed."""
+"""What a schema allows in the terms that every dialect has, how a description states what a dialect has no
+keyword for, and the log of what a conversion changed.
+"""
 
+import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-SchemaNode = dict[str, Any]
-JSON_TYPES: Final = ("string", "number", "integer", "boolean", "object", "array")
+from headgate.schema.keywords import JSON_TYPES, SchemaNode
+
+# `null` is a flag of a union, and no shape.
+SHAPE_TYPES: Final = JSON_TYPES[:-1]
 # What may be said of a value of each type, beside what it is made of.
 TYPE_KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "string": ("enum", "format", "pattern", "minLength", "maxLength"),
@@ -73,26 +79,6 @@ ANYTHING: Final = ShapeUnion(
 )
 
 
-def json_type_of(value: Any) -> str:
-    """The type of a JSON value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    for kind, types in (("string", str), ("integer", int), ("number", float), ("array", list)):
-        if isinstance(value, types):
-            return kind
-    return "object"
-
-
-def is_of_type(value: Any, kind: str) -> bool:
-    """Whether a JSON value is of that type; a number without a fraction is an integer too."""
-    found = json_type_of(value)
-    if found == kind or (kind == "number" and found == "integer"):
-        return True
-    return kind == "integer" and found == "number" and value.is_integer()
-
-
 _MOST_LINES: Final = 50
 _LONGEST_PLACE: Final = 160
 _LONGEST_LINE: Final = 300
@@ -119,3 +105,93 @@ class SchemaChanges:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_LONGEST_VALUE: Final = 80
+# Of a list of values, and of everything that is told about one place.
+_LONGEST_LIST: Final = 200
+_LONGEST_NOTES: Final = 400
+
+
+def title_and_description(annotations: SchemaNode, notes: Iterable[str]) -> SchemaNode:
+    """Title and description, with what is told behind it."""
+    found: SchemaNode = {}
+    title, description = annotations.get("title"), annotations.get("description")
+    if isinstance(title, str):
+        found["title"] = title
+    behind = "; ".join(dict.fromkeys(notes))[:_LONGEST_NOTES]
+    if isinstance(description, str) and description:
+        found["description"] = f"{description} [{behind}]" if behind else description
+    elif behind:
+        found["description"] = f"[{behind}]"
+    return found
+
+
+def keyword_notes(said: SchemaNode, keys: Iterable[str]) -> list[str]:
+    """Keywords and their values as a model reads them."""
+    return [_keyword(key, said[key]) for key in keys if key in said]
+
+
+def _keyword(key: str, value: Any) -> str:
+    if key == "enum":
+        return f"one of {_listed(value)}"
+    if key == "uniqueItems":
+        return "no duplicates"
+    return f"{key} {value if isinstance(value, str) else _text(value)}"[:_LONGEST_VALUE]
+
+
+def _listed(values: list[Any]) -> str:
+    said = ""
+    for count, value in enumerate(values):
+        text = _text(value)
+        if len(said) + len(text) > _LONGEST_LIST:
+            return f"{said} and {len(values) - count} more"
+        said += f", {text}" if said else text
+    return said
+
+
+def example_notes(annotations: SchemaNode, *, default: bool) -> list[str]:
+    """The example, and the default where a dialect has no place for it."""
+    notes = []
+    if default and annotations.get("default") is not None:
+        notes.append(f"default {_text(annotations['default'])}")
+    examples = annotations.get("examples")
+    example = examples[0] if isinstance(examples, list) and examples else annotations.get("example")
+    if example is not None:
+        notes.append(f"e.g. {_text(example)}")
+    return [one for one in notes if len(one) <= _LONGEST_VALUE]
+
+
+def _text(value: Any) -> str:
+    """JSON; what is too long for a description is longer than any limit here."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError):
+        return "?" * (_LONGEST_LIST + 1)
+
+
+def member_note(shape: ValueShape) -> str:
+    """What an object is like that is not described member by member; nothing where nothing is known."""
+    if shape.cut:
+        return f"of the same form as {shape.cut}"
+    known = [
+        f"{name[:40]}{'' if name in shape.required else '?'}: {_kind(inner)}"
+        for name, inner in shape.properties.items()
+    ]
+    if shape.values:
+        known.append(f"any name: {shape.values}")
+    elif known and shape.open:
+        known.append("…")
+    text = ", ".join(known)
+    return f"{{{text if len(text) <= _LONGEST_LIST else text[:_LONGEST_LIST] + '…'}}}" if known else ""
+
+
+def element_note(shape: ValueShape) -> str:
+    """What an array is like that is not described further."""
+    if shape.cut:
+        return f"of the same form as {shape.cut}"
+    return f"elements {_kind(shape.items)}" if shape.items is not None else ""
+
+
+def _kind(choice: ShapeUnion) -> str:
+    return " or ".join(dict.fromkeys(shape.kind for shape in choice.shapes[:5])) or "null"

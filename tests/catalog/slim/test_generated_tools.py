@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.catalog.slim_tools import find_shared_text, slim_tool, stub_tool
-from headgate.schema.partition import partition_schema
+from headgate.schema.reduction import partition_schema
 from tests.catalog.slim.schema_generator import SchemaGenerator
 
 PADDING = "Long words that no client needs. " * 20

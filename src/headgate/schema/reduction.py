@@ -1,0 +1,332 @@
+"""Reduces a schema to the types it accepts, its upper levels or its argument names.
+
+Every reduced schema accepts whatever the whole one accepts.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from headgate.schema.keywords import (
+    COMBINING_KEYWORDS,
+    CONDITIONAL_KEYWORDS,
+    as_list,
+    as_object,
+    branches_of,
+    declared_types,
+    properties_of,
+    required_names,
+)
+from headgate.schema.references import resolve_reference
+
+# Of one tool: more would take too long, and say less than one type would.
+_MOST_STEPS: Final = 2_000
+_MOST_BRANCHES: Final = 16
+_DEEPEST_TYPE: Final = 8
+_PARTITIONED_KEYWORDS: Final = (
+    "type",
+    "description",
+    "enum",
+    "const",
+    "format",
+    "pattern",
+    "required",
+    "default",
+)
+# They constrain nothing, so they count beside a reference too.
+_PARTITIONED_ANNOTATIONS: Final = ("description", "default")
+# A schema that refers to itself has no end.
+_DEEPEST_PART: Final = 16
+_MOST_PROPERTIES: Final = 5_000
+# A tool with no more arguments shows the types of all, whatever was said elsewhere.
+_FEW: Final = 4
+# Of real tools none has half as many arguments, or a name half as long.
+_MOST_ARGUMENTS: Final = 500
+_LONGEST_NAME: Final = 128
+# Optional arguments have their types up to this many arguments in all, and only their names beyond.
+_MOST_TYPED: Final = 5
+_MOST_CHOICES: Final = 6
+_LONGEST_CHOICES: Final = 40
+_STRING_TYPES: Final = ({"type": "string"}, {"type": ("string", "null")})
+_DEEPEST_LIST: Final = 3
+_DEEPEST_BRANCH: Final = 8
+_BRANCHING: Final = frozenset(["$ref", *COMBINING_KEYWORDS, *CONDITIONAL_KEYWORDS, "dependentSchemas"])
+
+
+class AcceptedTypes:
+    """Reads the schemas below one root; when its steps are used up, everything may be of any type."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._steps_left = _MOST_STEPS
+
+    def take_step(self) -> bool:
+        """Take one step, if one is left."""
+        self._steps_left -= 1
+        return self._steps_left >= 0
+
+    def types_of(self, schema: Any, depth: int = _DEEPEST_TYPE) -> tuple[str, ...]:
+        """The types that the schema accepts at most; none where they are unknown, or where it accepts all."""
+        if isinstance(schema, dict) and "$ref" in schema:
+            schema = self.resolve(schema)
+        if not isinstance(schema, dict) or depth == 0 or not self.take_step():
+            return ()
+        found = declared_types(schema) or _of_values(schema) or self._of_branches(schema, depth)
+        if found and schema.get("nullable") is True:
+            found = (*found, "null")
+        return found if len(found) < 2 else _without_repetition(found)
+
+    def resolve(self, schema: Any) -> Any:
+        """The schema that a local reference leads to; None for a dangling or remote reference."""
+        for _ in range(_DEEPEST_TYPE):
+            if not isinstance(schema, dict) or "$ref" not in schema:
+                return schema
+            # Older dialects ignore the keywords beside a reference, so no use is made of them.
+            try:
+                schema = resolve_reference(self._root, schema["$ref"])
+            except LookupError:
+                return None
+        return None
+
+    def _of_branches(self, schema: dict[str, Any], depth: int) -> tuple[str, ...]:
+        for union in ("anyOf", "oneOf"):
+            found = self._of_any(schema.get(union), depth)
+            if found:
+                return found
+        branches = as_list(schema.get("allOf"))[:_MOST_BRANCHES]
+        return next((found for one in branches if (found := self.types_of(one, depth - 1))), ())
+
+    def _of_any(self, branches: Any, depth: int) -> tuple[str, ...]:
+        if not isinstance(branches, list) or len(branches) > _MOST_BRANCHES:
+            return ()
+        found: list[str] = []
+        for branch in branches:
+            own = self.types_of(branch, depth - 1)
+            if not own:
+                return ()
+            found += own
+        return tuple(found)
+
+
+def _of_values(schema: dict[str, Any]) -> tuple[str, ...]:
+    """The type of the choices, where they are all texts."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list) or not values or len(values) > _MOST_STEPS:
+        return ()
+    return ("string",) if all(isinstance(value, str) for value in values) else ()
+
+
+def _without_repetition(found: Iterable[str]) -> tuple[str, ...]:
+    kinds = dict.fromkeys(found)
+    if "number" in kinds:
+        kinds.pop("integer", None)
+    return tuple(kinds)
+
+
+class FlatSchema(NamedTuple):
+    """The schema, the arguments that it is made from, and how many of them it does not name."""
+
+    schema: dict[str, Any]
+    arguments: Mapping[str, Any]
+    left_out: int
+
+
+def flatten_arguments(
+    schema: Any, shared_names: Sequence[str] = (), *, every_type: bool = False
+) -> FlatSchema:
+    """Accepts whatever `schema` does, and names every argument.
+
+    Of a tool with many arguments, the optional ones that were `said` elsewhere or come late have no type.
+    With `every_type` all have one, and lists say what the lists inside them contain. Without it, arguments of
+    a schema that nobody wrote by hand are left out: too many, or with too long a name.
+    """
+    types = AcceptedTypes(schema)
+    every, required = _arguments(schema, types)
+    arguments = every if every_type else _bounded(every, required)
+    needed = [name for name in required if name in arguments]
+    typed = arguments.keys() if every_type else _typed(arguments, needed, shared_names)
+    lists = _DEEPEST_LIST if every_type else 0
+    short: dict[str, Any] = {"type": "object"}
+    if arguments:
+        # In the order of the server, which mostly begins with what matters.
+        short["properties"] = {
+            name: _argument(inner, types, lists) if name in typed else {} for name, inner in arguments.items()
+        }
+        if not every_type and len(arguments) > _FEW:
+            _drop_string_types(short["properties"], needed)
+    if needed:
+        short["required"] = needed
+    return FlatSchema(short, arguments, len(every) - len(arguments))
+
+
+def _bounded(arguments: Mapping[str, Any], required: Mapping[str, None]) -> Mapping[str, Any]:
+    named = [name for name in (*required, *arguments) if name in arguments and len(name) <= _LONGEST_NAME]
+    kept = set(list(dict.fromkeys(named))[:_MOST_ARGUMENTS])
+    return {name: inner for name, inner in arguments.items() if name in kept}
+
+
+def _drop_string_types(properties: dict[str, Any], needed: Sequence[str]) -> None:
+    """An optional argument without a type is taken for a text, so texts need none."""
+    for name in properties.keys() - set(needed):
+        if properties[name] in _STRING_TYPES:
+            properties[name] = {}
+
+
+def _typed(arguments: Mapping[str, Any], needed: Sequence[str], shared_names: Sequence[str]) -> Set[str]:
+    required = set(needed)
+    optional = [name for name in arguments if name not in required]
+    if len(arguments) > _FEW:
+        optional = [name for name in optional if name not in shared_names]
+    return {*needed, *optional[: max(0, _MOST_TYPED - len(needed))]}
+
+
+def stub_names(schema: Any, letters: int) -> list[str]:
+    """As many arguments as `letters` have room for, the required ones first."""
+    arguments, required = _arguments(schema, AcceptedTypes(schema))
+    named: list[str] = []
+    for name in dict.fromkeys([*(one for one in required if one in arguments), *arguments]):
+        letters -= len(name)
+        if letters < 0:
+            break
+        named.append(name)
+    return named
+
+
+def optional_arguments(schema: Any) -> list[str]:
+    """The arguments that may be left out of a tool that has many."""
+    arguments, required = _arguments(schema, AcceptedTypes(schema))
+    return [name for name in arguments if name not in required] if len(arguments) > _FEW else []
+
+
+def _arguments(schema: Any, types: AcceptedTypes) -> tuple[Mapping[str, Any], Mapping[str, None]]:
+    """What the tool can be given, and which of that it must be given."""
+    own = as_object(schema)
+    if own.keys().isdisjoint(_BRANCHING):
+        return properties_of(own), dict.fromkeys(required_names(own))
+    arguments: dict[str, Any] = {}
+    required: dict[str, None] = {}
+    for part in [own, *as_list(own.get("allOf"))[:_MOST_BRANCHES]]:
+        inner = types.resolve(part)
+        for name, argument in properties_of(inner).items():
+            arguments.setdefault(name, argument)
+        required |= dict.fromkeys(required_names(inner))
+    # Beside a reference and in one branch of several an argument is named, but its type is not known.
+    for name in _branch_names(own, types, _DEEPEST_BRANCH):
+        arguments.setdefault(name, None)
+    return arguments, required
+
+
+def _branch_names(schema: Any, types: AcceptedTypes, depth: int) -> Iterator[str]:
+    """The names of the arguments that some branch of the schema has."""
+    if not isinstance(schema, dict) or depth == 0 or not types.take_step():
+        return
+    yield from properties_of(schema)
+    for branch in (*branches_of(schema), *([types.resolve(schema)] if "$ref" in schema else [])):
+        yield from _branch_names(branch, types, depth - 1)
+
+
+def _argument(schema: Any, types: AcceptedTypes, lists: int = 0) -> dict[str, Any]:
+    """The types of an argument; of a list also what is in it, and so on for so many lists."""
+    found = types.types_of(schema)
+    if not found:
+        return {}
+    short: dict[str, Any] = {"type": found[0] if len(found) == 1 else found}
+    if found == ("string",) or "array" in found:
+        inner = as_object(types.resolve(schema))
+        choices = inner.get("enum")
+        if _few(choices):
+            short["enum"] = choices
+        if "array" in found:
+            # Some clients refuse a list of which it is not said what is in it.
+            listed = _list_in(inner, types) if lists else inner
+            short["items"] = {} if "prefixItems" in listed else _items(listed.get("items"), types, lists)
+    return short
+
+
+def _list_in(schema: Mapping[str, Any], types: AcceptedTypes) -> Mapping[str, Any]:
+    """The alternative that is a list, where there is only one."""
+    found = [
+        branch
+        for union in ("anyOf", "oneOf")
+        for branch in as_list(schema.get(union))[:_MOST_BRANCHES]
+        if "array" in (types.types_of(branch) or ["array"])
+    ]
+    return as_object(types.resolve(found[0])) if len(found) == 1 and "type" not in schema else schema
+
+
+def _items(schema: Any, types: AcceptedTypes, lists: int) -> dict[str, Any]:
+    if lists:
+        return _argument(schema, types, lists - 1)
+    items = types.types_of(schema)
+    return {"type": items[0]} if len(items) == 1 else {}
+
+
+def _few(choices: Any) -> bool:
+    if not isinstance(choices, list) or not 0 < len(choices) <= _MOST_CHOICES:
+        return False
+    return all(isinstance(one, str) for one in choices) and sum(map(len, choices)) <= _LONGEST_CHOICES
+
+
+def partition_schema(schema: Any, depth: int = 1) -> Any:
+    """The schema with its properties down to `depth` and nothing below; itself where that is not smaller.
+
+    The input stays as it is. What it accepts, the result accepts too.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    try:
+        short = _part(schema, min(depth, _DEEPEST_PART), AcceptedTypes(schema))
+        return short if _size(short) < _size(schema) else schema
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return schema
+
+
+def _size(schema: Any) -> int:
+    return len(msgspec.json.encode(schema))
+
+
+def _part(schema: Any, depth: int, types: AcceptedTypes) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    annotations = {key: schema[key] for key in _PARTITIONED_ANNOTATIONS if key in schema}
+    found = types.resolve(schema)
+    if not isinstance(found, dict):
+        return annotations
+    short = {key: found[key] for key in _PARTITIONED_KEYWORDS if key in found} | annotations
+    inner = found.get("properties")
+    if isinstance(inner, dict) and len(inner) > _MOST_PROPERTIES:
+        raise ValueError("too many properties")
+    if depth > 0 and isinstance(inner, dict) and types.take_step():
+        short["properties"] = {name: _part(one, depth - 1, types) for name, one in inner.items()}
+    if "type" not in short:
+        # Where it may be one thing or another, of which the types are kept.
+        short |= _type_keyword(types.types_of(found))
+        short |= _of_optional(found, types)
+    if "items" in found and "prefixItems" not in found:
+        short["items"] = _type_keyword(types.types_of(found["items"]))
+    return short
+
+
+def _of_optional(schema: dict[str, Any], types: AcceptedTypes) -> dict[str, Any]:
+    """The choices and the format of a value that may be null as well, as many generators write it."""
+    union = schema.get("anyOf") or schema.get("oneOf")
+    if not isinstance(union, list) or len(union) != 2 or {"type": "null"} not in union:
+        return {}
+    (one,) = [branch for branch in union if branch != {"type": "null"}] or [None]
+    inner = types.resolve(one)
+    if not isinstance(inner, dict):
+        return {}
+    # Both of them constrain texts alone.
+    kept = {key: inner[key] for key in ("format", "pattern") if key in inner and key not in schema}
+    if isinstance(inner.get("enum"), list) and "enum" not in schema:
+        kept["enum"] = [*inner["enum"], None]
+    if "items" in inner and "prefixItems" not in inner:
+        kept["items"] = _type_keyword(types.types_of(inner["items"]))
+    return kept
+
+
+def _type_keyword(found: tuple[str, ...]) -> dict[str, Any]:
+    if not found:
+        return {}
+    return {"type": found[0] if len(found) == 1 else list(found)}
