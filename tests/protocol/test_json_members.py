@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.protocol.json_members import insert_first_member, object_members, remove_member, replace_member
+from headgate.protocol.json_scan import insert_first_member, object_members, remove_member, replace_member
 from tests.protocol.json_spelling import JsonValue, Pen, objects, pens, values
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.protocol.json_members import object_members
+from headgate.protocol.json_scan import object_members
 from headgate.protocol.result_conversion import (
     ResultNeedsInput,
     is_tool_error,

@@ -13,7 +13,7 @@ from msgspec import Raw
 from headgate.results.content import MemoryScratch
 from headgate.results.jobs import META_KEY
 from headgate.results.parsed_result import ParsedResult
-from headgate.upstream.spool import SpooledValue, SpoolFile
+from headgate.upstream.message_assembly import SpooledValue, SpoolFile
 
 IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}

@@ -18,7 +18,7 @@ from headgate.results.result_store import (
     open_stored,
 )
 from headgate.storage.files.result_store import LocalResultStore, open_results
-from headgate.upstream.spool import SpooledValue, SpoolFile
+from headgate.upstream.message_assembly import SpooledValue, SpoolFile
 from testkit.waiting import eventually
 from tests.upstream.spool_limits import open_files, taken
 

@@ -24,7 +24,7 @@ from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.migrations import Migrations
-from headgate.upstream.spool import SpooledValue, SpoolFile
+from headgate.upstream.message_assembly import SpooledValue, SpoolFile
 from tests.storage.ledger_first_version import write_first_shape
 from tests.storage.ledger_loop import answer_to
 from tests.storage.ledger_stages import (

@@ -9,8 +9,8 @@ from headgate.domain.client_profile import ClientProfile
 from headgate.domain.errors import UpstreamUnreachable
 from headgate.domain.mcp_request import ClientSession, McpResponse
 from headgate.upstream.connection_pool import ClientConnection, ConnectionPool, PoolKey
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.scripted_server import LEGACY, SAMPLING, SilentChannel, spec
 

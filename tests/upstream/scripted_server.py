@@ -24,7 +24,7 @@ from headgate.domain.mcp_request import (
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.protocol.jsonrpc import Envelope
 from headgate.upstream.fleet import UpstreamFleet, run_fleet
-from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import OutgoingRequest, UpstreamSessionExpired, UpstreamTransport
 

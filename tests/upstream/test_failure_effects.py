@@ -28,7 +28,7 @@ from headgate.domain.errors import (
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.errors import UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.notification_router import NotificationRouter
-from headgate.upstream.transports.process_watchdog import Watchdog
+from headgate.upstream.transports.child_process import Watchdog
 from headgate.upstream.transports.sse import open_sse
 from headgate.upstream.transports.stdio import StdioTransport, open_stdio
 from testkit.waiting import eventually

@@ -14,7 +14,7 @@ from headgate.domain.errors import UpstreamUnreachable
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.http.http_connector import ConnectFailed, Origin, OriginConnector
 from headgate.upstream.notification_router import NotificationRouter
-from headgate.upstream.transports.process_watchdog import Watchdog
+from headgate.upstream.transports.child_process import Watchdog
 from headgate.upstream.transports.stdio import open_stdio
 from tests.upstream.conversation import RecordedServerEvents
 from tests.upstream.spool_limits import in_memory

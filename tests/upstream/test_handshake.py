@@ -10,8 +10,7 @@ from headgate.domain.errors import InvalidUpstreamResponse, UpstreamError, Upstr
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRequestRefused, VersionMismatch
-from headgate.upstream.handshake import negotiate_protocol
-from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.handshake import NegotiationResult, negotiate_protocol
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.scripted_server import SAMPLING, clients_own
 from tests.upstream.virtual_clock import in_no_time

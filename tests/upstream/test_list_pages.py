@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.domain.item import ItemKind
-from headgate.upstream.mcp_peer import ListPage, read_list_page
+from headgate.upstream.upstream_listings import ListPage, read_list_page
 
 HALF_A_CHARACTER = b'{"x":"cut \\ud83d"}'
 

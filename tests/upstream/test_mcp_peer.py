@@ -14,8 +14,8 @@ from headgate.domain.errors import InvalidUpstreamResponse
 from headgate.domain.item import Item, ItemKind, ParamHeader
 from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.scripted_server import failed
 

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.domain.item import ItemKind
 from headgate.protocol.protocol_version import Era
-from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.handshake import NegotiationResult
 
 
 def greeting(capabilities: bytes, version: str = "2025-11-25") -> NegotiationResult:

@@ -9,8 +9,8 @@ import pytest
 
 from headgate.domain.errors import UpstreamLost
 from headgate.domain.mcp_request import McpResponse
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.resource_subscriptions import ResourceSubscriptions
 from headgate.upstream.transport import OutgoingRequest, UpstreamSessionExpired
 from tests.upstream.fake_connections import background, settle

@@ -27,8 +27,8 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import LOCAL_IDENTITY, DeliveryOptions, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.errors import TransferIntegrityError, UpstreamNack, UpstreamOutcomeUnknown
+from headgate.upstream.handshake import NegotiationResult, negotiation_result_of
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult, negotiation_result_of
 from headgate.upstream.rmcp_client import RmcpClient
 from headgate.upstream.transport import OutgoingRequest, UpstreamSessionExpired
 from tests.gateway_harness import Large

@@ -12,7 +12,7 @@ import pytest
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.notification_router import NotificationRouter
-from headgate.upstream.transports.process_watchdog import Watchdog
+from headgate.upstream.transports.child_process import Watchdog
 from headgate.upstream.transports.stdio import open_stdio
 from tests.upstream.conversation import SAID, SAMPLING, Client, RecordedServerEvents, outgoing
 from tests.upstream.spool_limits import in_memory

@@ -13,8 +13,8 @@ from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import InvalidUpstreamResponse
 from headgate.domain.item import ItemKind
 from headgate.domain.mcp_request import McpResponse
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.upstream_listings import UpstreamListings
 from tests.upstream.conversation import RecordedServerEvents

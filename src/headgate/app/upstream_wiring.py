@@ -23,13 +23,13 @@ from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.upstream.fleet import GatewayFederation
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.http.host_resolver import HostResolver
 from headgate.upstream.message_assembly import MessageLimits
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import UpstreamTransport
 from headgate.upstream.transports.builtin import BuiltinServer, open_builtin
-from headgate.upstream.transports.process_watchdog import Watchdog
+from headgate.upstream.transports.child_process import Watchdog
 from headgate.upstream.transports.sse import open_sse
 from headgate.upstream.transports.stdio import open_stdio
 from headgate.upstream.transports.streamable_http import open_streamable_http

@@ -52,8 +52,7 @@ from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 from headgate.upstream.example_server import open_example_server
 from headgate.upstream.fleet import GatewayFederation, UpstreamFleet, run_fleet
 from headgate.upstream.transports.builtin import BuiltinServer
-from headgate.upstream.transports.child_process import raise_file_limit
-from headgate.upstream.transports.process_watchdog import Watchdog
+from headgate.upstream.transports.child_process import Watchdog, raise_file_limit
 from headgate.web.metrics import CallMetrics
 
 # Between two looks whether the most used tools have to be determined anew.

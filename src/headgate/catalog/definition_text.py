@@ -10,9 +10,14 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.item import DefinitionText
-from headgate.protocol.json_members import JsonMember, object_members, remove_member, replace_member
-from headgate.protocol.json_members import object_members as scanned
-from headgate.protocol.json_scan import array_elements
+from headgate.protocol.json_scan import (
+    JsonMember,
+    array_elements,
+    object_members,
+    remove_member,
+    replace_member,
+)
+from headgate.protocol.json_scan import object_members as scanned
 
 
 class UnusableDefinition(ValueError):

@@ -19,7 +19,7 @@ from headgate.catalog.definition_text import (
     without_wrong_members,
 )
 from headgate.domain.item import DefinitionText, ItemKind, ParamHeader, UpstreamItem
-from headgate.protocol.json_members import insert_first_member, remove_member, replace_member
+from headgate.protocol.json_scan import insert_first_member, remove_member, replace_member
 from headgate.protocol.mcp_headers import mirrored_parameters
 from headgate.schema.notice_compatibility import admits_notice
 

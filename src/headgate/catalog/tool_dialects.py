@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.catalog.definition_text import single_member
-from headgate.protocol.json_members import JsonMember, object_members, remove_member, replace_member
+from headgate.protocol.json_scan import JsonMember, object_members, remove_member, replace_member
 from headgate.schema.dereference import UnsupportedSchema
 from headgate.schema.gemini_dialect import GeminiSchemaWriter
 from headgate.schema.keywords import SchemaNode, is_of_type, json_type_of

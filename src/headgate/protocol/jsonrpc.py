@@ -5,7 +5,7 @@ arrived.
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Decoder, encode
 
-from headgate.protocol.json_members import object_members
+from headgate.protocol.json_scan import object_members
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolViolation
 
 ABSENT = Raw(b"")

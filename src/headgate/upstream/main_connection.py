@@ -21,7 +21,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.known_secrets import known_secrets
 from headgate.domain.server_spec import ServerSpec, ServerState
-from headgate.upstream.failure_reason import bounded_reason, redacted_lines, with_stderr, with_url
+from headgate.upstream.errors import bounded_reason, redacted_lines, with_stderr, with_url
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.notification_router import NotificationRouter

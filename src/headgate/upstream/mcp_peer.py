@@ -10,7 +10,6 @@ from collections.abc import Callable
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate import __version__
 from headgate.catalog.paged_listing import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.delivery_request import FEATURES
@@ -22,86 +21,29 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.gateway_chain import CLIENT_NAME, gateways_in_meta
+from headgate.domain.gateway_chain import gateways_in_meta
 from headgate.domain.item import NAME_PARAM_BY_METHOD, ItemKind
 from headgate.domain.mcp_request import DeliveryOptions, McpRequest, McpResponse, UpstreamCall
-from headgate.domain.payload import Payload
 from headgate.domain.server_spec import ServerSpec, TransportType
-from headgate.protocol.json_scan import JsonObjectScanner, array_elements
 from headgate.protocol.jsonrpc import encode_notification, encode_object
 from headgate.protocol.mcp_headers import encode_header_value, forwarded_param_headers, param_header_lines
-from headgate.protocol.message_meta import UnreadableMeta, may_be_reserved, without_reserved
 from headgate.protocol.protocol_version import (
-    META_CAPABILITIES,
-    META_CLIENT_INFO,
     META_LOG_LEVEL,
     META_PREFIX,
     META_PROGRESS_TOKEN,
-    META_VERSION,
     Era,
 )
 from headgate.protocol.rmcp import with_rmcp_capability
-from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.handshake import NegotiationResult, connection_meta
+from headgate.upstream.message_assembly import discard_payload, payload_bytes
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.reserved_meta import ReservedMetaFilter, may_have_reserved
 from headgate.upstream.rmcp_client import RmcpClient
-from headgate.upstream.spool import discard_payload
 from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
-
-
-class ListPage(msgspec.Struct, rename={"meta": "_meta"}):
-    """Some of the definitions, how to get the next ones, and how long they may be believed."""
-
-    items: list[Raw] = []
-    nextCursor: str | None = None  # noqa: N815 (the protocol's spelling)
-    ttlMs: int | float | None = None  # noqa: N815 (the protocol's spelling)
-    cacheScope: str = "private"  # noqa: N815 (the protocol's spelling)
-    meta: Raw = Raw(b"")
-
-
-def _decoder(kind: ItemKind) -> "msgspec.json.Decoder[ListPage]":
-    fields = [("items", list[Raw])]
-    page = msgspec.defstruct(
-        "KindPage", fields, bases=(ListPage,), kw_only=True, rename={"items": kind.result_member}
-    )
-    return msgspec.json.Decoder(page)
-
-
-_DECODERS = {kind: _decoder(kind) for kind in ItemKind}
-
-
-def read_list_page(kind: ItemKind, result: bytes) -> ListPage:
-    """One page, without what only the gateway says in the `_meta` of a definition; raises ValueError."""
-    try:
-        page = _DECODERS[kind].decode(result)
-    except (DecodeError, RecursionError):
-        page = _scanned_page(kind, result)
-    if may_be_reserved(result):
-        page.items = [_without_reserved_keys(item) for item in page.items]
-    return page
-
-
-def _without_reserved_keys(item: Raw) -> Raw:
-    try:
-        return Raw(without_reserved(bytes(item)))
-    except UnreadableMeta:
-        # What cannot be opened is left out by whoever takes it in.
-        return item
-
-
-def _scanned_page(kind: ItemKind, result: bytes) -> ListPage:
-    """A page that no parser takes, cut at its members."""
-    scanner = JsonObjectScanner()
-    scanner.feed(result)
-    values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
-    cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
-    items = [Raw(item) for item in array_elements(values.get(kind.result_member, b""))]
-    return ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))
-
+from headgate.upstream.upstream_listings import ListPage, read_list_page
 
 log = logging.getLogger("headgate.upstream")
 
-CLIENT_INFO = msgspec.json.encode({"name": CLIENT_NAME, "version": __version__})
 # To cut up a larger page takes so long that others would notice.
 _LARGE_BYTES = 256 * 1024
 # A listing that has not ended after this many pages goes in circles.
@@ -118,15 +60,6 @@ class ListResult(msgspec.Struct, frozen=True):
     hint: CacheHint = NO_HINT
     # The instances of gateways whose things may be among these; none of a server that is no gateway.
     gateways: frozenset[str] = frozenset()
-
-
-def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
-    """What every request of the stateless era says about its sender."""
-    return {
-        META_VERSION: Raw(msgspec.json.encode(version)),
-        META_CLIENT_INFO: Raw(CLIENT_INFO),
-        META_CAPABILITIES: Raw(capabilities or b"{}"),
-    }
 
 
 class McpPeer:
@@ -402,13 +335,3 @@ def _param_headers(call: UpstreamCall) -> bytes:
         ours = {b"mcp-param-" + mirror.header.lower().encode() for mirror in item.mirrored_parameters}
         lines += forwarded_param_headers({name: value for name, value in headers.items() if name not in ours})
     return lines
-
-
-def payload_bytes(payload: Payload) -> bytes:
-    """A payload that must be opened, in memory."""
-    if isinstance(payload, bytes):
-        return payload
-    try:
-        return b"".join(payload.chunks())
-    finally:
-        payload.close()

@@ -23,11 +23,11 @@ from headgate.upstream.message_assembly import (
     MalformedMessage,
     MessageNotStored,
     UpstreamMessage,
+    discard_payload,
     fault_of_answer,
     unusable_answer,
 )
 from headgate.upstream.notification_router import NotificationRouter, ReplyQueue
-from headgate.upstream.spool import discard_payload
 from headgate.upstream.transport import OutgoingRequest, SendAttempt
 
 _NEVER = float("inf")

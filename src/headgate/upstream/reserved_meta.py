@@ -19,8 +19,7 @@ from headgate.protocol.message_meta import (
     without_reserved_in_error,
     without_reserved_on_disk,
 )
-from headgate.upstream.message_assembly import unusable_answer
-from headgate.upstream.spool import SpooledValue, discard_payload
+from headgate.upstream.message_assembly import SpooledValue, discard_payload, unusable_answer
 
 # To open a larger result takes so long that others would notice.
 _LARGE_BYTES = 256 * 1024

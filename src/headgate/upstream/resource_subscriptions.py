@@ -18,10 +18,10 @@ from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.jsonrpc_errors import METHOD_NOT_FOUND
 from headgate.protocol.protocol_version import Era
 from headgate.upstream.connection_pool import ConnectionPool
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.main_connection import MainConnection
 from headgate.upstream.mcp_peer import FOREVER, McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult
-from headgate.upstream.spool import discard_payload
+from headgate.upstream.message_assembly import discard_payload
 from headgate.upstream.transport import UpstreamSessionExpired
 
 _DONE = McpResponse(b"{}")

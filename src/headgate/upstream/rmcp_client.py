@@ -41,9 +41,9 @@ from headgate.upstream.message_assembly import (
     MessageAssembler,
     MessageLimits,
     MessageTooLarge,
+    discard_payload,
     unusable_answer,
 )
-from headgate.upstream.spool import discard_payload
 from headgate.upstream.transport import UpstreamSessionExpired
 
 _MARKS = (META.encode(), META_ALIAS.encode())

@@ -19,11 +19,10 @@ from headgate.domain.server_spec import ServerSpec, ServerState, ServerStatus
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE, Era, era_of
 from headgate.upstream.connection_pool import ClientConnection, ConnectionPool, PoolKey, pool_key_of
-from headgate.upstream.failure_reason import bounded_reason
-from headgate.upstream.handshake import negotiate_protocol
+from headgate.upstream.errors import bounded_reason
+from headgate.upstream.handshake import NegotiationResult, negotiate_protocol
 from headgate.upstream.main_connection import MainConnection, OpenTransport, ProtocolVersionStore
 from headgate.upstream.mcp_peer import McpPeer, deadline_passed
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_input import PendingInputs
 from headgate.upstream.resource_subscriptions import (

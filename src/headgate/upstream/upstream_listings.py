@@ -6,14 +6,26 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+import msgspec
+from msgspec import DecodeError, Raw
+
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, strictest
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
-from headgate.domain.errors import InvalidUpstreamResponse, ResponseNotStored, UpstreamError, UpstreamTimeout
+from headgate.domain.errors import (
+    InvalidUpstreamResponse,
+    ResponseNotStored,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from headgate.domain.item import ItemKind
 from headgate.event_loop import TimeSlice
-from headgate.protocol.protocol_version import Era
+from headgate.protocol.json_scan import JsonObjectScanner, array_elements
+from headgate.protocol.message_meta import UnreadableMeta, may_be_reserved, without_reserved
+from headgate.protocol.protocol_version import (
+    Era,
+)
+from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import ListResult, McpPeer
-from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.transport import UpstreamSessionExpired
 
 _SHORTEST_GAP_SECONDS = 1.0
@@ -243,3 +255,53 @@ def _has_more_steps(steps: Iterator[None]) -> bool:
     """Take steps until the turn is over; tells whether there are more."""
     time_slice = TimeSlice()
     return any(time_slice.expired for _ in steps)
+
+
+class ListPage(msgspec.Struct, rename={"meta": "_meta"}):
+    """Some of the definitions, how to get the next ones, and how long they may be believed."""
+
+    items: list[Raw] = []
+    nextCursor: str | None = None  # noqa: N815 (the protocol's spelling)
+    ttlMs: int | float | None = None  # noqa: N815 (the protocol's spelling)
+    cacheScope: str = "private"  # noqa: N815 (the protocol's spelling)
+    meta: Raw = Raw(b"")
+
+
+def _page_decoder(kind: ItemKind) -> "msgspec.json.Decoder[ListPage]":
+    fields = [("items", list[Raw])]
+    page = msgspec.defstruct(
+        "KindPage", fields, bases=(ListPage,), kw_only=True, rename={"items": kind.result_member}
+    )
+    return msgspec.json.Decoder(page)
+
+
+_PAGE_DECODERS = {kind: _page_decoder(kind) for kind in ItemKind}
+
+
+def read_list_page(kind: ItemKind, result: bytes) -> ListPage:
+    """One page, without what only the gateway says in the `_meta` of a definition; raises ValueError."""
+    try:
+        page = _PAGE_DECODERS[kind].decode(result)
+    except (DecodeError, RecursionError):
+        page = _scanned_page(kind, result)
+    if may_be_reserved(result):
+        page.items = [_without_reserved_keys(item) for item in page.items]
+    return page
+
+
+def _without_reserved_keys(item: Raw) -> Raw:
+    try:
+        return Raw(without_reserved(bytes(item)))
+    except UnreadableMeta:
+        # What cannot be opened is left out by whoever takes it in.
+        return item
+
+
+def _scanned_page(kind: ItemKind, result: bytes) -> ListPage:
+    """A page that no parser takes, cut at its members."""
+    scanner = JsonObjectScanner()
+    scanner.feed(result)
+    values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
+    cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
+    items = [Raw(item) for item in array_elements(values.get(kind.result_member, b""))]
+    return ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))

@@ -15,7 +15,7 @@ from headgate.domain.regular_file import (
     unusable_certificates,
 )
 from headgate.domain.server_spec import DEFAULT_TLS, TlsFiles
-from headgate.upstream.failure_reason import system_error_reason
+from headgate.upstream.errors import system_error_reason
 from headgate.upstream.http.host_resolver import HostResolver
 
 P = TypeVar("P", bound=asyncio.Protocol)

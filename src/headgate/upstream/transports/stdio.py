@@ -19,7 +19,7 @@ from headgate.domain.server_spec import ServerSpec
 from headgate.event_loop import BackgroundTasks, TimeSlice
 from headgate.protocol.framing import LineFragment, line_fragments
 from headgate.protocol.jsonrpc import one_line
-from headgate.upstream.failure_reason import exit_reason, system_error_reason, with_stderr
+from headgate.upstream.errors import exit_reason, system_error_reason, with_stderr
 from headgate.upstream.message_assembly import (
     MalformedMessage,
     MessageAssembler,
@@ -30,9 +30,10 @@ from headgate.upstream.message_assembly import (
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests
 from headgate.upstream.transport import OutgoingRequest, SendAttempt
-from headgate.upstream.transports.child_process import ChildProcess, PipeProtocol
-from headgate.upstream.transports.process_watchdog import (
+from headgate.upstream.transports.child_process import (
+    ChildProcess,
     DescendantSweeper,
+    PipeProtocol,
     Watchdog,
     descendants_of,
     end_group,

@@ -46,11 +46,11 @@ from headgate.upstream.message_assembly import (
     MessageNotStored,
     MessageTooLarge,
     UpstreamMessage,
+    discard_payload,
     fault_of_answer,
     unusable_answer,
 )
 from headgate.upstream.notification_router import NotificationRouter, ReplyQueue
-from headgate.upstream.spool import discard_payload
 from headgate.upstream.transport import OutgoingRequest, SendAttempt, UpstreamSessionExpired
 from headgate.upstream.transports.resumable_stream import (
     EventHandler,
