@@ -17,6 +17,7 @@ from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.transport import OutgoingRequest
+from headgate.upstream.upstream_listings import list_all
 from tests.upstream.scripted_server import failed
 
 SPEC = ServerSpec(name="far", transport=TransportType.STDIO)
@@ -57,7 +58,7 @@ def peer(link: AnsweringLink, version: str = LEGACY, capabilities: bytes = b'{"t
 async def listed(
     speaker: McpPeer, kind: ItemKind = ItemKind.TOOLS, profile: ClientProfile = PLAIN_PROFILE
 ) -> list[bytes]:
-    return (await speaker.list_all(kind, profile)).definitions
+    return (await list_all(speaker, kind, profile)).definitions
 
 
 async def test_every_page_is_listed_byte_for_byte() -> None:
@@ -254,7 +255,7 @@ async def test_a_listing_may_be_kept_as_long_as_its_strictest_page_says(
         more = {"nextCursor": str(number + 1)} if number + 1 < len(pages) else {}
         return json.dumps({"tools": [], **pages[number], **more}).encode()
 
-    assert (await peer(AnsweringLink(answer), MODERN).list_all(ItemKind.TOOLS)).hint == hint
+    assert (await list_all(peer(AnsweringLink(answer), MODERN), ItemKind.TOOLS)).hint == hint
 
 
 # Log messages.

@@ -20,7 +20,7 @@ from headgate.protocol.protocol_version import Era
 from headgate.upstream.connection_pool import ConnectionPool
 from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.main_connection import MainConnection
-from headgate.upstream.mcp_peer import FOREVER, McpPeer
+from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.message_assembly import discard_payload
 from headgate.upstream.transport import UpstreamSessionExpired
 
@@ -136,7 +136,7 @@ class ResourceSubscriptions:
             return None
         params = {"notifications": Raw(msgspec.json.encode(wanted))}
         listening = asyncio.ensure_future(
-            peer.send_gateway_request("subscriptions/listen", params, seconds=FOREVER)
+            peer.send_gateway_request("subscriptions/listen", params, seconds=_FOREVER_SECONDS)
         )
         listening.add_done_callback(_retrieve_exception)
         return listening
@@ -186,6 +186,9 @@ async def _send_for_uri(peer: McpPeer, method: str, uri: str) -> McpResponse:
 
 
 log = logging.getLogger("headgate.upstream")
+
+# A subscription lasts as long as its connection.
+_FOREVER_SECONDS = 10 * 365 * 86400.0
 
 # Before a subscription that has ended is opened again.
 _LISTEN_AGAIN_SECONDS = 2.0

@@ -78,7 +78,6 @@ class RmcpClient:
         self._features = features
         self._send_request = ask
         self._limits = limits or _LIMITS
-        self._late: set[asyncio.Task[None]] = set()
 
     def request_meta(self, call: UpstreamCall) -> Raw:
         """What a call of a tool says of its delivery; its transaction is the gateway's own."""
@@ -98,27 +97,6 @@ class RmcpClient:
                 timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             )
         )
-
-    def wrap_late_callback(
-        self, on_late: Callable[[McpResponse], None], what: str
-    ) -> Callable[[McpResponse], None]:
-        """Tells the same, once it is known what the late answer says."""
-
-        def tell(answer: McpResponse) -> None:
-            task = asyncio.get_running_loop().create_task(
-                self._forward_late(answer, on_late, what), name="late"
-            )
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
-
-        return tell
-
-    async def _forward_late(
-        self, answer: McpResponse, on_late: Callable[[McpResponse], None], what: str
-    ) -> None:
-        # That it was not accepted after all, or cannot be fetched, is no answer.
-        with suppress(HeadgateError):
-            on_late(await self.unwrap_answer(answer, what))
 
     async def unwrap_answer(self, answer: McpResponse, what: str) -> McpResponse:
         """The answer without what it says of its delivery, and with all of its result.

@@ -3,13 +3,14 @@ backoff.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.catalog.paged_listing import NO_HINT, CacheHint, strictest
+from headgate.catalog.paged_listing import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import (
     InvalidUpstreamResponse,
@@ -17,6 +18,7 @@ from headgate.domain.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
+from headgate.domain.gateway_chain import gateways_in_meta
 from headgate.domain.item import ItemKind
 from headgate.event_loop import TimeSlice
 from headgate.protocol.json_scan import JsonObjectScanner, array_elements
@@ -25,9 +27,17 @@ from headgate.protocol.protocol_version import (
     Era,
 )
 from headgate.upstream.handshake import NegotiationResult
-from headgate.upstream.mcp_peer import ListResult, McpPeer
+from headgate.upstream.mcp_peer import McpPeer
+from headgate.upstream.message_assembly import payload_bytes
 from headgate.upstream.transport import UpstreamSessionExpired
 
+log = logging.getLogger("headgate.upstream")
+
+# Reading a larger page takes so long that other clients would notice.
+_LARGE_BYTES = 256 * 1024
+# A listing with more pages than this repeats itself.
+_MOST_PAGES = 1000
+_MOST_ITEMS = 100_000
 _SHORTEST_GAP_SECONDS = 1.0
 _LONGEST_GAP_SECONDS = 30.0
 # A server that said nothing for so long after it was asked has come to rest.
@@ -61,6 +71,15 @@ class RelistBackoff:
 
 # A server that does not tell changes is asked again when a client lists, but not more often than this.
 _SHORTEST_AGE_SECONDS = 60.0
+
+
+class ListResult(msgspec.Struct, frozen=True):
+    """Everything of one kind that an upstream lists, as it wrote it."""
+
+    definitions: list[bytes]
+    hint: CacheHint = NO_HINT
+    # The instances of gateways whose things may be among these; none of a server that is no gateway.
+    gateways: frozenset[str] = frozenset()
 
 
 class ListingConsumer(Protocol):
@@ -109,7 +128,7 @@ class UpstreamListings:
         if profile is PLAIN_PROFILE:
             self._refreshed_at = self._loop.time()
         for kind in kinds:
-            listed = await peer.list_all(kind, profile)
+            listed = await list_all(peer, kind, profile)
             if self.muted:
                 continue
             if listed.gateways:
@@ -305,3 +324,54 @@ def _scanned_page(kind: ItemKind, result: bytes) -> ListPage:
     cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
     items = [Raw(item) for item in array_elements(values.get(kind.result_member, b""))]
     return ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))
+
+
+async def list_all(peer: McpPeer, kind: ItemKind, profile: ClientProfile = PLAIN_PROFILE) -> ListResult:
+    """Everything of one kind for clients of that profile; raises UpstreamError or UpstreamSessionExpired."""
+    definitions: list[bytes] = []
+    hints: list[CacheHint] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    gateways: frozenset[str] = frozenset()
+    if not peer.negotiated.offers(kind):
+        return ListResult(definitions, NOTHING_TO_KEEP)
+    for _ in range(_MOST_PAGES):
+        page = await _list_page(peer, kind, cursor, profile)
+        definitions += [bytes(item) for item in page.items]
+        hints.append(_cache_hint(page))
+        gateways |= gateways_in_meta(page.meta)
+        cursor = page.nextCursor
+        if not cursor or len(definitions) >= _MOST_ITEMS:
+            return ListResult(definitions, strictest(hints), gateways)
+        if cursor in seen:
+            break
+        seen.add(cursor)
+    raise InvalidUpstreamResponse(peer.spec.name, kind.list_method, "pages that go in circles")
+
+
+async def _list_page(peer: McpPeer, kind: ItemKind, cursor: str | None, profile: ClientProfile) -> ListPage:
+    params = {"cursor": Raw(msgspec.json.encode(cursor))} if cursor else {}
+    # One bad byte costs the definition that it is in.
+    answer = await peer.send_gateway_request(
+        kind.list_method, params, profile=profile, accepts_invalid_utf8=True
+    )
+    if answer.error:
+        if kind is ItemKind.TOOLS or cursor:
+            reason = f"the error {answer.error[:200].decode(errors='replace')}"
+            raise InvalidUpstreamResponse(peer.spec.name, kind.list_method, reason)
+        # Many servers declare resources and know no templates; what they do have is served.
+        log.debug("not listed", extra={"server": peer.spec.name, "method": kind.list_method})
+        return ListPage()
+    result = payload_bytes(answer.result)
+    try:
+        if len(result) <= _LARGE_BYTES:
+            return read_list_page(kind, result)
+        return await asyncio.to_thread(read_list_page, kind, result)
+    except (DecodeError, ValueError) as error:
+        raise InvalidUpstreamResponse(peer.spec.name, kind.list_method, f"no list ({error})") from error
+
+
+def _cache_hint(page: ListPage) -> CacheHint:
+    """How long a page may be believed and by whom; a server that does not say so means: not at all."""
+    milliseconds = page.ttlMs if page.ttlMs is not None and page.ttlMs > 0 else 0
+    return CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public")
