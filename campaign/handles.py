@@ -15,8 +15,9 @@ from campaign.gate import Gate
 from campaign.questions import FORMS
 from campaign.streams import accept, listen_request, open_stream, streaming
 from campaign.trial import Trial, case
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity, McpRequest, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, UpstreamCall
 from headgate.domain.mcp_request import McpResponse as UpstreamAnswer
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, SealedRequestState
 from headgate.input_requests.task_registry import MemoryTaskRegistry
@@ -171,10 +172,13 @@ async def _check_tasks(trial: Trial, caller: Client) -> None:
     trial.check("an unknown one is nobody's", codes == {-32601}, codes)
     # There is one principal in this version, so another one is tried on the table itself.
     handles, item = MemoryTaskRegistry(), Item(ItemKind.TOOLS, "talker", "task", "talker_task")
-    began = McpRequest(caller=Identity("ann"), name="talker_task")
+    began = McpRequest(caller=Identity(principal="ann"), name="talker_task")
     handles.record_task(UpstreamCall(began, item), UpstreamAnswer(b'{"task":{"taskId":"task-one"}}'))
     about = {"taskId": msgspec.Raw(b'"task-one"')}
-    tools = [handles.tool_of_task(McpRequest(caller=Identity(who), params=about)) for who in ("ann", "bob")]
+    tools = [
+        handles.tool_of_task(McpRequest(caller=Identity(principal=who), params=about))
+        for who in ("ann", "bob")
+    ]
     found = [tool and tool.server for tool in tools]
     trial.check("another principal's is as good as none", found == ["talker", None], found)
 

@@ -11,9 +11,10 @@ from headgate.access.local import LocalAccess
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.tool_pool import ToolPools
 from headgate.delivery.upstream_delivery import UpstreamDelivery
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.gateway.collaborators import (
     AccessControl,
     GatewayTool,
@@ -162,7 +163,11 @@ def request(
     """A request whose params are given as values."""
     raw = {key: Raw(json.dumps(value).encode()) for key, value in (params or {}).items()}
     return McpRequest(
-        caller=Identity(who) if who else LOCAL_IDENTITY, method=method, name=name, params=raw, **more
+        caller=Identity(principal=who) if who else LOCAL_IDENTITY,
+        method=method,
+        name=name,
+        params=raw,
+        **more,
     )
 
 

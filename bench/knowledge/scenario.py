@@ -13,7 +13,7 @@ import msgspec
 from bench.knowledge.kept import KeptPassages
 from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
-from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from bench.listing.catalogs import Catalogue
-from headgate.access.local import LocalAccess
 from headgate.app.stored_results import listed_result_tools
 from headgate.app.tool_search import SearchTools, ToolSearch
 from headgate.catalog.catalog import Catalog
@@ -17,9 +16,10 @@ from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import ClientProfile
+from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, McpRequest, McpResponse
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
 from headgate.protocol.protocol_version import Era
 from headgate.storage.files.state_file import StateFile
 
@@ -54,7 +54,7 @@ class Stand:
         self._finder = finder
         self._state = state
         self._search = search = ToolSearch(settings, catalog, finder, state)
-        tools = SearchTools(settings, search, catalog, LocalAccess(), _at_once, lambda visibility_group: None)
+        tools = SearchTools(settings, search, catalog, _at_once, lambda visibility_group: None)
         self._own = tools.tools_by_name
 
     def with_budget(self, tokens: int) -> "Stand":
@@ -107,6 +107,7 @@ async def open_stand(catalogues: Sequence[Catalogue], *, searched: bool = False)
             prefixed=True,
             page_bytes=settings.page_bytes,
             owners=state,
+            visible=everything_visible,
             readers=listed_result_tools(settings),
             truncates=settings.enable_auto_truncation,
         )

@@ -19,8 +19,9 @@ from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.search.tool_document import document_of
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import ClientProfile
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, Visibility
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpRequest
+from headgate.domain.mcp_request import ClientSession, McpRequest
 
 _LISTINGS: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "catalogs.jsonl.xz"
 TOOLS: Final = 900
@@ -56,7 +57,11 @@ class Shop:
         """All of them, the same list each time."""
         return self.items
 
-    def servers(self) -> tuple[str, ...]:
+    def visibility(self, caller: Identity) -> Visibility:
+        """Everything."""
+        return EVERYTHING
+
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
         """The servers."""
         return tuple(dict.fromkeys(item.server for item in self.items))
 
@@ -64,20 +69,16 @@ class Shop:
         """Always."""
         return True
 
-    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
+    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
+        """All of them."""
+        return self.items
+
+    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
         """One tool, if there is such a one."""
         return self._by_key.get(key)
 
     def __len__(self) -> int:
         return len(self.items)
-
-    def sees_all(self, caller: Identity) -> bool:
-        """Always."""
-        return True
-
-    def may_see(self, caller: Identity, item: Item) -> bool:
-        """Always."""
-        return True
 
 
 def replies() -> list[Replies]:
@@ -120,7 +121,6 @@ async def _replies(shop: Shop) -> list[Replies]:
         async with open_finder(shop.every_tool, embedder) as finder:
             tool = RetrieveTools(
                 finder,
-                shop,
                 shop,
                 ToolPools(1, lambda: 0.0),
                 lambda request: False,

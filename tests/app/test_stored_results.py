@@ -17,8 +17,9 @@ from headgate.app.stored_results import (
 )
 from headgate.catalog.listing_variant import ListingContext
 from headgate.config.settings import Settings
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.protocol.protocol_version import Era
 from headgate.results.large_results import TruncationSettings
 from headgate.results.notices import MESSAGE
@@ -100,12 +101,12 @@ def test_the_tools_that_read_results_are_listed_unless_somebody_wants_none() -> 
         (session("one"), {}, False),
         # It is just shaking hands.
         (ListingContext(era=Era.HANDSHAKE), {}, False),
-        (ListingContext(era=Era.STATELESS, caller=Identity("alice")), {}, False),
+        (ListingContext(era=Era.STATELESS, caller=Identity(principal="alice")), {}, False),
         (STATELESS, {}, True),
         (session("one"), {"enable_agent_isolation": False}, True),
         (ListingContext(era=Era.HANDSHAKE), {"enable_agent_isolation": False}, True),
         (
-            ListingContext(era=Era.STATELESS, caller=Identity("alice")),
+            ListingContext(era=Era.STATELESS, caller=Identity(principal="alice")),
             {"enable_agent_isolation": False},
             True,
         ),

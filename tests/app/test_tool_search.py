@@ -10,6 +10,7 @@ from headgate.app.tool_search import ToolSearch
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder
 from headgate.config.settings import Settings
+from headgate.domain.identity import everything_visible
 from headgate.domain.item import ItemKind
 from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_listings import ONE, listed_by, request_of, wordy
@@ -25,6 +26,7 @@ async def listed(tmp_path: Path, number: int, **more: Any) -> tuple[set[str], bo
         name_limit=60,
         prefixed=True,
         page_bytes=settings.page_bytes,
+        visible=everything_visible,
         owners=state,
         readers=listed_result_tools(settings),
     )

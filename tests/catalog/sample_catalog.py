@@ -8,8 +8,8 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import NameOwners
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
+from headgate.domain.identity import LOCAL_IDENTITY, VisibilityRule, everything_visible
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 
 SAMPLING = profile_of(b'{"sampling":{}}')
@@ -71,10 +71,15 @@ def catalog_of(
     limit: int = 60,
     prefixed: bool = True,
     page_bytes: int = 256 * 1024,
+    visible: VisibilityRule = everything_visible,
 ) -> Catalog:
     """An empty catalog that expects these servers in this order."""
     catalog = Catalog(
-        name_limit=limit, prefixed=prefixed, page_bytes=page_bytes, owners=owners or InMemoryNameOwners()
+        name_limit=limit,
+        prefixed=prefixed,
+        page_bytes=page_bytes,
+        owners=owners or InMemoryNameOwners(),
+        visible=visible,
     )
     catalog.set_servers(servers)
     return catalog

@@ -13,9 +13,10 @@ from headgate.catalog.public_names import Key
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpRequest, McpResponse
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
 from headgate.protocol.protocol_version import Era
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import catalog_of
@@ -50,7 +51,7 @@ def session(
 
 def stateless(principal: str, profile: ClientProfile = PLAIN_PROFILE) -> ListingContext:
     """A client whose requests stand alone."""
-    return ListingContext(era=Era.STATELESS, caller=Identity(principal), profile=profile)
+    return ListingContext(era=Era.STATELESS, caller=Identity(principal=principal), profile=profile)
 
 
 ONE, OTHER = session("one"), session("other")

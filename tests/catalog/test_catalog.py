@@ -7,8 +7,8 @@ import pytest
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.errors import PromptNotFound, ServerNotFound, ToolNotFound
 from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import catalog_of, first_page, item, public, target, tool
 

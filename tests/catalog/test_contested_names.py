@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.errors import PromptNotFound, ToolNotFound
 from headgate.catalog.public_names import NameOwners, former_names
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import Curation
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_catalog import InMemoryNameOwners, called, catalog_of, item, public, target, tool
 from tests.gateway_harness import GatewayHarness, request

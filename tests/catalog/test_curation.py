@@ -9,9 +9,9 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.errors import ToolNotFound
 from headgate.catalog.public_names import RESERVED, default_limit
 from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from tests.catalog.sample_catalog import (
     SAMPLING,
     InMemoryNameOwners,

@@ -452,7 +452,9 @@ def built(budget: int, mode: ListingMode = ListingMode.BUDGET, most: int | None 
     views = real_views()
     views.budget_tokens = budget
     return views.build(
-        ListingFormat(mode, era=Era.HANDSHAKE, most=most), real_catalog().visible(PLAIN_PROFILE)
+        ListingFormat(mode, era=Era.HANDSHAKE, most=most),
+        real_catalog().visible(PLAIN_PROFILE),
+        real_catalog().servers(),
     )
 
 
@@ -490,4 +492,4 @@ def test_each_real_server_is_shown_whole_as_soon_as_it_fits_to_the_token() -> No
                 views = ListingBuilder(
                     catalog, count_tokens, budget_tokens=budget, page_bytes=1 << 18, ranks=dict
                 )
-                assert views.build(ListingFormat(ListingMode.AUTO), items).mode in mode
+                assert views.build(ListingFormat(ListingMode.AUTO), items, (server,)).mode in mode

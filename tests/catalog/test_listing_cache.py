@@ -10,10 +10,11 @@ from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.client_profile import PLAIN_PROFILE
-from headgate.domain.item import Item, ItemKind
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, Visibility
+from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
 from headgate.search.token_counter import count_tokens
+from tests.access.granted import GrantedVisibility
 from tests.catalog.sample_catalog import catalog_of, tool
 from tests.catalog.sample_listings import (
     ONE,
@@ -105,17 +106,15 @@ async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: ListingMod
     assert tool_listings.lists_search_tool(request_of(ONE)) == ("retrieve_tools" in names)
 
 
-class OnlyAnn:
+def only_ann(identity: Identity) -> Visibility:
     """Shows tools to Ann alone."""
-
-    def may_see(self, caller: Identity, item: Item) -> bool:
-        return caller.principal == "ann"
+    return EVERYTHING if identity.principal == "ann" else GrantedVisibility(())
 
 
 def test_what_a_caller_may_not_see_cannot_be_expanded() -> None:
-    catalog = catalog_of("s")
+    catalog = catalog_of("s", visible=only_ann)
     catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")])
-    tools = ExpandableTools(catalog, OnlyAnn())
-    assert tools.find("s_a", Identity("ann"), PLAIN_PROFILE) is not None
+    tools = ExpandableTools(catalog)
+    assert tools.find("s_a", Identity(principal="ann"), PLAIN_PROFILE) is not None
     assert tools.find("s_a", LOCAL_IDENTITY, PLAIN_PROFILE) is None
     assert tools.find("call_tool", LOCAL_IDENTITY, PLAIN_PROFILE) is not None

@@ -8,9 +8,9 @@ import pytest
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.tool_dialects import Dialect
+from headgate.domain.identity import Identity
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
-from headgate.domain.mcp_request import Identity
 from headgate.protocol.protocol_version import Era
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import SAMPLING, InMemoryNameOwners, catalog_of, target
@@ -144,7 +144,7 @@ async def test_auto_shows_a_client_no_more_tools_than_it_can_handle(client: str,
 
 async def test_the_path_wins_over_the_key_and_that_over_the_name_and_that_over_the_gateway() -> None:
     stage = ListingFixture(ListingMode.DYNAMIC, FEW, clients=KnownClients({"my-*": ListingMode.SEARCH}))
-    key = Identity("alice", ListingMode.SLIM)
+    key = Identity(principal="alice", listing=ListingMode.SLIM)
 
     def listing_context(
         caller: Identity, client: str = "", mode: ListingMode | None = None

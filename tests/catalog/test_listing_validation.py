@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from headgate.catalog.listing_validation import validate_listing
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind, ParamHeader
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import catalog_of, first_page, tool
 from tests.protocol.json_spelling import JsonValue, Pen, objects, pens

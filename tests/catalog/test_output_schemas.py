@@ -9,8 +9,8 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_validation import validate_tool
 from headgate.catalog.paged_listing import NO_HINT
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, places, tool_hashes
+from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import InMemoryNameOwners, first_page
 
@@ -27,7 +27,12 @@ def definition(schema: Any, name: str = "look") -> bytes:
 
 def catalog(*schemas: Any, truncates: bool = True) -> Catalog:
     made = Catalog(
-        name_limit=60, prefixed=True, page_bytes=1000, owners=InMemoryNameOwners(), truncates=truncates
+        name_limit=60,
+        prefixed=True,
+        page_bytes=1000,
+        owners=InMemoryNameOwners(),
+        visible=everything_visible,
+        truncates=truncates,
     )
     made.set_servers(["bank"])
     names = (f"look{number}" for number in range(len(schemas)))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.errors import ResourceNotFound
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_catalog import InMemoryNameOwners, called, catalog_of, item, reader, tool
 

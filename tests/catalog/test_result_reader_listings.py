@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.access.local import LocalAccess
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.known_clients import KnownClients
@@ -17,9 +16,10 @@ from headgate.catalog.own_tools import ExpandableTools, OwnToolDefinition
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
+from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest
+from headgate.domain.mcp_request import McpRequest
 from headgate.results.tools import DEFINITIONS, NAMES, STUBS, parse_read_request
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import InMemoryNameOwners, tool
@@ -60,6 +60,7 @@ class ReaderListingFixture:
             name_limit=60,
             prefixed=prefixed,
             page_bytes=PAGE_BYTES,
+            visible=everything_visible,
             owners=InMemoryNameOwners(),
             readers=readers,
         )
@@ -331,7 +332,7 @@ def example(argument: str, kind: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_whole_of_a_stub_can_be_had(name: str) -> None:
     stage = ReaderListingFixture(ListingMode.SLIM, FEW)
-    expand = ExpandSchema(ExpandableTools(stage.catalog, LocalAccess(), READERS))
+    expand = ExpandSchema(ExpandableTools(stage.catalog, READERS))
 
     async def expanded(**arguments: Any) -> str:
         params = {"arguments": Raw(json.dumps({"toolName": name, **arguments}).encode())}

@@ -12,10 +12,12 @@ from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.item import Item, ItemKind
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, VisibilityRule
+from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpResponse
+from headgate.domain.mcp_request import ClientSession, McpResponse
 from testkit.waiting import eventually
+from tests.access.granted import GrantedVisibility
 from tests.catalog.sample_catalog import ROOTS, SAMPLING, catalog_of
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.catalog.test_finder import OFFICE, tool
@@ -37,17 +39,10 @@ CONTRACT = {"message", "tools", "query", *POOL_MEMBERS}
 VAGUE = "a folder full of old photographs and a violin"
 
 
-class PartialAccess:
-    """Hides some servers from everybody but the local user."""
-
-    def __init__(self, *hidden: str) -> None:
-        self.hidden = hidden
-
-    def sees_all(self, caller: Identity) -> bool:
-        return caller == LOCAL_IDENTITY or not self.hidden
-
-    def may_see(self, caller: Identity, item: Item) -> bool:
-        return caller == LOCAL_IDENTITY or item.server not in self.hidden
+def hiding(*servers: str) -> VisibilityRule:
+    """Hides the tools of some servers from everybody but the local user."""
+    others = GrantedVisibility(("*:*", *(f"!{server}:*" for server in servers)))
+    return lambda caller: EVERYTHING if caller == LOCAL_IDENTITY or not servers else others
 
 
 class RetrievalFixture:
@@ -62,7 +57,7 @@ class RetrievalFixture:
         hidden: tuple[str, ...] = (),
         patience_seconds: float = 5.0,
     ) -> None:
-        self.catalog: Catalog = catalog_of(*OFFICE)
+        self.catalog: Catalog = catalog_of(*OFFICE, visible=hiding(*hidden))
         for server, tools in OFFICE.items():
             self.catalog.replace_listing(server, ItemKind.TOOLS, tools)
         self.clock = Clock()
@@ -73,7 +68,6 @@ class RetrievalFixture:
         self.tool = RetrieveTools(
             self.finder,
             self.catalog,
-            PartialAccess(*hidden),
             self.pools,
             lambda request: mode is ListingMode.DYNAMIC,
             top_k=top_k,

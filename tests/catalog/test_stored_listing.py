@@ -8,8 +8,8 @@ from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, places
 from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import (
     SAMPLING,

@@ -32,7 +32,8 @@ from headgate.delivery.transactions.operator_decision import OperatorDecision
 from headgate.delivery.transactions.saga_rules import Phase
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import ConfigError
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.mcp_request import McpRequest
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import LEDGER_NAME
 from testkit.gateway_process import clean_environment

@@ -18,8 +18,9 @@ from headgate.delivery.ledger import ClaimResult, Intent, Operation, OperationOu
 from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import HeadgateError, StoreFailed
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger

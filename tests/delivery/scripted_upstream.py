@@ -8,8 +8,9 @@ from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import HeadgateError
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, DeliveryOptions, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import DeliveryOptions, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, RetrySettings, UpstreamPolicy
 from testkit.waiting import eventually

@@ -10,8 +10,9 @@ from msgspec import Raw
 
 from headgate.delivery.ledger import OperationState
 from headgate.domain.delivery_request import DeliveryStatus
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
+from headgate.domain.mcp_request import McpRequest
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
 from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, TOOLS, Bank, Fault, item
 from tests.delivery.gateway_process import WINDOW_SECONDS, GatewayProcess, lived, order, started

@@ -10,7 +10,8 @@ import pytest
 from headgate.delivery.ledger import OperationState
 from headgate.delivery.operation_runner import LEASE_GRACE_SECONDS
 from headgate.domain.errors import UpstreamLost
-from headgate.domain.mcp_request import LOCAL_IDENTITY, McpResponse, UpstreamCall
+from headgate.domain.identity import LOCAL_IDENTITY
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
 from testkit.waiting import eventually
 from tests.delivery.fake_bank import (

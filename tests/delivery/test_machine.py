@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from headgate.delivery.ledger import OperationState
-from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.delivery_model import Entry, Model, Span
 from tests.delivery.fake_bank import Bank, Fault

@@ -9,7 +9,8 @@ import pytest
 from headgate.delivery.errors import LedgerUnavailable, OperationNotFound
 from headgate.delivery.ledger import OperationState
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpResponse, UpstreamCall
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.fake_bank import LONGEST_SECONDS, Bank, Fault
 from tests.delivery.gateway_process import GatewayProcess, lived, order, started

@@ -12,7 +12,7 @@ from headgate.delivery.errors import StepOutOfOrder, TransactionFailed, Transact
 from headgate.delivery.transactions.tool_definitions import DEFINITIONS, STUBS, TOOL_NAMES
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import HeadgateError, InvalidArguments, UpstreamUnreachable
-from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.identity import LOCAL_IDENTITY
 from testkit.waiting import eventually
 from tests.delivery.transaction_gateway import (
     AWAY,

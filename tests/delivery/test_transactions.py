@@ -7,7 +7,8 @@ from msgspec import json
 
 from headgate.delivery.errors import TransactionFailed
 from headgate.domain.errors import InvalidArguments, UpstreamUnreachable
-from headgate.domain.mcp_request import Identity, McpResponse, UpstreamCall
+from headgate.domain.identity import Identity
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from tests.delivery.transaction_gateway import (
     AWAY,
     REFUSES,

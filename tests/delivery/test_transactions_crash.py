@@ -13,7 +13,8 @@ from headgate.delivery.errors import OperationInProgress, TransactionFailed
 from headgate.delivery.transactions.saga_runner import SagaRunner
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import HeadgateError, UpstreamUnreachable
-from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.identity import LOCAL_IDENTITY
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.transaction_gateway import (
     AWAY,

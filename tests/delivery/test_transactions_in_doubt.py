@@ -8,7 +8,8 @@ from headgate.delivery.errors import OperationInProgress, OperationNotFound, Tra
 from headgate.delivery.transactions.saga_rules import Phase, StepState
 from headgate.delivery.transactions.saga_runner import SagaRunner
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.transaction_gateway import (
     AWAY,

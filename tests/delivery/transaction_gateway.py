@@ -24,8 +24,9 @@ from headgate.delivery.transactions.transaction_store import (
 from headgate.delivery.transactions.transaction_tools import TransactionTools
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import HeadgateError, StoreFailed, UpstreamLost, UpstreamUnreachable
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
 from headgate.storage.files.answer_files import AnswerFiles

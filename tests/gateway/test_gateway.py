@@ -20,9 +20,10 @@ from headgate.domain.errors import (
     ResourceExhausted,
     UpstreamUnavailable,
 )
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.gateway.collaborators import ToolCaller
 from headgate.gateway.gateway import Gateway
 from headgate.protocol.protocol_version import Era

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from headgate.access.local import LocalAccess
 from headgate.catalog.errors import SchemaNotFound, ServerNotFound, ToolNotFound
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.finder import Finder
@@ -17,9 +16,10 @@ from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.client_profile import ClientProfile
 from headgate.domain.errors import HeaderMismatch, InvalidArguments, ResourceExhausted
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
-from headgate.domain.mcp_request import ClientSession, Identity, McpResponse
+from headgate.domain.mcp_request import ClientSession, McpResponse
 from headgate.gateway.collaborators import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
 from testkit.waiting import eventually
@@ -64,7 +64,6 @@ class Hall:
         retrieve = RetrieveTools(
             Finder(lambda: catalog.every_tool),
             catalog,
-            LocalAccess(),
             self.harness.pools,
             self.harness.tool_listings.is_dynamic,
             top_k=5,

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.domain.client_profile import ClientProfile, profile_of
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse, UpstreamCall
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.storage.files.sealer import KEY_BYTES, Sealer
@@ -105,7 +106,12 @@ def stateless(
     if state is not None:
         params["requestState"] = state
     request = McpRequest(
-        caller=Identity(who), method=method, params=raw(params), profile=profile, channel=channel, **more
+        caller=Identity(principal=who),
+        method=method,
+        params=raw(params),
+        profile=profile,
+        channel=channel,
+        **more,
     )
     return UpstreamCall(request, Item(ItemKind.TOOLS, server, name, f"{server}_{name}"))
 
@@ -113,7 +119,7 @@ def stateless(
 def handshake(client: Client, profile: ClientProfile = ABLE) -> UpstreamCall:
     """A request of a client that can be asked while it waits."""
     request = McpRequest(
-        caller=Identity("ann"),
+        caller=Identity(principal="ann"),
         params=raw({"arguments": {"amount": 7}}),
         profile=profile,
         session=ClientSession("session", client),

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from tests.gateway_harness import Large
 from tests.input_requests.bridge_harness import raw
@@ -14,12 +15,12 @@ from tests.input_requests.bridge_harness import raw
 
 def began(handles: MemoryTaskRegistry, result: Any, server: str = "bank", who: str = "ann") -> None:
     answer = McpResponse(result if isinstance(result, Large) else json.dumps(result).encode())
-    request = McpRequest(caller=Identity(who))
+    request = McpRequest(caller=Identity(principal=who))
     handles.record_task(UpstreamCall(request, Item(ItemKind.TOOLS, server, "dig", f"{server}_dig")), answer)
 
 
 def about(id: Any, who: str = "ann") -> McpRequest:
-    return McpRequest(caller=Identity(who), method="tasks/get", params=raw({"taskId": id}))
+    return McpRequest(caller=Identity(principal=who), method="tasks/get", params=raw({"taskId": id}))
 
 
 def server_of(handles: MemoryTaskRegistry, request: McpRequest) -> str | None:
@@ -66,7 +67,7 @@ def test_what_is_no_task_is_not_remembered(result: Any) -> None:
 
 
 def test_a_request_without_a_task_is_about_none() -> None:
-    assert MemoryTaskRegistry().tool_of_task(McpRequest(caller=Identity("ann"))) is None
+    assert MemoryTaskRegistry().tool_of_task(McpRequest(caller=Identity(principal="ann"))) is None
 
 
 def test_tasks_without_end_push_out_the_oldest() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headgate.domain.errors import StoreUnavailable
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument, SearchFailed, TokenBudgetExceeded
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.response_modes import ResponseMode
@@ -67,7 +67,7 @@ async def test_an_answer_is_paid_by_what_it_really_takes() -> None:
     desk = await library(100_000)
     answer = await desk.ask("semantic_search", query="delivery", response_mode="full")
     assert desk.budget.remaining(LOCAL_IDENTITY) == 100_000 - tokens_of(answer)
-    assert desk.budget.remaining(Identity("bob")) == 100_000
+    assert desk.budget.remaining(Identity(principal="bob")) == 100_000
 
 
 async def test_what_cannot_be_afforded_is_refused_with_the_cheaper_mode() -> None:

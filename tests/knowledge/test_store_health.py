@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import StoreUnavailable
-from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.server import KnowledgeOptions, KnowledgeServer
 from headgate.knowledge.store_health import StoreHealth

@@ -17,15 +17,9 @@ from headgate.domain.errors import (
     ResultNotFound,
     WorkerLimitExceeded,
 )
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import (
-    LOCAL_IDENTITY,
-    ClientSession,
-    Identity,
-    McpRequest,
-    McpResponse,
-    UpstreamCall,
-)
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.payload import Payload
 from headgate.results import job_runner
 from headgate.results.jobs import ExcerptJob
@@ -40,7 +34,7 @@ from tests.upstream.spool_limits import open_files, taken
 WAIT_SECONDS = 5.0
 LINES = "\n".join(f"line {number}" for number in range(2000))
 LARGE = result(text(LINES), IMAGE)
-ALICE, BOB = Identity("alice"), Identity("bob")
+ALICE, BOB = Identity(principal="alice"), Identity(principal="bob")
 
 
 class Desk:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.catalog.listing_cache import AllExcept
-from headgate.domain.mcp_request import ClientSession, Identity
+from headgate.domain.identity import Identity
+from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.event_streams import ReplayBuffer
@@ -230,14 +231,14 @@ async def heard(one: ClientSubscription) -> list[str]:
 async def test_a_subscription_hears_what_concerns_its_principal(
     visibility_groups: VisibilityGroups, hears: list[str]
 ) -> None:
-    subscriptions = {name: subscription(Identity(name), "tools") for name in ("alice", "local")}
+    subscriptions = {name: subscription(Identity(principal=name), "tools") for name in ("alice", "local")}
     for one in subscriptions.values():
         one.list_changed("tools", visibility_groups)
     assert [name for name, one in subscriptions.items() if await heard(one)] == hears
 
 
 async def test_a_subscription_hears_only_of_what_it_asked_for() -> None:
-    one = subscription(Identity("local"), "prompts")
+    one = subscription(Identity(principal="local"), "prompts")
     one.list_changed("tools", None)
     one.list_changed("prompts", None)
     assert await heard(one) == ["notifications/prompts/list_changed"]

@@ -16,7 +16,8 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse
+from headgate.domain.identity import Identity
+from headgate.domain.mcp_request import McpRequest, McpResponse
 from headgate.domain.upstream_policy import Priority
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
@@ -61,7 +62,7 @@ def called(
     context = ClientContext(
         era=era,
         channel=Told(),
-        caller=Identity("ann"),
+        caller=Identity(principal="ann"),
         profile=profile_of(declared),
         key_header=header,
         features=features,

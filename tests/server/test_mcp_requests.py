@@ -8,7 +8,8 @@ import pytest
 from msgspec import Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, profile_of
-from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse
+from headgate.domain.identity import Identity
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, ProtocolViolation
 from headgate.protocol.protocol_version import Era
@@ -39,7 +40,9 @@ class Told:
 
 
 def stateless(channel: Told | None = None, **more: Any) -> ClientContext:
-    return ClientContext(era=Era.STATELESS, channel=channel or Told(), caller=Identity("ann"), **more)
+    return ClientContext(
+        era=Era.STATELESS, channel=channel or Told(), caller=Identity(principal="ann"), **more
+    )
 
 
 def handshake(channel: Told | None = None, level: str = "") -> ClientContext:
@@ -47,7 +50,7 @@ def handshake(channel: Told | None = None, level: str = "") -> ClientContext:
     return ClientContext(
         era=Era.HANDSHAKE,
         channel=reached,
-        caller=Identity("ann"),
+        caller=Identity(principal="ann"),
         profile=SAMPLING,
         owner=ClientSession("session", reached),
         preferences=SessionPreferences(log_level=level),
@@ -164,7 +167,11 @@ async def test_what_is_said_twice_is_refused(make: Any, params: bytes) -> None:
 def test_a_handshake_client_is_its_session() -> None:
     context = handshake(level="info")
     request = tool_call_request(envelope("tools/call", {"name": "x"}), context)
-    assert (request.caller, request.profile, request.session) == (Identity("ann"), SAMPLING, context.owner)
+    assert (request.caller, request.profile, request.session) == (
+        Identity(principal="ann"),
+        SAMPLING,
+        context.owner,
+    )
     assert (request.log_level, request.channel, request.headers) == ("info", context.channel, None)
 
 

@@ -13,7 +13,8 @@ from msgspec import Raw
 from headgate.delivery.errors import TransferNotFound
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.mcp_request import McpRequest, McpResponse
 from headgate.storage.files.result_transfers import CHUNK_BYTES, ResultTransfers, open_transfers
 from tests.gateway_harness import Large
 
@@ -109,18 +110,18 @@ async def test_a_result_on_disk_is_taken_over_and_closed(tmp_path: Path) -> None
     desk.close()
 
 
-@pytest.mark.parametrize("other", [Identity("bob"), Identity("ann", tenant="elsewhere")])
+@pytest.mark.parametrize("other", [Identity(principal="bob"), Identity(principal="ann", tenant="elsewhere")])
 async def test_an_id_of_somebody_else_is_an_unknown_id(tmp_path: Path, other: Identity) -> None:
     desk = transfers(tmp_path)
-    id = (await offered(desk, result(ABOVE), Identity("ann")))["transfer_id"]
+    id = (await offered(desk, result(ABOVE), Identity(principal="ann")))["transfer_id"]
     with pytest.raises(TransferNotFound) as foreign:
         await part(desk, id, 0, other)
     with pytest.raises(TransferNotFound) as unknown:
         await part(desk, "x" * len(id), 0, other)
     assert str(foreign.value).replace(id, "") == str(unknown.value).replace("x" * len(id), "")
     with pytest.raises(TransferNotFound):
-        await desk.read_chunk(asking("rmcp/chunk_done", Identity("bob"), transfer_id=id))
-    assert await part(desk, id, 0, Identity("ann"))
+        await desk.read_chunk(asking("rmcp/chunk_done", Identity(principal="bob"), transfer_id=id))
+    assert await part(desk, id, 0, Identity(principal="ann"))
     desk.close()
 
 
@@ -161,7 +162,7 @@ async def test_of_too_many_transfers_the_one_that_was_idle_longest_goes(tmp_path
 
 
 async def test_whoever_has_many_transfers_crowds_nobody_else_out(tmp_path: Path) -> None:
-    ann, bob = Identity("ann"), Identity("bob")
+    ann, bob = Identity(principal="ann"), Identity(principal="bob")
     async with open_transfers(tmp_path / "transfers", ABOVE, Clock(), most=3) as desk:
         hers = (await offered(desk, result(ABOVE), ann))["transfer_id"]
         his = [(await offered(desk, result(ABOVE), bob))["transfer_id"] for _ in range(5)]

@@ -8,13 +8,8 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
-from headgate.domain.mcp_request import (
-    LOCAL_IDENTITY,
-    ClientBackChannel,
-    ClientSession,
-    McpRequest,
-    McpResponse,
-)
+from headgate.domain.identity import LOCAL_IDENTITY
+from headgate.domain.mcp_request import ClientBackChannel, ClientSession, McpRequest, McpResponse
 from headgate.upstream.message_assembly import MalformedMessage, read_message
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests

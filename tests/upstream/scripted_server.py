@@ -12,9 +12,9 @@ from msgspec import Raw
 from headgate.catalog.paged_listing import CacheHint
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
 from headgate.domain.errors import GatewayLoop, UpstreamTimeout
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import KIND_BY_LIST_METHOD, Item, ItemKind
 from headgate.domain.mcp_request import (
-    LOCAL_IDENTITY,
     ClientBackChannel,
     ClientSession,
     McpRequest,

@@ -6,7 +6,8 @@ import pytest
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError, ResourceExhausted, UpstreamUnreachable
-from headgate.domain.mcp_request import Identity, McpRequest
+from headgate.domain.identity import Identity
+from headgate.domain.mcp_request import McpRequest
 from headgate.upstream.connection_pool import PoolKey, pool_key_of
 from tests.upstream.fake_connections import PATIENCE_SECONDS, FakeConnectionPool, background, pool_key, settle
 from tests.upstream.scripted_server import EXTENDED, ROOTS, SAMPLING, owner
@@ -23,7 +24,7 @@ def test_who_can_be_asked_or_told_something_needs_a_line_alone(
     profile: ClientProfile, level: str, *, alone: bool
 ) -> None:
     ann = owner("ann")
-    request = McpRequest(caller=Identity("key 1"), profile=profile, log_level=level, session=ann)
+    request = McpRequest(caller=Identity(principal="key 1"), profile=profile, log_level=level, session=ann)
     assert pool_key_of(request) == PoolKey(profile, ann, "key 1", alone)
 
 

@@ -11,8 +11,9 @@ import pytest
 from msgspec import Raw
 
 from headgate.domain.errors import UpstreamUnavailable, UpstreamUnreachable
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, ServerState, TransportType
 from headgate.upstream.example_server import TOOLS, open_example_server
 from headgate.upstream.fleet import UpstreamFleet, run_fleet

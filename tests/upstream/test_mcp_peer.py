@@ -11,8 +11,9 @@ from msgspec import Raw
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
 from headgate.domain.errors import InvalidUpstreamResponse
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import Item, ItemKind, ParamHeader
-from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer

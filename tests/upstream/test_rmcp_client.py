@@ -23,8 +23,9 @@ from headgate.domain.errors import (
     UpstreamLost,
     UpstreamTimeout,
 )
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, DeliveryOptions, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import DeliveryOptions, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.errors import TransferIntegrityError, UpstreamNack, UpstreamOutcomeUnknown
 from headgate.upstream.handshake import NegotiationResult, negotiation_result_of

@@ -1,22 +1,32 @@
-"""The rule while there are no keys: whoever reaches the gate is the local user and may call everything."""
+"""Access rules without keys: every request is the local user's, who may see and call everything."""
 
+from collections.abc import Mapping
+
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, Visibility
 from headgate.domain.item import Item
-from headgate.domain.mcp_request import Identity
+
+
+class LocalAuthenticator:
+    """Takes every request for the local user's; requests from other machines were refused before."""
+
+    def identify_http(self, headers: Mapping[bytes, bytes]) -> Identity:
+        """The identity of an HTTP request."""
+        return LOCAL_IDENTITY
+
+    def identify_stdio(self) -> Identity:
+        """The identity of the program that started the gateway."""
+        return LOCAL_IDENTITY
 
 
 class LocalAccess:
-    """Lets the local user through; the door has already refused everybody who is not on this machine."""
+    """Neither limits nor restricts the local user."""
 
     def admit(self, caller: Identity) -> None:
-        """The local user is not limited."""
+        """Count the request; never raises."""
 
     def permit(self, caller: Identity, item: Item) -> None:
-        """The local user may use everything."""
+        """Check that the caller may use the item; never raises."""
 
-    def sees_all(self, caller: Identity) -> bool:
-        """Nothing is hidden from the local user."""
-        return True
-
-    def may_see(self, caller: Identity, item: Item) -> bool:
-        """The local user sees everything."""
-        return True
+    def visible(self, identity: Identity) -> Visibility:
+        """What the identity sees of the catalog: everything."""
+        return EVERYTHING

@@ -19,8 +19,8 @@ from headgate.delivery.transactions.tool_definitions import DEFINITIONS, STUBS, 
 from headgate.delivery.transactions.transaction_tools import TransactionTools
 from headgate.delivery.upstream_delivery import CallCounter, UpstreamDelivery
 from headgate.domain.errors import HeadgateError, StoreFailed
+from headgate.domain.identity import Identity, recorded_identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity
 from headgate.gateway.collaborators import ToolCaller
 from headgate.storage.files.result_transfers import ResultTransfers, open_transfers
 from headgate.storage.sqlite.group_commit import GroupCommit
@@ -156,7 +156,7 @@ class Transactions:
 
     def _check_tool_exists(self, name: str, caller: Identity) -> None:
         """Raises ToolNotFound or ServerNotFound; a server that is still starting may have the tool."""
-        if self._catalog.pending_server(ItemKind.TOOLS, name) is None:
+        if self._catalog.pending_server(ItemKind.TOOLS, name, caller) is None:
             self._catalog.resolve(ItemKind.TOOLS, name, caller)
 
     async def maintain_ledger(self) -> None:
@@ -188,7 +188,7 @@ class Transactions:
     async def _tool_of_operation(self, operation: Operation) -> Item:
         """The tool of an operation, once its server is ready; raises HeadgateError."""
         await self._services.delivery.await_ready(operation.server)
-        caller = Identity(principal=operation.principal, tenant=operation.tenant)
+        caller = recorded_identity(operation.tenant, operation.principal)
         return self._catalog.resolve(ItemKind.TOOLS, operation.public_name, caller)
 
     async def _check_periodically(self) -> None:

@@ -13,6 +13,7 @@ from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
+from headgate.domain.identity import everything_visible
 from headgate.domain.item import Item
 from headgate.domain.terminal_progress import ProgressPrinter
 from headgate.storage.files.state_file import StateFile
@@ -66,6 +67,7 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=await asyncio.to_thread(StateFile, settings.data_dir / "state.json"),
+        visible=everything_visible,
         truncates=settings.enable_auto_truncation,
     )
     catalog_persistence = CatalogPersistence(SqliteCatalogStore(settings.data_dir / "proxy.db"), catalog)

@@ -11,7 +11,8 @@ from headgate.catalog.listing_instructions import MissingServers
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.tool_listings import ToolListings
 from headgate.domain.client_profile import ClientProfile
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession
+from headgate.domain.identity import LOCAL_IDENTITY
+from headgate.domain.mcp_request import ClientSession
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import Era
 from headgate.upstream.connection_pool import PoolKey

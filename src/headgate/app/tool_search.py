@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from headgate.access.local import LocalAccess
 from headgate.app.delivery_services import listed_delivery_tools
 from headgate.app.stored_results import listed_result_tools
 from headgate.catalog.catalog import Catalog
@@ -118,7 +117,6 @@ class SearchTools:
         settings: Settings,
         search: ToolSearch,
         catalog: Catalog,
-        access: LocalAccess,
         await_tools: AwaitTools,
         notify: NotifyListChanged,
     ) -> None:
@@ -126,7 +124,6 @@ class SearchTools:
         self._retrieve = RetrieveTools(
             search.finder,
             catalog,
-            access,
             search.pools,
             search.tool_listings.is_dynamic,
             top_k=settings.top_k,
@@ -134,7 +131,7 @@ class SearchTools:
             tell=notify,
         )
         readers = listed_result_tools(settings) + listed_delivery_tools(settings)
-        self._expand = ExpandSchema(ExpandableTools(catalog, access, readers))
+        self._expand = ExpandSchema(ExpandableTools(catalog, readers))
         self.tools_by_name: dict[str, GatewayTool] = {
             RETRIEVE_TOOLS: self._retrieve,
             RETRIEVE_TOOL: self._retrieve,

@@ -71,6 +71,7 @@ async def open_gateway_runtime(
         chain = await asyncio.to_thread(chain_of, settings)
     async with AsyncExitStack() as stack:
         # State and catalog.
+        access = LocalAccess()
         state, file = _open_files(settings)
         stack.push_async_callback(state.flush)
         catalog = Catalog(
@@ -78,6 +79,7 @@ async def open_gateway_runtime(
             prefixed=settings.prefix,
             page_bytes=settings.page_bytes,
             owners=state,
+            visible=access.visible,
             readers=listed_result_tools(settings) + listed_delivery_tools(settings),
             truncates=settings.enable_auto_truncation,
         )
@@ -85,7 +87,6 @@ async def open_gateway_runtime(
         catalog_persistence = CatalogPersistence(file, catalog)
         stack.push_async_callback(catalog_persistence.close)
         change_notifier = ChangeNotifier()
-        access = LocalAccess()
 
         # Listings, search and stored results.
         offline = OfflineModel()
@@ -139,7 +140,6 @@ async def open_gateway_runtime(
             settings,
             search,
             catalog,
-            access,
             server_facade.await_listings,
             # Before the search is answered, so that the client can call what it found.
             lambda group: change_notifier.notify_now(ItemKind.TOOLS.capability, (group,)),

@@ -26,9 +26,9 @@ from headgate.catalog.public_uris import PublicUris, names_server, split_server_
 from headgate.catalog.stored_listing import StoredListing
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, Visibility, VisibilityRule
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import NO_CURATION, Curation
-from headgate.domain.mcp_request import Identity
 
 log = logging.getLogger("headgate.catalog")
 
@@ -71,6 +71,7 @@ class Catalog:
         prefixed: bool,
         page_bytes: int,
         owners: NameOwners,
+        visible: VisibilityRule,
         readers: Sequence[OwnToolDefinition] = (),
         truncates: bool = False,
     ) -> None:
@@ -80,6 +81,8 @@ class Catalog:
         """
         self._name_limit = name_limit
         self._prefixed = prefixed
+        # What a caller sees; every lookup and listing asks it.
+        self.visibility = visible
         self._server_order: tuple[str, ...] = ()
         self._unavailable: dict[str, str] = {}
         self._settled = asyncio.Event()
@@ -114,6 +117,12 @@ class Catalog:
     def servers(self) -> tuple[str, ...]:
         """The servers, in the order of the configuration."""
         return self._server_order
+
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
+        """The servers that exist for a caller, in the order of the configuration."""
+        if visibility.is_unrestricted:
+            return self._server_order
+        return tuple(filter(visibility.allows_server, self._server_order))
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> None:
         """List the servers in this order, the order of the configuration; others are dropped.
@@ -234,15 +243,16 @@ class Catalog:
 
         Raises ToolNotFound, PromptNotFound or ServerNotFound.
         """
-        item = self._name_indexes[kind].find(name)
-        if item is None:
-            raise self._not_found(kind, name)
+        item, visibility = self._name_indexes[kind].find(name), self.visibility(caller)
+        if item is None or not visibility.allows(item):
+            raise self._not_found(kind, name, visibility)
         return item
 
     def resolve_resource(self, uri: str, caller: Identity) -> Item:
         """The resource of that public URI at the server that reads it; raises ResourceNotFound."""
-        item = self._uri_router.route(uri, self._server_order)
-        if item is None:
+        visibility = self.visibility(caller)
+        item = self._uri_router.route(uri, self.visible_servers(visibility), visibility)
+        if item is None or not visibility.allows(item):
             raise ResourceNotFound(uri)
         return item
 
@@ -254,13 +264,16 @@ class Catalog:
         """Whether clients know some of the server's URIs under another name."""
         return self._uri_router.renames(server)
 
-    def pending_server(self, kind: ItemKind, name: str) -> str | None:
-        """The server that such an item belongs to, if it has not told of that kind yet."""
+    def pending_server(self, kind: ItemKind, name: str, caller: Identity = LOCAL_IDENTITY) -> str | None:
+        """The server that such an item of a caller belongs to, if it has not listed that kind yet."""
+        visibility = self.visibility(caller)
         if kind in (ItemKind.RESOURCES, ItemKind.TEMPLATES):
-            return self._pending_reader(name)
+            return self._pending_reader(name, visibility)
         if self._name_indexes[kind].find(name) is not None:
             return None
-        silent = self._registries[kind].pending_servers()
+        silent = [
+            server for server in self._registries[kind].pending_servers() if visibility.allows_server(server)
+        ]
         if not self._prefixed:
             return silent[0] if silent else None
         for server in silent:
@@ -271,15 +284,16 @@ class Catalog:
     def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
         """Everything of a kind as servers defined it; the same object until something changes."""
         self._recent_profiles.use(listing_context.profile)
-        return self._registries[kind].listing(listing_context.profile, listing_context.era)
+        visibility = self.visibility(listing_context.caller)
+        return self._registries[kind].listing(listing_context.profile, listing_context.era, visibility)
 
     def page(self, kind: ItemKind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of such a listing; raises InvalidCursor."""
         return self.listing(kind, listing_context).page(cursor)
 
-    def visible(self, profile: ClientProfile) -> list[Item]:
-        """The tools that clients of that profile see, in order; the same list until something changes."""
-        return self._registries[ItemKind.TOOLS].visible(profile)
+    def visible(self, profile: ClientProfile, visibility: Visibility = EVERYTHING) -> list[Item]:
+        """The tools that such clients see, in order; an equal list until something changes."""
+        return self._registries[ItemKind.TOOLS].visible(profile, visibility)
 
     def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
         """Clients of that profile see some of a listing, and want to know when it changes."""
@@ -294,20 +308,24 @@ class Catalog:
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool of that name, in any spelling, if clients of that profile see it."""
         item = self._name_indexes[ItemKind.TOOLS].find(name)
-        return self.tool((item.server, item.name), profile) if item is not None else None
+        if item is None:
+            return None
+        return self.tool((item.server, item.name), profile, self.visibility(caller))
 
-    def nearest(self, name: str) -> list[str]:
-        """The names of tools that are most like it."""
-        return self._name_indexes[ItemKind.TOOLS].nearest(name)
+    def nearest(self, name: str, caller: Identity = LOCAL_IDENTITY) -> list[str]:
+        """The names of the caller's tools that are most like it."""
+        return self._name_indexes[ItemKind.TOOLS].nearest(name, self.visibility(caller))
 
     def drain_usage(self) -> dict[Key, int]:
         """How often each tool was called since this was last asked."""
         used, self._call_counts = self._call_counts, {}
         return used
 
-    def cache_hint(self, kind: ItemKind, profile: ClientProfile) -> CacheHint:
+    def cache_hint(
+        self, kind: ItemKind, profile: ClientProfile, visibility: Visibility = EVERYTHING
+    ) -> CacheHint:
         """How long a listing may be kept, and by whom: as the strictest server says."""
-        return self._registries[kind].cache_hint(profile)
+        return self._registries[kind].cache_hint(profile, visibility)
 
     @property
     def every_tool(self) -> list[Item]:
@@ -326,9 +344,14 @@ class Catalog:
         """Whether the server has such a tool, for clients of any profile."""
         return self._registries[ItemKind.TOOLS].has(key)
 
-    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
-        """The tool of a server as clients of that profile see it, if they do."""
-        return self._registries[ItemKind.TOOLS].find(key, profile)
+    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility = EVERYTHING) -> Item | None:
+        """The tool of a server as such clients see it, if they do."""
+        item = self._registries[ItemKind.TOOLS].find(key, profile)
+        return item if item is not None and visibility.allows(item) else None
+
+    def take_change(self, kind: ItemKind) -> "CatalogChange":
+        """What has changed of a kind since this was last called."""
+        return CatalogChange(*self._registries[kind].take_change())
 
     def __len__(self) -> int:
         """How many tools clients without capabilities see."""
@@ -347,15 +370,16 @@ class Catalog:
         for registry in self._registries.values():
             registry.forget_profile(profile)
 
-    def _not_found(self, kind: ItemKind, name: str) -> HeadgateError:
+    def _not_found(self, kind: ItemKind, name: str, visibility: Visibility) -> HeadgateError:
         unused = self._unavailable_server(name)
-        if unused is not None:
+        if unused is not None and visibility.allows_server(unused):
             return ServerNotRunning(unused, self._unavailable[unused])
         server, colon, _ = name.partition(":")
-        if colon and server not in self._server_order:
-            return ServerNotFound(server, nearest_servers(server, self._server_order))
+        servers = self.visible_servers(visibility)
+        if colon and server not in servers:
+            return ServerNotFound(server, nearest_servers(server, servers))
         missing = ToolNotFound if kind is ItemKind.TOOLS else PromptNotFound
-        return missing(name, self._name_indexes[kind].nearest(name))
+        return missing(name, self._name_indexes[kind].nearest(name, visibility))
 
     def _unavailable_server(self, name: str) -> str | None:
         """The server that does not run and that such a name belongs to, as far as the name tells."""
@@ -371,18 +395,42 @@ class Catalog:
         )
         return meant if meant in self._unavailable else None
 
-    def _pending_reader(self, uri: str) -> str | None:
+    def _pending_reader(self, uri: str, visibility: Visibility) -> str | None:
         told_neither = {
             *self._registries[ItemKind.RESOURCES].pending_servers(),
             *self._registries[ItemKind.TEMPLATES].pending_servers(),
         }
-        silent = [server for server in self._server_order if server in told_neither]
+        servers = self.visible_servers(visibility)
+        silent = [server for server in servers if server in told_neither]
         if self._prefixed and names_server(uri):
             named = split_server_uri(uri, silent)
             return named[0] if named else None
-        if len(silent) != 1 or self._uri_router.find_listed(uri, self._server_order) is not None:
+        if len(silent) != 1 or self._uri_router.find_listed(uri, servers, visibility) is not None:
             return None
         return silent[0]
+
+
+class CatalogChange:
+    """A change of one kind, and the clients that see it."""
+
+    def __init__(self, before: Sequence[Item], after: Sequence[Item]) -> None:
+        self._before = before
+        self._after = after
+        self._seen_by: dict[Visibility, bool] = {}
+
+    def is_seen_by(self, visibility: Visibility) -> bool:
+        """Whether a list changed for clients that see so much.
+
+        A change that only some client profiles see is not known here, and counts as seen.
+        """
+        if visibility.is_unrestricted or self._before == self._after:
+            return True
+        if visibility not in self._seen_by:
+            allows = visibility.allows
+            self._seen_by[visibility] = list(filter(allows, self._before)) != list(
+                filter(allows, self._after)
+            )
+        return self._seen_by[visibility]
 
 
 def _name_allocators(owners: NameOwners, name_limit: int) -> dict[ItemKind, NameAllocator]:

@@ -24,8 +24,9 @@ from headgate.catalog.expand_schema_arguments import (
     unresolved_reason,
 )
 from headgate.domain.client_profile import ClientProfile
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse
+from headgate.domain.mcp_request import McpRequest, McpResponse
 from headgate.schema.path_lookup import NavigableSchema, PathFound, PathNotFound, SchemaChild, SchemaPart
 from headgate.schema.references import pointer_steps, string_value
 
@@ -94,8 +95,8 @@ class ToolDefinitionLookup(Protocol):
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool that a call of this name would reach; None when this client does not see it."""
 
-    def nearest(self, name: str) -> list[str]:
-        """Names like this one."""
+    def nearest(self, name: str, caller: Identity) -> list[str]:
+        """Names of the caller's tools like this one."""
 
 
 class ExpandSchema:
@@ -122,7 +123,7 @@ class ExpandSchema:
         arguments = read_expand_schema_arguments(request.params)
         tool = self._tools.find(arguments.tool, request.caller, request.profile)
         if tool is None:
-            raise SchemaNotFound(arguments.tool, self._tools.nearest(arguments.tool))
+            raise SchemaNotFound(arguments.tool, self._tools.nearest(arguments.tool, request.caller))
         definition = tool.definition.decode(errors="replace")
         parted = split_definition(definition)
         if parted is None:

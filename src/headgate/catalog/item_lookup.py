@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headgate.catalog.kind_registry import KindRegistry
 from headgate.catalog.public_names import known_prefixes, server_prefix_length
 from headgate.catalog.public_uris import scheme, split_server_uri, with_server
+from headgate.domain.identity import EVERYTHING, Visibility
 from headgate.domain.item import Item, ItemKind
 from headgate.protocol.uri_template import UriTemplate
 
@@ -32,10 +33,10 @@ class NameIndex:
             self._routes = _routes(self._items)
         return self._routes.get(name) or self._registry.find_former(name)
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest(self, name: str, visibility: Visibility) -> list[str]:
         """The names most like it; compared closely only with those that share words with it."""
         wanted = set(name[:200].lower().split("_"))
-        public = {item.public_name for item in self._registry.items}
+        public = {item.public_name for item in self._registry.items if visibility.allows(item)}
         likely = heapq.nlargest(
             _MOST_COMPARED, sorted(public), key=lambda known: len(wanted & set(known.split("_")))
         )
@@ -84,6 +85,8 @@ def _routes(items: list[Item]) -> dict[str, Item]:
 
 # Of one server: each is tried with every URI that no listing has.
 _MOST_PATTERNS = 1_000
+# Of different visibilities.
+_MOST_TABLES = 64
 
 
 class _TemplatePattern(NamedTuple):
@@ -92,8 +95,9 @@ class _TemplatePattern(NamedTuple):
 
 
 class _UriTables(NamedTuple):
-    """What is worked out of the two listings, once after each change."""
+    """Lookup tables of what a client sees of the two listings, made once after each change."""
 
+    # The whole listings that they were made of.
     resources: list[Item]
     templates: list[Item]
     by_uri: dict[str, Item]
@@ -116,29 +120,35 @@ class UriRouter:
         self._resources = resources
         self._templates = templates
         self._prefixed = prefixed
-        self._cached_tables: _UriTables | None = None
+        # The longest unused first.
+        self._cached_tables: dict[Visibility, _UriTables] = {}
 
-    def route(self, uri: str, servers: Sequence[str]) -> Item | None:
-        """The resource at its server, or None when nobody can tell which server that is."""
-        found = self.find_listed(uri, servers)
+    def route(self, uri: str, servers: Sequence[str], visibility: Visibility = EVERYTHING) -> Item | None:
+        """The resource at its server, or None when it is not known which server that is.
+
+        `servers` are those that the client sees.
+        """
+        found = self.find_listed(uri, servers, visibility)
         if found is not None:
             return found
-        server = self._only_candidate(uri, servers)
+        server = self._only_candidate(uri, servers, visibility)
         return None if server is None else _unlisted(server, uri, uri)
 
-    def find_listed(self, uri: str, servers: Sequence[str]) -> Item | None:
+    def find_listed(
+        self, uri: str, servers: Sequence[str], visibility: Visibility = EVERYTHING
+    ) -> Item | None:
         """The same, where a listing or the URI itself says which server it is."""
-        book = self._tables()
-        item = book.by_uri.get(uri)
+        tables = self._tables(visibility)
+        item = tables.by_uri.get(uri)
         if item is not None:
             return item
-        template = book.by_template.get(uri)
+        template = tables.by_template.get(uri)
         if template is not None:
             return _unlisted(template.server, template.name, uri)
         named = split_server_uri(uri, servers) if self._prefixed else None
         if named is not None:
             return _unlisted(*named, uri)
-        for pattern in book.patterns:
+        for pattern in tables.patterns:
             if pattern.template.matches(uri):
                 return _unlisted(pattern.item.server, uri, uri)
         return None
@@ -157,34 +167,39 @@ class UriRouter:
         """Whether clients know some of the server's URIs under another name."""
         return server in self._tables().renamed
 
-    def _only_candidate(self, uri: str, servers: Sequence[str]) -> str | None:
+    def _only_candidate(self, uri: str, servers: Sequence[str], visibility: Visibility) -> str | None:
         """The only server that can be meant; many servers read more than they list."""
         if not self._prefixed:
             return servers[0] if servers else None
-        book = self._tables()
-        likely = book.servers if len(book.servers) == 1 else book.by_scheme.get(scheme(uri), set())
+        tables = self._tables(visibility)
+        likely = tables.servers if len(tables.servers) == 1 else tables.by_scheme.get(scheme(uri), set())
         return next(iter(likely)) if len(likely) == 1 else None
 
-    def _tables(self) -> _UriTables:
+    def _tables(self, visibility: Visibility = EVERYTHING) -> _UriTables:
         resources, templates = self._resources.items, self._templates.items
-        book = self._cached_tables
-        if book is None or book.resources is not resources or book.templates is not templates:
-            book = self._cached_tables = _uri_tables(resources, templates)
-        return book
+        tables = self._cached_tables.pop(visibility, None)
+        if tables is None or tables.resources is not resources or tables.templates is not templates:
+            tables = _uri_tables(resources, templates, visibility)
+        self._cached_tables[visibility] = tables
+        if len(self._cached_tables) > _MOST_TABLES:
+            del self._cached_tables[next(iter(self._cached_tables))]
+        return tables
 
 
 def _unlisted(server: str, uri: str, public_uri: str) -> Item:
     return Item(ItemKind.RESOURCES, server, uri, public_uri)
 
 
-def _uri_tables(resources: list[Item], templates: list[Item]) -> _UriTables:
+def _uri_tables(all_resources: list[Item], all_templates: list[Item], visibility: Visibility) -> _UriTables:
+    resources = list(filter(visibility.allows, all_resources))
+    templates = list(filter(visibility.allows, all_templates))
     by_scheme: dict[str, set[str]] = {}
     for item in (*resources, *templates):
         if scheme(item.name):
             by_scheme.setdefault(scheme(item.name), set()).add(item.server)
     return _UriTables(
-        resources,
-        templates,
+        all_resources,
+        all_templates,
         {item.public_name: item for item in resources},
         {item.public_name: item for item in templates},
         {(item.server, item.name): item.public_name for item in resources},

@@ -15,12 +15,15 @@ from headgate.catalog.profile_listings import CatalogEntry, ProfileListings, Ser
 from headgate.catalog.public_names import Key
 from headgate.catalog.stored_listing import StoredListing
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import Visibility
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import NO_CURATION, Curation
 from headgate.protocol.protocol_version import Era
 
 # Prepared listings of many tools take megabytes each, and most profiles share the plain one.
-_MOST_LISTINGS = 8
+_MOST_LISTINGS = 32
+# Lists of different visibilities.
+_MOST_FILTERED = 64
 # Of clients that may want to know of a change; more capabilities than this differ in one letter.
 _MOST_LISTED_PROFILES = 256
 
@@ -69,7 +72,11 @@ class KindRegistry:
         # Servers of which it is only known what they told before the gateway was started.
         self._restored_servers: set[str] = set()
         # Made when somebody asks: while servers connect, the listing changes with each of them.
-        self._listings: dict[tuple[ClientProfile, Era], PagedListing] = {}
+        self._listings: dict[tuple[ClientProfile, Era, Visibility], PagedListing] = {}
+        # What restricted clients see, with the list that it was filtered from; the longest unused first.
+        self._filtered: dict[tuple[ClientProfile, Visibility], tuple[list[Item], list[Item]]] = {}
+        # `items` when the last change was taken.
+        self._items_before_change: list[Item] = []
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
         """List the servers in this order, drop others; tells whether a listing changed that somebody saw.
@@ -228,25 +235,43 @@ class KindRegistry:
         name = self._names.get(key)
         return offer.as_item(name) if offer is not None and name is not None else None
 
-    def cache_hint(self, profile: ClientProfile) -> CacheHint:
+    def cache_hint(self, profile: ClientProfile, visibility: Visibility) -> CacheHint:
         """How long the listing may be kept: as long as the strictest server says."""
-        return strictest(self._profile_listings.hint(server, profile) for server in self._server_order)
+        servers = filter(visibility.allows_server, self._server_order)
+        return strictest(self._profile_listings.hint(server, profile) for server in servers)
 
     def differs(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see anything else than clients without capabilities."""
         return self._profile_listings.differs(profile)
 
-    def visible(self, profile: ClientProfile) -> list[Item]:
-        """What clients of that profile see; an equal list until something changes."""
-        return list(self._items_of(profile)) if self._profile_listings.differs(profile) else self.plain_items
+    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
+        """What such clients see; an equal list until something changes."""
+        differs = self._profile_listings.differs(profile)
+        items = list(self._items_of(profile)) if differs else self.plain_items
+        return items if visibility.is_unrestricted else self._filter(items, profile, visibility)
 
-    def listing(self, profile: ClientProfile, era: Era) -> PagedListing:
-        """Every item as its server defined it; the same object until something changes."""
+    def _filter(self, items: list[Item], profile: ClientProfile, visibility: Visibility) -> list[Item]:
+        """The visible items, filtered once after each change."""
+        source, filtered = self._filtered.pop((profile, visibility), ([], []))
+        if source is not items and source != items:
+            filtered = list(filter(visibility.allows, items))
+        self._filtered[profile, visibility] = (items, filtered)
+        if len(self._filtered) > _MOST_FILTERED:
+            del self._filtered[next(iter(self._filtered))]
+        return filtered
+
+    def take_change(self) -> tuple[list[Item], list[Item]]:
+        """The items when this was last called, and those of now."""
+        before, self._items_before_change = self._items_before_change, self.items
+        return before, self.items
+
+    def listing(self, profile: ClientProfile, era: Era, visibility: Visibility) -> PagedListing:
+        """Every visible item as its server defined it; the same object until something changes."""
         self.mark_listed(profile)
         shown = profile if self._profile_listings.differs(profile) else PLAIN_PROFILE
-        listing = self._listings.pop((shown, era), None) or self._listing(shown, era)
+        listing = self._listings.pop((shown, era, visibility), None) or self._listing(shown, era, visibility)
         # To the end, where it is not dropped.
-        self._listings[shown, era] = listing
+        self._listings[shown, era, visibility] = listing
         if len(self._listings) > _MOST_LISTINGS:
             del self._listings[next(iter(self._listings))]
         return listing
@@ -258,12 +283,12 @@ class KindRegistry:
         if len(self._listed_profiles) > _MOST_LISTED_PROFILES:
             del self._listed_profiles[next(iter(self._listed_profiles))]
 
-    def _listing(self, profile: ClientProfile, era: Era) -> PagedListing:
-        items = self.plain_items if profile == PLAIN_PROFILE else list(self._items_of(profile))
+    def _listing(self, profile: ClientProfile, era: Era, visibility: Visibility) -> PagedListing:
+        items = self.visible(profile, visibility)
         if all(item.handshake_definition is item.definition for item in items):
             for other in Era:
-                if (profile, other) in self._listings:
-                    return self._listings[profile, other]
+                if (profile, other, visibility) in self._listings:
+                    return self._listings[profile, other, visibility]
         stateless = era is Era.STATELESS
         shown = [
             (item.public_name, item.definition if stateless else item.handshake_definition) for item in items
@@ -284,8 +309,8 @@ class KindRegistry:
         return key[0] in self._hiding and self._curations[key[0]].hides(key[1])
 
     def _drop_listings(self, profile: ClientProfile) -> None:
-        for era in Era:
-            self._listings.pop((profile, era), None)
+        for key in [key for key in self._listings if key[0] == profile]:
+            del self._listings[key]
 
     def _rebuild(self) -> bool:
         """Name everything anew; tells whether the plain listing changed."""

@@ -44,6 +44,8 @@ from headgate.protocol.protocol_version import Era
 _MOST_REPORTED: Final = 1_000
 # To count what is this many times the budget says nothing more about it.
 _MOST_COUNTED: Final = 20
+# Of the gateway's own tools, by dialect and the servers that they name.
+_MOST_OWN_FORMS: Final = 64
 # For fewer tools what they have in common costs more than it saves.
 _FEWEST_SHARING: Final = 3
 
@@ -121,7 +123,7 @@ class ListingBuilder:
         self._ranks = ranks
         self._forms = ToolForms()
         # The gateway's own tools in each dialect, with the servers that they name.
-        self._own_by_dialect: dict[Dialect, tuple[tuple[str, ...], OwnToolForms]] = {}
+        self._own_forms: dict[tuple[Dialect, tuple[str, ...]], OwnToolForms] = {}
 
     def adapted(self, definition: bytes, dialect: Dialect) -> bytes:
         """A definition in that dialect."""
@@ -133,9 +135,9 @@ class ListingBuilder:
         wanted = {server for server in self._curations.servers() if self._curations.curation(server).mode}
         return bool(wanted) and any(item.server in wanted for item in items)
 
-    def search_tools(self, listing_format: ListingFormat) -> list[NamedDefinition]:
-        """The gateway's own tools where nothing is listed but what was found."""
-        own = self._own(listing_format)
+    def search_tools(self, listing_format: ListingFormat, servers: tuple[str, ...]) -> list[NamedDefinition]:
+        """The gateway's own tools where nothing is listed but what was found on these servers."""
+        own = self._own(listing_format, servers)
         if listing_format.mode is ListingMode.DYNAMIC:
             # What is found is listed whole, and called by its name.
             retrieve = [tool for tool in own.finders[0] if tool[0] not in (CALL_TOOL, EXPAND_SCHEMA)]
@@ -143,10 +145,12 @@ class ListingBuilder:
         # Everything is called by one tool here, also what reads large results.
         return list(own.finders[0])
 
-    def build(self, listing_format: ListingFormat, items: Sequence[Item]) -> BuiltListing:
+    def build(
+        self, listing_format: ListingFormat, items: Sequence[Item], servers: tuple[str, ...]
+    ) -> BuiltListing:
         """What is seen of these tools in the modes auto, full, partitioned, slim and budget."""
         build = _ListingBuild(self._curations, self._forms, listing_format, items)
-        own = self._own(listing_format)
+        own = self._own(listing_format, servers)
         if listing_format.mode in (ListingMode.FULL, ListingMode.PARTITIONED, ListingMode.SLIM):
             fitted = build.uniform(own)
         else:
@@ -198,15 +202,14 @@ class ListingBuilder:
             listed.append(("", form))
         return f"{self._meter.tokens(listed):,}"
 
-    def _own(self, listing_format: ListingFormat) -> OwnToolForms:
-        servers = self._curations.servers()
-        known = self._own_by_dialect.get(listing_format.dialect)
-        if known is None or known[0] != servers:
-            self._own_by_dialect[listing_format.dialect] = known = (
-                servers,
-                self._own_tools(servers, listing_format.dialect),
-            )
-        return known[1]
+    def _own(self, listing_format: ListingFormat, servers: tuple[str, ...]) -> OwnToolForms:
+        key = (listing_format.dialect, servers)
+        own = self._own_forms.get(key)
+        if own is None:
+            if len(self._own_forms) >= _MOST_OWN_FORMS:
+                self._own_forms.clear()
+            own = self._own_forms[key] = self._own_tools(servers, listing_format.dialect)
+        return own
 
     def _own_tools(self, servers: tuple[str, ...], dialect: Dialect) -> OwnToolForms:
         def served(*tools: NamedDefinition) -> tuple[NamedDefinition, ...]:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from headgate.catalog.listing_builder import BuiltListing, ListingBuilder
 from headgate.catalog.listing_variant import ListingVariant
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import Visibility
 from headgate.domain.item import Item
 
 log = logging.getLogger("headgate.catalog")
@@ -26,14 +27,14 @@ _MOST_NAMED: Final = 20
 class VisibleTools(Protocol):
     """The tools of the catalog."""
 
-    def visible(self, profile: ClientProfile) -> list[Item]:
-        """What clients of that profile see; an equal list until something changes."""
+    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
+        """What such clients see; an equal list until something changes."""
 
     def differs(self, profile: ClientProfile) -> bool:
         """Whether they see other tools than clients without capabilities."""
 
-    def servers(self) -> tuple[str, ...]:
-        """The servers, in the order of the configuration: what finds tools names them."""
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
+        """Their servers, in the order of the configuration, which the description of the search names."""
 
 
 # What a view was made of.
@@ -70,7 +71,7 @@ class ListingCache:
         return (
             variant
             if self._tools.differs(variant.profile)
-            else ListingVariant(PLAIN_PROFILE, variant.listing_format)
+            else ListingVariant(PLAIN_PROFILE, variant.listing_format, variant.visibility)
         )
 
     async def get(self, variant: ListingVariant) -> BuiltListing:
@@ -96,15 +97,14 @@ class ListingCache:
             log.error("a listing could not be made", exc_info=error, extra={"listing": variant.label})
 
     def _build_input(self, variant: ListingVariant) -> _BuildInput:
-        return self._tools.visible(variant.profile), self._tools.servers()
+        visibility = variant.visibility
+        return self._tools.visible(variant.profile, visibility), self._tools.visible_servers(visibility)
 
     async def _build(self, variant: ListingVariant) -> None:
         source, forgotten = self._build_input(variant), self._generation
         loop = asyncio.get_running_loop()
         # In another thread: thousands of tools take a second.
-        view = await loop.run_in_executor(
-            self._thread, self._builder.build, variant.listing_format, source[0]
-        )
+        view = await loop.run_in_executor(self._thread, self._builder.build, variant.listing_format, *source)
         if forgotten == self._generation:
             self._keep(variant, source, view)
 

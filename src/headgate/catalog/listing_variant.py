@@ -7,14 +7,9 @@ import msgspec
 
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, Visibility
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import (
-    LOCAL_IDENTITY,
-    ClientSession,
-    Identity,
-    McpRequest,
-    visibility_group_of,
-)
+from headgate.domain.mcp_request import ClientSession, McpRequest, visibility_group_of
 from headgate.protocol.protocol_version import Era
 
 # What views are made for; in the other modes clients see a few tools each.
@@ -38,10 +33,11 @@ class ListingFormat(msgspec.Struct, frozen=True):
 
 
 class ListingVariant(msgspec.Struct, frozen=True):
-    """Clients of one profile with one sight."""
+    """Clients that get the same listing: of one profile and format, and with the same visibility."""
 
     profile: ClientProfile
     listing_format: ListingFormat
+    visibility: Visibility = EVERYTHING
 
     @property
     def is_built(self) -> bool:
@@ -63,10 +59,11 @@ class ListingVariant(msgspec.Struct, frozen=True):
 
     @property
     def profile_digest(self) -> str:
-        """What tells it apart from others of the same label: all that its clients declare."""
-        if self.profile == PLAIN_PROFILE:
-            return ""
-        return hashlib.blake2b(self.profile.capabilities, digest_size=4).hexdigest()
+        """What tells it apart from others of the same label: what its clients declare, and what they see."""
+        declared = b"" if self.profile == PLAIN_PROFILE else self.profile.capabilities
+        if self.visibility.label:
+            declared += b"\0" + self.visibility.label.encode()
+        return hashlib.blake2b(declared, digest_size=4).hexdigest() if declared else ""
 
 
 class ListingContext(msgspec.Struct, frozen=True, kw_only=True):

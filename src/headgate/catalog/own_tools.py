@@ -7,8 +7,8 @@ import msgspec
 
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 from headgate.domain.client_profile import ClientProfile
+from headgate.domain.identity import Identity, Visibility
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity
 
 
 class OwnToolDefinition(NamedTuple):
@@ -124,44 +124,35 @@ class ToolLookup(Protocol):
     """The tools of the servers."""
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name, in any spelling, if clients of that profile see it."""
+        """The tool of that name, in any spelling, if the caller sees it."""
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest(self, name: str, caller: Identity) -> list[str]:
         """The names that are most like it."""
 
-    def servers(self) -> tuple[str, ...]:
-        """The servers, in the order of the configuration."""
+    def visibility(self, caller: Identity) -> Visibility:
+        """What the caller sees of the catalog."""
 
-
-class ToolVisibility(Protocol):
-    """Decides who may see what."""
-
-    def may_see(self, caller: Identity, item: Item) -> bool:
-        """Whether the tool is shown to the caller at all."""
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
+        """The servers that such callers see, in the order of the configuration."""
 
 
 class ExpandableTools:
     """A small budget says little of the gateway's own tools too."""
 
-    def __init__(
-        self, tools: ToolLookup, access: ToolVisibility, readers: Sequence[OwnToolDefinition] = ()
-    ) -> None:
+    def __init__(self, tools: ToolLookup, readers: Sequence[OwnToolDefinition] = ()) -> None:
         """`readers` are those of the gateway's own tools that are listed behind those of servers."""
         self._tools = tools
         self._readers = {reader.name: reader.whole for reader in readers}
-        self._access = access
         self.nearest = tools.nearest
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool of that name, if the client sees it."""
-        item = self._tools.find(name, caller, profile)
-        if item is not None and self._access.may_see(caller, item):
-            return item
-        return self._own(name)
+        return self._tools.find(name, caller, profile) or self._own(name, caller)
 
-    def _own(self, name: str) -> Item | None:
+    def _own(self, name: str, caller: Identity) -> Item | None:
+        servers = self._tools.visible_servers(self._tools.visibility(caller))
         own = {
-            RETRIEVE_TOOLS: retrieve_definition(self._tools.servers()),
+            RETRIEVE_TOOLS: retrieve_definition(servers),
             CALL_TOOL: CALL_DEFINITION,
             EXPAND_SCHEMA: EXPAND_DEFINITION,
             **self._readers,

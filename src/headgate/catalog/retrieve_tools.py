@@ -23,9 +23,10 @@ from headgate.catalog.tool_summaries import (
     schema_of,
     size_of,
 )
-from headgate.domain.client_profile import ClientProfile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import Identity, Visibility
 from headgate.domain.item import Item
-from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse, visibility_group_of
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse, visibility_group_of
 from headgate.event_loop import TimeSlice
 from headgate.search.rank_fusion import FusedScore
 
@@ -56,27 +57,20 @@ _SENTENCES: Final = 800
 class SearchableTools(Protocol):
     """The tools that can be found."""
 
-    def servers(self) -> tuple[str, ...]:
-        """The servers, in the order of the configuration."""
+    def visibility(self, caller: Identity) -> Visibility:
+        """What the caller sees of them."""
+
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
+        """The servers that such callers see, in the order of the configuration."""
+
+    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
+        """The tools that such clients see."""
 
     def shows_all(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see every tool."""
 
-    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
-        """One tool as clients of that profile see it, if they do."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-
-
-class SearchVisibility(Protocol):
-    """Decides who may see what."""
-
-    def sees_all(self, caller: Identity) -> bool:
-        """Whether nothing is hidden from the caller."""
-
-    def may_see(self, caller: Identity, item: Item) -> bool:
-        """Whether the tool is shown to the caller at all."""
+    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
+        """One tool as such clients see it, if they do."""
 
 
 # Gives servers that have just been started a moment to tell what they have.
@@ -94,7 +88,6 @@ class RetrieveTools:
         self,
         finder: Finder,
         tools: SearchableTools,
-        access: SearchVisibility,
         pools: ToolPools,
         grows: IsDynamic,
         *,
@@ -104,7 +97,6 @@ class RetrieveTools:
     ) -> None:
         self._finder = finder
         self._tools = tools
-        self._access = access
         self._pools = pools
         self._is_dynamic = grows
         self._top_k = top_k
@@ -118,7 +110,8 @@ class RetrieveTools:
     async def run(self, request: McpRequest) -> McpResponse:
         """What was found, as text and as the same in structure; raises InvalidArguments or ServerNotFound."""
         arguments = read_retrieve_arguments(request.params)
-        servers = self._servers(arguments.servers)
+        visibility = self._tools.visibility(request.caller)
+        servers = self._servers(arguments.servers, visibility)
         await self._await_tools(request.profile, request.session)
         searched = []
         time_slice = TimeSlice()
@@ -127,10 +120,11 @@ class RetrieveTools:
             await time_slice.yield_if_expired()
             tool_query = ToolQuery(query, arguments.limit or self._top_k, servers, bool(arguments.read_only))
             more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
-            searched.append(await self._search(tool_query, more, self._allowed(request), arguments))
+            allowed = self._allowed(request.profile, visibility)
+            searched.append(await self._search(tool_query, more, allowed, arguments))
         visibility_group = visibility_group_of(request.session, request.caller)
         registration = self._register(request, {one.query: one.best for one in searched})
-        reply = _RetrievalReply(self._tools, request.profile, arguments, registration)
+        reply = _RetrievalReply(self._tools, request.profile, visibility, arguments, registration)
         told = reply.build(
             searched, pool_size=len(self._pools.keys(visibility_group)), pool_limit=self._pools.limit
         )
@@ -172,25 +166,20 @@ class RetrieveTools:
             described.append({"server": server, "does": does})
         return described
 
-    def _servers(self, wanted: list[str] | None) -> frozenset[str] | None:
+    def _servers(self, wanted: list[str] | None, visibility: Visibility) -> frozenset[str] | None:
         wanted = [server for server in wanted or () if server]
-        known = self._tools.servers()
+        known = self._tools.visible_servers(visibility)
         for server in wanted:
             if server not in known:
                 finder = f"there are {', '.join(known[:_MOST_NAMED])}" if known else "there is none"
                 raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
         return frozenset(wanted) if wanted else None
 
-    def _allowed(self, request: McpRequest) -> Allowed | None:
+    def _allowed(self, profile: ClientProfile, visibility: Visibility) -> Allowed | None:
         """What may be shown; None when that is everything, as it mostly is."""
-        if self._tools.shows_all(request.profile) and self._access.sees_all(request.caller):
+        if self._tools.shows_all(profile) and visibility.is_unrestricted:
             return None
-
-        def allowed(key: Key) -> bool:
-            item = self._tools.tool(key, request.profile)
-            return item is not None and self._access.may_see(request.caller, item)
-
-        return allowed
+        return lambda key: self._tools.tool(key, profile, visibility) is not None
 
     def _register(self, request: McpRequest, found: dict[str, list[FusedScore]]) -> PoolUpdate | None:
         if not self._is_dynamic(request):
@@ -230,11 +219,13 @@ class _RetrievalReply:
         self,
         tools: SearchableTools,
         profile: ClientProfile,
+        visibility: Visibility,
         arguments: RetrieveToolsArguments,
         registration: PoolUpdate | None,
     ) -> None:
         self._tools = tools
         self._profile = profile
+        self._visibility = visibility
         self._arguments = arguments
         self._registration = registration
 
@@ -245,7 +236,7 @@ class _RetrievalReply:
             "evicted_tools": self._names(self._registration.evicted if self._registration else ()),
             "pool_size": pool_size,
             "pool_limit": pool_limit,
-            "total_available_tools": len(self._tools),
+            "total_available_tools": len(self._tools.visible(PLAIN_PROFILE, self._visibility)),
         }
         results = self._results(searched, MOST_CHARACTERS - size_of(around) - _SENTENCES)
         if self._arguments.queries is None:
@@ -283,7 +274,7 @@ class _RetrievalReply:
 
     def _entry(self, searched: _QueryMatches, group: list[FusedScore]) -> ReplyEntry | None:
         """The best tool of a group that is still there, and the names of its near-duplicates."""
-        there = [(one, self._tools.tool(one.key, self._profile)) for one in group]
+        there = [(one, self._tools.tool(one.key, self._profile, self._visibility)) for one in group]
         items = [(one, item) for one, item in there if item is not None]
         if not items:
             return None
@@ -325,7 +316,7 @@ class _RetrievalReply:
 
     def _names(self, keys: Collection[Key]) -> list[str]:
         """Under which names they are listed; what only others of the circle see is not told."""
-        items = (self._tools.tool(key, self._profile) for key in keys)
+        items = (self._tools.tool(key, self._profile, self._visibility) for key in keys)
         return [item.public_name for item in items if item is not None]
 
 

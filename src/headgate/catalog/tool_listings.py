@@ -25,9 +25,10 @@ from headgate.catalog.public_names import (
 from headgate.catalog.tool_dialects import Dialect, restore_arguments
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import Identity, Visibility
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import Identity, McpRequest, visibility_group_of
+from headgate.domain.mcp_request import McpRequest, visibility_group_of
 from headgate.protocol.protocol_version import Era
 
 # Instead of the digest of what servers defined, of which everybody is told as soon as it changes.
@@ -37,17 +38,20 @@ _PLAIN_DIGEST: Final = "as defined"
 class ListingSource(Protocol):
     """The whole catalog."""
 
-    def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
-        """Everything of a kind as servers defined it; the same object until something changes."""
+    def visibility(self, caller: Identity) -> Visibility:
+        """What the caller sees of it."""
 
-    def visible(self, profile: ClientProfile) -> list[Item]:
-        """The tools that clients of that profile see; an equal list until something changes."""
+    def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
+        """What the client sees of a kind, as servers defined it; the same object until something changes."""
+
+    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
+        """The tools that such clients see; an equal list until something changes."""
 
     def differs(self, profile: ClientProfile) -> bool:
         """Whether they see other tools than clients without capabilities."""
 
-    def servers(self) -> tuple[str, ...]:
-        """The servers, in the order of the configuration."""
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
+        """The servers that such clients see, in the order of the configuration."""
 
     def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
         """Clients of that profile see some of it, and want to know when it changes."""
@@ -55,13 +59,13 @@ class ListingSource(Protocol):
     def has(self, key: Key) -> bool:
         """Whether the server has such a tool, for anybody."""
 
-    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
-        """One tool as clients of that profile see it, if they do."""
+    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
+        """One tool as such clients see it, if they do."""
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name, in any spelling, if clients of that profile see it."""
+        """The tool of that name, in any spelling, if the caller sees it."""
 
-    def cache_hint(self, kind: ItemKind, profile: ClientProfile) -> CacheHint:
+    def cache_hint(self, kind: ItemKind, profile: ClientProfile, visibility: Visibility) -> CacheHint:
         """How long a listing of everything may be kept, and by whom."""
 
 
@@ -113,6 +117,7 @@ class ToolListings:
         return ListingVariant(
             listing_context.profile,
             ListingFormat(mode, self._clients.dialect(listing_context.client), listing_context.era, most),
+            self._catalog.visibility(listing_context.caller),
         )
 
     def _is_plain(self, variant: ListingVariant) -> bool:
@@ -125,7 +130,7 @@ class ToolListings:
         )
 
     def _curated(self, variant: ListingVariant) -> bool:
-        return self._builder.has_server_modes(self._catalog.visible(variant.profile))
+        return self._builder.has_server_modes(self._catalog.visible(variant.profile, variant.visibility))
 
     # What that means for calls.
 
@@ -237,10 +242,13 @@ class ToolListings:
     def _short_listing(self, visibility_group: str, variant: ListingVariant) -> list[NamedDefinition]:
         """The gateway's own tools, and what the circle has found."""
         listing_format = variant.listing_format
-        own = self._builder.search_tools(listing_format)
+        own = self._builder.search_tools(listing_format, self._catalog.visible_servers(variant.visibility))
         found: list[Item] = []
         if listing_format.mode is ListingMode.DYNAMIC:
-            tools = (self._catalog.tool(key, variant.profile) for key in self._pools.keys(visibility_group))
+            tools = (
+                self._catalog.tool(key, variant.profile, variant.visibility)
+                for key in self._pools.keys(visibility_group)
+            )
             found = [tool for tool in tools if tool is not None]
         stateless = listing_format.era is Era.STATELESS
         forms = (
@@ -288,7 +296,11 @@ class ToolListings:
 
     def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         """How long a listing may be kept, and by whom."""
-        hint = self._catalog.cache_hint(kind, listing_context.profile)
+        visibility = self._catalog.visibility(listing_context.caller)
+        hint = self._catalog.cache_hint(kind, listing_context.profile, visibility)
+        if not visibility.is_unrestricted:
+            # Another client may see more or less.
+            hint = msgspec.structs.replace(hint, public=False)
         if kind is not ItemKind.TOOLS:
             return hint
         listing_format = self._variant(listing_context).listing_format

@@ -10,8 +10,9 @@ from msgspec import DecodeError, Raw
 from headgate.delivery.argument_template import fill_template, value_at_path
 from headgate.delivery.ledger import Operation
 from headgate.domain.errors import HeadgateError
+from headgate.domain.identity import recorded_identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import DeliveryOptions, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import DeliveryOptions, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
 from headgate.protocol.result_conversion import is_input_required
 
@@ -72,7 +73,7 @@ def _probe_call(probe: Probe, operation: Operation) -> UpstreamCall:
         "op_id": operation.op_id,
     }
     arguments = Raw(fill_template(probe.arguments, values))
-    caller = Identity(principal=operation.principal, tenant=operation.tenant)
+    caller = recorded_identity(operation.tenant, operation.principal)
     item = Item(ItemKind.TOOLS, operation.server, probe.tool, probe.tool)
     request = McpRequest(caller=caller, name=probe.tool, params={"arguments": arguments})
     return UpstreamCall(

@@ -30,8 +30,9 @@ from headgate.delivery.operation_runner import (
 )
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import HeadgateError, InvalidArguments, StoreFailed
+from headgate.domain.identity import Identity, recorded_identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
 log = logging.getLogger("headgate.delivery")
@@ -304,7 +305,7 @@ class IdempotentDelivery:
             # Its caller was quicker.
             return
         self._waiting_redrives -= {asyncio.current_task()}
-        caller = Identity(principal=orphan.principal, tenant=orphan.tenant)
+        caller = recorded_identity(orphan.tenant, orphan.principal)
         params = {"arguments": msgspec.Raw(orphan.arguments)} if orphan.arguments else {}
         request = McpRequest(caller=caller, name=orphan.public_name, params=params)
         in_flight = self._in_flight[owned_key] = InFlightOperation(orphan.op_id, orphan.fingerprint, item)
@@ -321,7 +322,7 @@ class IdempotentDelivery:
             found = await self._ledger.find(op_id)
         except StoreFailed as failure:
             raise ledger_unavailable(failure) from failure
-        if found is None or (found.tenant, found.principal) != (caller.tenant, caller.principal):
+        if found is None or (found.tenant, found.principal) != caller.owner:
             raise OperationNotFound(op_id)
         return found
 

@@ -1,4 +1,4 @@
-"""One MCP request: its identity and client session, the upstream call it becomes, and the response."""
+"""One MCP request: its client session, the upstream call it becomes, and the response."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -7,29 +7,10 @@ import msgspec
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.payload import Payload
-
-_LOCAL_PRINCIPAL = "local"
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """Who calls; without keys everybody is the local user."""
-
-    principal: str = _LOCAL_PRINCIPAL
-    # What tools/list shows to whoever has this key; None where the gateway's own mode decides.
-    listing: ListingMode | None = None
-    # Whose the principal is; what two tenants name alike never meets.
-    tenant: str = ""
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether it showed a key."""
-        return self.principal != _LOCAL_PRINCIPAL
-
-
-LOCAL_IDENTITY = Identity()
 
 # Given the params of a progress notification without their token.
 ProgressListener = Callable[[dict[str, msgspec.Raw]], None]
@@ -66,19 +47,15 @@ class ClientSession(msgspec.Struct, frozen=True, eq=False):
 
 
 def visibility_group_of(owner: ClientSession | None, caller: Identity) -> str:
-    """Those who share one list of tools: a session, or without sessions everybody with the same key."""
-    return owner.id if owner is not None else _principal_id(caller)
+    """The clients that share one list of tools: those of a session, or without sessions of a principal."""
+    if owner is None:
+        return caller.owner_id
+    return f"{caller.owner_id}\n{owner.id}" if caller.is_authenticated else owner.id
 
 
 def result_owner_of(owner: ClientSession | None, caller: Identity) -> str:
-    """Whose stored results are: those of a key or, without one, of a session; without either of all."""
-    return _principal_id(caller) if caller.is_authenticated else visibility_group_of(owner, caller)
-
-
-def _principal_id(caller: Identity) -> str:
-    name = f"principal {caller.principal}"
-    # Two tenants may each have one of that name.
-    return f"tenant {caller.tenant}\n{name}" if caller.tenant else name
+    """The owner of stored results: the principal or, for the local user, the session."""
+    return caller.owner_id if caller.is_authenticated else visibility_group_of(owner, caller)
 
 
 class McpRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from headgate.catalog.listing_variant import ListingContext
+from headgate.domain.identity import Identity, Visibility
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.results.tools import ReadRequest
 
 
@@ -25,8 +26,8 @@ class CatalogLookup(Protocol):
     def is_settled(self, kind: ItemKind, name: str) -> bool:
         """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
 
-    def pending_server(self, kind: ItemKind, name: str) -> str | None:
-        """The server that such a thing belongs to, if it has not told what it has yet."""
+    def pending_server(self, kind: ItemKind, name: str, caller: Identity) -> str | None:
+        """The server that such an item of the caller belongs to, if it has not listed it yet."""
 
     def may_be_reassigned(self, kind: ItemKind, name: str) -> bool:
         """Whether a server that is still starting may get the name from the one that has it now."""
@@ -49,8 +50,11 @@ class CatalogLookup(Protocol):
     def public_uri(self, server: str, uri: str) -> str:
         """What clients call this resource of the server."""
 
-    def servers(self) -> tuple[str, ...]:
-        """The servers, in the order of the configuration."""
+    def visibility(self, caller: Identity) -> Visibility:
+        """What the caller sees of the catalog."""
+
+    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
+        """The servers that such callers see, in the order of the configuration."""
 
 
 class ClientListings(Protocol):

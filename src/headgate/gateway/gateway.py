@@ -130,7 +130,7 @@ class Gateway:
             )
         elif unknown.target:
             try:
-                await self._calls.await_server_of(ItemKind.TOOLS, unknown.target)
+                await self._calls.await_server_of(ItemKind.TOOLS, unknown.target, request.caller)
                 tool = self._catalog.resolve(ItemKind.TOOLS, unknown.target, request.caller)
                 self._access.permit(request.caller, tool)
             except HeadgateError as error:
@@ -218,7 +218,7 @@ class Gateway:
         self._access.admit(request.caller)
         if self._transfers.is_chunk_method(request.method):
             return await self._transfers.read_chunk(request)
-        servers = self._catalog.servers()
+        servers = self._catalog.visible_servers(self._catalog.visibility(request.caller))
         if server is not None and server not in servers:
             raise ServerNotFound(server, nearest_servers(server, servers))
         tool = self._task_registry.tool_of_task(request)

@@ -3,6 +3,7 @@
 import msgspec
 
 from headgate.domain.errors import HeaderMismatch
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.gateway.collaborators import (
@@ -40,7 +41,7 @@ class UpstreamCalls:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
         if not self._catalog.is_settled(ItemKind.TOOLS, request.name):
             # A server that is still starting may have the tool, so it is too early to say that nobody has.
-            await self.await_server_of(ItemKind.TOOLS, request.name)
+            await self.await_server_of(ItemKind.TOOLS, request.name, request.caller)
         tool = self._catalog.resolve(ItemKind.TOOLS, request.name, request.caller)
         self._access.permit(request.caller, tool)
         if tool.mirrored_parameters and request.headers is not None:
@@ -55,23 +56,23 @@ class UpstreamCalls:
 
     async def resolve_prompt(self, request: McpRequest) -> Item:
         """The prompt that the request names; raises HeadgateError."""
-        await self.await_server_of(ItemKind.PROMPTS, request.name)
+        await self.await_server_of(ItemKind.PROMPTS, request.name, request.caller)
         prompt = self._catalog.resolve(ItemKind.PROMPTS, request.name, request.caller)
         self._access.permit(request.caller, prompt)
         return prompt
 
     async def resolve_resource(self, request: McpRequest) -> Item:
         """The resource that the request names; raises HeadgateError."""
-        await self.await_server_of(ItemKind.RESOURCES, request.name)
+        await self.await_server_of(ItemKind.RESOURCES, request.name, request.caller)
         resource = self._catalog.resolve_resource(request.name, request.caller)
         self._access.permit(request.caller, resource)
         return resource
 
-    async def await_server_of(self, kind: ItemKind, name: str) -> None:
+    async def await_server_of(self, kind: ItemKind, name: str, caller: Identity) -> None:
         """Wait until the server that may have it has listed, and names are stable; raises HeadgateError."""
         if self._catalog.may_be_reassigned(kind, name):
             await self._catalog.wait_for_stable_names()
-        server = self._catalog.pending_server(kind, name)
+        server = self._catalog.pending_server(kind, name, caller)
         if server is not None:
             await self._delivery.await_ready(server)
 

@@ -13,7 +13,7 @@ from headgate.knowledge.options import KnowledgeOptions, ScoreBoosts
 if TYPE_CHECKING:
     import click
 
-    from headgate.domain.mcp_request import Identity
+    from headgate.domain.identity import Identity
     from headgate.embedding.embedder_factory import OfflineModel
     from headgate.knowledge.commands.command_options import CommandHost, StoreOptions
     from headgate.knowledge.store_health import StoreHealth

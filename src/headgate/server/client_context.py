@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientBackChannel, ClientSession, Identity
+from headgate.domain.mcp_request import ClientBackChannel, ClientSession
 from headgate.protocol.protocol_version import Era
 from headgate.server.errors import TooManySubscriptions
 from headgate.server.reply import Reply

@@ -17,9 +17,10 @@ from headgate.domain.client_profile import ClientProfile, client_name, profile_o
 from headgate.domain.delivery_request import FEATURES
 from headgate.domain.errors import HeadgateError, InternalError
 from headgate.domain.gateway_chain import CLIENT_NAME
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import KIND_BY_LIST_METHOD, ItemKind
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpRequest, McpResponse
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
 from headgate.gateway.gateway import Gateway
 from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, parse_params
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolViolation

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.errors import HeadgateError
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import NAME_PARAM_BY_METHOD
-from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, visibility_group_of
+from headgate.domain.mcp_request import ClientSession, visibility_group_of
 from headgate.protocol.framing import sse_event
 from headgate.protocol.jsonrpc import (
     ABSENT,

@@ -10,8 +10,9 @@ from msgspec import Raw
 from headgate.catalog.errors import InvalidExpansionRequest
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
+from headgate.domain.mcp_request import McpRequest
 
 NAME = "stripe_create_payment"
 
@@ -25,7 +26,7 @@ class StaticTools:
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         return self.items.get(name) if caller == LOCAL_IDENTITY and profile == PLAIN_PROFILE else None
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest(self, name: str, caller: Identity) -> list[str]:
         return [known for known in self.items if known[:3] == name[:3]]
 
 

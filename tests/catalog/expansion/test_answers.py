@@ -9,7 +9,8 @@ from msgspec import Raw
 from headgate.catalog.errors import InvalidExpansionRequest, SchemaNotFound
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.own_tools import EXPAND_DEFINITION
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.mcp_request import McpRequest
 from headgate.protocol.jsonrpc_errors import ProtocolViolation
 from headgate.protocol.protocol_version import Era
 from headgate.server.reply import encode_gateway_error
@@ -135,7 +136,7 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_names(name: str, mes
 
 async def test_what_a_client_does_not_see_is_not_found() -> None:
     with pytest.raises(SchemaNotFound):
-        await ExpandSchemaClient(tool(PAYMENT)).answer({"toolName": NAME}, Identity("stranger"))
+        await ExpandSchemaClient(tool(PAYMENT)).answer({"toolName": NAME}, Identity(principal="stranger"))
 
 
 @pytest.mark.parametrize("era", Era)

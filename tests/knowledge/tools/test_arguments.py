@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.domain.errors import KnowledgeError
-from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.query import SearchStrategy

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.tools.cursor_pagination import (
     MOST_SNAPSHOTS,

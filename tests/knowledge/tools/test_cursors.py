@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.tools.cursor_pagination import (
     SnapshotCursor,
@@ -60,7 +60,7 @@ def test_each_wrong_cursor_is_told_apart() -> None:
     text = written()
     assert "another query" in refusal(text, query="returns")
     assert "another strategy" in refusal(text, strategy="bm25")
-    assert "another caller" in refusal(text, caller=Identity("bob"))
+    assert "another caller" in refusal(text, caller=Identity(principal="bob"))
     assert "another caller" in refusal(text, caller=Identity(tenant="acme"))
     assert "belongs to semantic_search, not to list_sources" in refusal(text, "list_sources")
     assert "damaged" in refusal(text + "AAAA")

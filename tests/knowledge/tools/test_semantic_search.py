@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
 from headgate.knowledge.errors import InvalidKnowledgeArgument, QueryTooLong
 from headgate.knowledge.tools.response_modes import RESULT_FIELDS, ResponseMode
@@ -205,7 +205,10 @@ async def test_a_cursor_works_for_nobody_else() -> None:
     first = await desk.ask("semantic_search", query="delivery")
     with pytest.raises(InvalidKnowledgeArgument, match="cursor belongs to another caller"):
         await desk.ask(
-            "semantic_search", Identity("mallory"), query="delivery", cursor=first["pagination"]["cursor"]
+            "semantic_search",
+            Identity(principal="mallory"),
+            query="delivery",
+            cursor=first["pagination"]["cursor"],
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.knowledge.errors import TokenBudgetExceeded
 from headgate.knowledge.tools.response_modes import ResponseMode
 from headgate.knowledge.tools.token_budget import (
@@ -44,9 +44,14 @@ def test_without_a_total_nobody_is_refused() -> None:
 
 def test_each_caller_has_his_own() -> None:
     budget = TokenBudget(1000, clock=Clock())
-    budget.reserve(Identity("ann"), 900)
+    budget.reserve(Identity(principal="ann"), 900)
     assert [
-        budget.remaining(caller) for caller in (Identity("ann"), Identity("bob"), Identity("ann", tenant="x"))
+        budget.remaining(caller)
+        for caller in (
+            Identity(principal="ann"),
+            Identity(principal="bob"),
+            Identity(principal="ann", tenant="x"),
+        )
     ] == [
         100,
         1000,
@@ -151,9 +156,9 @@ def test_reservations_never_exceed_the_total(turns: list[tuple[str, int, int, fl
     for name, tokens, settle, later in turns:
         clock.now += later
         try:
-            under_way.append((name, budget.reserve(Identity(name), tokens)))
+            under_way.append((name, budget.reserve(Identity(principal=name), tokens)))
         except TokenBudgetExceeded:
-            assert tokens > (budget.remaining(Identity(name)) or 0)
+            assert tokens > (budget.remaining(Identity(principal=name)) or 0)
         if settle and under_way:
             owner, reservation = under_way.pop(0)
             reservation.settle(reservation.tokens)
@@ -168,13 +173,13 @@ def test_reservations_never_exceed_the_total(turns: list[tuple[str, int, int, fl
 
 def test_only_so_many_callers_are_kept_and_none_who_is_being_answered() -> None:
     budget = TokenBudget(1000, clock=Clock())
-    reserved = budget.reserve(Identity("first"), 1000)
+    reserved = budget.reserve(Identity(principal="first"), 1000)
     for number in range(10_050):
-        budget.remaining(Identity(str(number)))
+        budget.remaining(Identity(principal=str(number)))
     assert budget.usage.callers == 10_000
-    assert budget.remaining(Identity("first")) == 0
+    assert budget.remaining(Identity(principal="first")) == 0
     reserved.settle(10)
-    assert budget.remaining(Identity("first")) == 990
+    assert budget.remaining(Identity(principal="first")) == 990
 
 
 def test_the_cheaper_mode_that_fits_is_named() -> None:

@@ -3,7 +3,7 @@
 import datetime
 from typing import Any
 
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, NewEntity, NewRelationship, SourceRecord
 from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.tools.response_modes import encode_answer

@@ -69,6 +69,7 @@ class ModeLister:
     ) -> None:
         self._curation = catalog.curation
         self._items = catalog.visible(PLAIN_PROFILE)
+        self._servers = catalog.servers()
         self._dialect = dialect
         self._most = most
         self._tool_forms = ToolForms()
@@ -86,10 +87,10 @@ class ModeLister:
         fitted = mode in (ListingMode.AUTO, ListingMode.BUDGET)
         listing_format = ListingFormat(mode, self._dialect, Era.HANDSHAKE, self._most if fitted else None)
         if mode in (ListingMode.SEARCH, ListingMode.DYNAMIC):
-            own = self._builder.search_tools(listing_format)
+            own = self._builder.search_tools(listing_format, self._servers)
             # What was found joins the list of the client that searched; nothing has been found yet.
             return self._mode_listing(mode, own)
-        view = self._builder.build(listing_format, self._items)
+        view = self._builder.build(listing_format, self._items, self._servers)
         told = self._mode_listing(view.mode, view.listing.items)
         return msgspec.structs.replace(told, pins_left=view.pins_left, changes=view.adapted)
 

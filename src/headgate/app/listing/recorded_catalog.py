@@ -9,6 +9,7 @@ from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.public_names import Key, default_limit
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.identity import everything_visible
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
@@ -34,6 +35,7 @@ async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=notes,
+        visible=everything_visible,
         truncates=settings.enable_auto_truncation,
     )
     enabled = [server.name for server in settings.servers if server.enabled]

@@ -43,8 +43,9 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionSummary,
 )
 from headgate.domain.errors import HeadgateError, InvalidArguments
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
 log = logging.getLogger("headgate.delivery")

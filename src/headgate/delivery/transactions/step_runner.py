@@ -44,8 +44,9 @@ from headgate.delivery.transactions.transaction_store import (
 )
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import Effect, HeadgateError
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
 # Raises ToolNotFound or ServerNotFound when nobody has a tool of that name for the caller.
@@ -129,7 +130,7 @@ class StepRunner:
         send_call: SendCall,
     ) -> _StepOutcome:
         async with self._repository.locked(transaction_key):
-            transaction = await self._find_or_begin(transaction_key, step_request)
+            transaction = await self._find_or_begin(transaction_key, step_request, request.caller)
             known = _repeated_step(transaction, step_request, request)
             if known is not None:
                 return await self._repeat(transaction, known, step_request, request, send_call)
@@ -137,7 +138,7 @@ class StepRunner:
             number = next_step_number(transaction.steps)
             if step_request.sequence not in (None, number):
                 raise StepOutOfOrder(transaction.id, number, step_request.sequence or 0)
-            self._check_tools(step_request, transaction_key.caller)
+            self._check_tools(step_request, request.caller)
             step = _new_step(number, step_request, request)
             transaction = await self._repository.save_change(
                 transaction, f"step {number}: sent ({step.tool})", step
@@ -145,7 +146,7 @@ class StepRunner:
             return await self._send_and_record(transaction, step, request, send_call)
 
     async def _find_or_begin(
-        self, transaction_key: TransactionKey, step_request: StepRequest
+        self, transaction_key: TransactionKey, step_request: StepRequest, caller: Identity
     ) -> TransactionRecord:
         if step_request.begins_seconds is None:
             return await self._repository.load(transaction_key)
@@ -154,7 +155,7 @@ class StepRunner:
             return found
         if step_request.sequence not in (None, 1):
             raise StepOutOfOrder(transaction_key.id, 1, step_request.sequence or 0)
-        self._check_tools(step_request, transaction_key.caller)
+        self._check_tools(step_request, caller)
         await self._repository.begin(
             new_transaction(
                 transaction_key, self._repository.now, step_request.begins_seconds, OnFailure.ROLLBACK

@@ -12,7 +12,7 @@ from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import ledger_unavailable
 from headgate.delivery.transactions.saga_rules import OnFailure, Phase, Remedy, StepState
 from headgate.domain.errors import Effect, StoreFailed
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity, recorded_identity
 
 
 class TransactionKey(NamedTuple):
@@ -24,8 +24,8 @@ class TransactionKey(NamedTuple):
 
     @property
     def caller(self) -> Identity:
-        """Whose it is."""
-        return Identity(principal=self.principal, tenant=self.tenant)
+        """The owner, as one that completes or undoes what was recorded."""
+        return recorded_identity(self.tenant, self.principal)
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):

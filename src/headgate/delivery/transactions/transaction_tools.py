@@ -31,7 +31,8 @@ from headgate.delivery.transactions.transaction_report import (
 )
 from headgate.delivery.transactions.transaction_store import TransactionKey, TransactionRecord
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.identity import Identity
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.tool_arguments import (
     ARGUMENT_CONTAINERS,
     ArgumentReader,

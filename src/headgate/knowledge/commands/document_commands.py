@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headgate.domain.errors import ConfigError
-from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.composition import open_configured_store, open_knowledge
 from headgate.knowledge.data_model import StoreStatistics

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 
 # The first byte of every cursor; the second is how many there are.

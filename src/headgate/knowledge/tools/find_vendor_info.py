@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import Entity, Relationship, name_key
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import VendorNeighbourhood, vendor_neighbourhood

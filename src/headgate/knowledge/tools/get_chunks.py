@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import ChunkRecord
 from headgate.knowledge.errors import EntityNotFound
 from headgate.knowledge.interfaces import IndexReader

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.interfaces import IndexReader
 from headgate.knowledge.search.filters import NOTHING_INGESTED, suggest_filters

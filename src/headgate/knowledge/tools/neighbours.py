@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import Entity, name_key
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import (

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import ChunkRecord
 from headgate.knowledge.errors import InvalidKnowledgeArgument, QueryTooLong
 from headgate.knowledge.interfaces import IndexReader

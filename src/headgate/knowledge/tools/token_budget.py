@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.knowledge.errors import TokenBudgetExceeded
 from headgate.knowledge.tools.response_modes import (
     RICHEST_FIRST,

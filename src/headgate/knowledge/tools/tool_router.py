@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.domain.errors import KnowledgeError
-from headgate.domain.mcp_request import Identity
+from headgate.domain.identity import Identity
 from headgate.domain.redaction import redact
 from headgate.knowledge.errors import (
     EntityAmbiguous,

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.errors import HeadgateError, UpstreamTimeout, UpstreamUnreachable
-from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpResponse
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec
 from headgate.protocol.jsonrpc import CallParams
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND

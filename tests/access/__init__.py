@@ -1,0 +1,1 @@
+"""Two identities and two visibilities, through every way into the gateway."""
