@@ -37,6 +37,9 @@ from tests.delivery.scripted_upstream import DONE, DeliveryHarness
 class WholeResponses:
     """Shows what the upstream said, and keeps nothing."""
 
+    def passes_unchanged(self, answer: McpResponse) -> bool:
+        return False
+
     def mark_spoofed_notices(self, answer: McpResponse) -> McpResponse:
         return answer
 

@@ -122,6 +122,9 @@ class TaskRegistry(Protocol):
 class LargeResultHandler(Protocol):
     """Keeps large results out of the conversation, and within reach."""
 
+    def passes_unchanged(self, answer: McpResponse) -> bool:
+        """Whether the answer is small and has nothing to mark; asked of every answer, so it opens none."""
+
     def may_exceed_limit(self, answer: McpResponse) -> bool:
         """Whether the answer may be too large; asked of every answer, so it opens none."""
 

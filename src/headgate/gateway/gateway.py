@@ -15,6 +15,7 @@ from headgate.catalog.own_tools import CALL_DEFINITION, EXPAND_DEFINITION, retri
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.public_uris import names_server
 from headgate.delivery.transactions.tool_definitions import DEFINITIONS as DELIVERY_DEFINITIONS
+from headgate.delivery.transactions.tool_definitions import STEP_TOOL
 from headgate.domain.errors import HeadgateError, MethodNotFound, UnknownArgument
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
@@ -157,10 +158,12 @@ class Gateway:
 
     async def _limit_result(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
         """What the client is shown of an answer."""
-        if self._transfers.needs_chunks(call.request, answer):
+        if call.request.delivery_request is not None and self._transfers.needs_chunks(call.request, answer):
             return await self._transfers.announce_chunks(call.request, answer)
-        if not self._large_results.may_exceed_limit(answer):
+        if self._large_results.passes_unchanged(answer):
             # Nearly always: it is not opened.
+            return answer
+        if not self._large_results.may_exceed_limit(answer):
             if isinstance(answer.result, bytes):
                 return self._large_results.mark_spoofed_notices(answer)
             return await self._large_results.mark_spoofed_notices_on_disk(answer)
@@ -173,8 +176,10 @@ class Gateway:
 
         Not a coroutine of its own, because every call comes by here.
         """
-        if not self._transactions.is_step(request):
+        if request.name != STEP_TOOL and request.delivery_request is None:
             # Nearly always.
+            return self._calls.call_upstream_tool(request)
+        if not self._transactions.is_step(request):
             return self._calls.call_upstream_tool(request)
         in_transaction = request.delivery_request is not None and bool(request.delivery_request.transaction)
         # Where the gateway's own tools are not served, a server may have one of that name.

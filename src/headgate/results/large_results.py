@@ -125,6 +125,16 @@ class LargeResults:
         # No character takes less than a byte, and no token less than a character.
         self._never_truncated_bytes = min(settings.max_size, settings.max_tokens or settings.max_size)
 
+    def passes_unchanged(self, answer: McpResponse) -> bool:
+        """Whether the client gets the answer as it is: small, and without a spoofed notice."""
+        result = answer.result
+        if not isinstance(result, bytes):
+            return False
+        if len(result) > self._never_truncated_bytes and self.may_exceed_limit(answer):
+            return False
+        escape, member, opening = self._notices.signs
+        return escape not in result and member not in result and opening not in result
+
     def may_exceed_limit(self, answer: McpResponse) -> bool:
         """Whether the answer may be too large; asked of every answer, so it opens none."""
         result = answer.result

@@ -181,6 +181,8 @@ class SpoofedNotices:
             opening = OPENING
         self._opening = _json_escaped(opening)
         self._member = NOTICE_MEMBER.encode()
+        # A result without any of these has no imitation.
+        self.signs = (_ESCAPE, self._member, self._opening)
         self._key = re.compile(rb'(?<=")%b(?=\\{0,7}")' % re.escape(self._member))
         # Other escapes are consumed, so that an escaped backslash before `u005b` is not taken for a bracket.
         self._escaped_opening = re.compile(rb"\\[^u]|(%b)" % _escaped_pattern(opening))

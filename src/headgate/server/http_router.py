@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from headgate.domain.errors import GatewayLoop
 from headgate.protocol.jsonrpc import parse_message
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
-from headgate.protocol.protocol_version import Era, era_of
-from headgate.server.endpoints import MCP_PATHS, MESSAGES, SSE_PATHS, listing_mode_of
+from headgate.protocol.protocol_version import HANDSHAKE_VERSIONS
+from headgate.server.endpoints import LISTING_MODES, MCP_PATHS, MESSAGES, SSE_PATHS
 from headgate.server.guard import HttpRefusal
 from headgate.server.http_request import RETRY_LATER, TEXT, HttpRequest
 from headgate.server.legacy_sse import LegacySseHandler
@@ -24,6 +24,7 @@ log = logging.getLogger("headgate.server")
 _LOOP_REASON = "the request came back to the gateway that sent it; remove the entry that leads here"
 # Answers what is not MCP: the status, the content type and the body for a method and a path.
 PageHandler = Callable[[str, str], tuple[int, bytes, bytes]]
+_HANDSHAKE_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 _Handler = Callable[[HttpRequest], Awaitable[None]]
 
 
@@ -120,7 +121,7 @@ class HttpRouter:
         if self.draining:
             _refuse_for_shutdown(http_request)
             return
-        await self._legacy.open_stream(http_request, MESSAGES, listing_mode_of(http_request.path))
+        await self._legacy.open_stream(http_request, MESSAGES, LISTING_MODES[http_request.path])
 
     async def _messages(self, http_request: HttpRequest) -> None:
         check_content_type(http_request.headers)
@@ -134,7 +135,7 @@ class HttpRouter:
 def _is_stateless(headers: dict[bytes, bytes]) -> bool:
     """Whether a request is of the era without sessions; an unknown version is, and is told so there."""
     version = headers.get(b"mcp-protocol-version")
-    return version is not None and era_of(version.decode("latin-1")) is Era.STATELESS
+    return version is not None and version not in _HANDSHAKE_VERSIONS
 
 
 def _refuse_for_shutdown(http_request: HttpRequest, id: bytes = b"null") -> None:

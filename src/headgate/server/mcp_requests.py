@@ -126,7 +126,10 @@ def _build_request(
             log_level=context.preferences.log_level if context.preferences is not None else "",
             on_progress=on_progress,
             on_pause=context.on_pause,
-            delivery_request=take_delivery_request(meta, context.key_header, features, id),
+            # Nearly no call has any of them.
+            delivery_request=take_delivery_request(meta, context.key_header, features, id)
+            if meta or features or context.key_header is not None
+            else None,
         )
     level = _log_level(meta.get(META_LOG_LEVEL, ABSENT), id)
     capabilities = bytes(meta.get(META_CAPABILITIES, b""))

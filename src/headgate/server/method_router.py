@@ -154,7 +154,8 @@ class MethodRouter:
         Not a coroutine of its own, because every call comes by here.
         """
         if envelope.method == _TOOL_CALL:
-            return self._call_tool(envelope, context)
+            request = mcp_requests.tool_call_request(envelope, context)
+            return self._reply_from_gateway(envelope, context, request, self._gateway.call)
         return self._handle_other_request(envelope, context)
 
     async def _handle_other_request(self, envelope: Envelope, context: ClientContext) -> Reply:
@@ -202,11 +203,6 @@ class MethodRouter:
             await self.unsubscribe(preferences.subscriptions.pop())
 
     # What goes to servers.
-
-    def _call_tool(self, envelope: Envelope, context: ClientContext) -> Awaitable[Reply]:
-        return self._reply_from_gateway(
-            envelope, context, mcp_requests.tool_call_request(envelope, context), self._gateway.call
-        )
 
     async def _get_prompt(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.named_request(envelope, context, "name")

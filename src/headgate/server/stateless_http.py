@@ -45,7 +45,7 @@ from headgate.server.client_context import (
     SubscriptionShare,
 )
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
-from headgate.server.endpoints import listing_mode_of
+from headgate.server.endpoints import LISTING_MODES
 from headgate.server.errors import TooManySubscriptions
 from headgate.server.http_exchange import HttpExchange, KeepAlive
 from headgate.server.http_request import HttpRequest
@@ -103,7 +103,7 @@ class StatelessHttpHandler:
             headers=http_request.headers,
             meta=meta,
             connection=http_request.connection_id,
-            listing=listing_mode_of(http_request.path),
+            listing=LISTING_MODES[http_request.path],
             key_header=http_request.headers.get(IDEMPOTENCY_KEY_HEADER),
         )
         try:

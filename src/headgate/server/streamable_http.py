@@ -11,7 +11,7 @@ from headgate.protocol.protocol_version import Era
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.client_context import ClientContext
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
-from headgate.server.endpoints import listing_mode_of
+from headgate.server.endpoints import LISTING_MODES
 from headgate.server.event_streams import QUIET_SECONDS, EventStream
 from headgate.server.guard import HttpRefusal
 from headgate.server.http_exchange import HttpExchange, KeepAlive
@@ -59,7 +59,7 @@ class StreamableHttpHandler:
         http_request.respond(202, b"")
 
     async def _initialize(self, envelope: Envelope, http_request: HttpRequest) -> None:
-        initialized = await self._router.initialize(envelope, listing_mode_of(http_request.path))
+        initialized = await self._router.initialize(envelope, LISTING_MODES[http_request.path])
         try:
             session = self._sessions.open(initialized)
         except TooManySessions as error:
@@ -98,7 +98,7 @@ class StreamableHttpHandler:
             channel=exchange,
             profile=session.profile,
             client=session.client,
-            listing=listing_mode_of(http_request.path),
+            listing=LISTING_MODES[http_request.path],
             owner=session.owner,
             preferences=session.preferences,
             on_pause=exchange.release_connection,
