@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from headgate.catalog.evaluation.evaluation_report import report_on_catalog, report_on_set
-from headgate.catalog.evaluation.labelled_set import read_labelled_set
-from headgate.catalog.evaluation.retrieval_metrics import RetrievalMetrics, run_queries
+from headgate.catalog.evaluation.labelled_set import RetrievalMetrics, read_labelled_set, run_queries
 from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
 from headgate.catalog.search.tool_document import document_of

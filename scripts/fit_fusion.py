@@ -15,8 +15,13 @@ from statistics import mean
 
 import msgspec
 
-from headgate.catalog.evaluation.labelled_set import LabelledQuery, read_labelled_queries, read_labelled_tools
-from headgate.catalog.evaluation.retrieval_metrics import RetrievalMetrics, measure
+from headgate.catalog.evaluation.labelled_set import (
+    LabelledQuery,
+    RetrievalMetrics,
+    measure,
+    read_labelled_queries,
+    read_labelled_tools,
+)
 from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.embedding.embedding_input import (

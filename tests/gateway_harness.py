@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.access.local import LocalAccess
-from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.tool_pool import ToolPools
 from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.identity import LOCAL_IDENTITY, Identity

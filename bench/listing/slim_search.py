@@ -12,11 +12,10 @@ from bench.retrieval.engine import Engine
 from bench.retrieval.lexical import Words
 from bench.retrieval.semantic import BOTH, WORDS, Hybrid
 from bench.retrieval.sets import data_directory
-from headgate.catalog.evaluation.labelled_set import LabelledQuery, LabelledSet, read_labelled_set
-from headgate.catalog.evaluation.retrieval_metrics import DEPTH
-from headgate.catalog.evaluation.retrieval_metrics import measure as judge
+from headgate.catalog.evaluation.labelled_set import DEPTH, LabelledQuery, LabelledSet, read_labelled_set
+from headgate.catalog.evaluation.labelled_set import measure as judge
 from headgate.catalog.search.tool_document import ToolDocument, document_of
-from headgate.catalog.slim_tools import find_shared_text, slim_tool
+from headgate.catalog.tool_forms import find_shared_text, slim_tool
 from headgate.domain.item import Item
 
 # Vectors of thousands of tools take too long.

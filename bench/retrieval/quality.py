@@ -8,8 +8,8 @@ import msgspec
 
 from bench.retrieval.engine import Engine, percentiles
 from bench.retrieval.sets import GROUPS, POOL, Labelled
-from headgate.catalog.evaluation.retrieval_metrics import DEPTH, RetrievalMetrics
-from headgate.catalog.evaluation.retrieval_metrics import measure as judge
+from headgate.catalog.evaluation.labelled_set import DEPTH, RetrievalMetrics
+from headgate.catalog.evaluation.labelled_set import measure as judge
 
 MACRO = "macro mean"
 

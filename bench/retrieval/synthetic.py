@@ -17,8 +17,8 @@ from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
 from bench.tables import table
 from headgate.catalog.evaluation.labelled_set import LabelledQuery
-from headgate.catalog.evaluation.retrieval_metrics import measure as judge
-from headgate.catalog.evaluation.synthetic_queries import derive_queries
+from headgate.catalog.evaluation.labelled_set import measure as judge
+from headgate.catalog.evaluation.searchability import derive_queries
 from headgate.catalog.search.lexical_index import LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.embedding.embedding_input import blend_vectors, embedding_query, tool_texts

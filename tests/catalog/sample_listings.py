@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
-from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.listing_variant import KnownClients, ListingContext
 from headgate.catalog.public_names import Key
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools

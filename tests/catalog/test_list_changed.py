@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.public_names import Key
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.item import ItemKind

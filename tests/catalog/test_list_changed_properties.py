@@ -6,8 +6,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.known_clients import KnownClients
-from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.listing_variant import KnownClients, ListingContext
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.tool_dialects import Dialect

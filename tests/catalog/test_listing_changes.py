@@ -3,9 +3,9 @@
 import pytest
 
 from headgate.catalog.listing_changes import ListingChangeLog
-from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.paged_listing import ListingFingerprint, PagedListing
 from headgate.catalog.public_names import Key
+from headgate.catalog.tool_pool import MostUsedTools
 from headgate.domain.client_profile import profile_of
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode

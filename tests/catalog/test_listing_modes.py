@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.known_clients import KnownClients
-from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.listing_variant import KnownClients, ListingContext
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.identity import Identity
 from headgate.domain.item import ItemKind

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_validation import ValidatedListing
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode

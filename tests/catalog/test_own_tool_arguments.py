@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from headgate.catalog.own_tool_arguments import (
+from headgate.catalog.own_tools import (
+    CALL_DEFINITION,
     RetrieveToolsArguments,
     read_retrieve_arguments,
     read_wrapped_call,
+    retrieve_definition,
 )
-from headgate.catalog.own_tools import CALL_DEFINITION, retrieve_definition
 from headgate.domain.errors import Effect, InvalidArguments, UnknownArgument
 
 

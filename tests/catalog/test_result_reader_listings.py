@@ -9,9 +9,9 @@ from msgspec import Raw
 
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.expand_schema import ExpandSchema
-from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.own_tools import ExpandableTools, OwnToolDefinition
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings

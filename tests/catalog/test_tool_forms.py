@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_forms import ToolForms
 from headgate.domain.item import Item, ItemKind

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from headgate.catalog.errors import PromptNotFound, ResourceNotFound, ServerNotFound, ToolNotFound
-from headgate.catalog.known_clients import KnownClients
-from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.listing_variant import KnownClients, ListingContext
 from headgate.catalog.tool_dialects import Dialect
 from headgate.delivery.transactions.tool_definitions import STEP_TOOL
 from headgate.domain.errors import (

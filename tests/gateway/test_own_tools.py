@@ -10,8 +10,7 @@ import pytest
 from headgate.catalog.errors import SchemaNotFound, ServerNotFound, ToolNotFound
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.finder import Finder
-from headgate.catalog.known_clients import KnownClients
-from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.listing_variant import KnownClients, ListingContext
 from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.client_profile import ClientProfile

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
 from headgate.results.search.fuzzy_search import FuzzyProcessor
-from headgate.search.fuzzy_vocabulary import FuzzyVocabulary
+from headgate.search.folded_text import FuzzyVocabulary
 
 PRODUCTS = (
     b'{"products": [{"name": "MacBook Pro", "price": 1999.90}, {"name": "ThinkPad"}, {"name": "iPad"}]}'

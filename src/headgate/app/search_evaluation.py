@@ -27,9 +27,10 @@ from headgate.catalog.evaluation.labelled_set import (
     TOOLS_FILE,
     InvalidLabelledSet,
     LabelledSet,
+    QueryRun,
     read_labelled_set,
+    run_queries,
 )
-from headgate.catalog.evaluation.retrieval_metrics import QueryRun, run_queries
 from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
 from headgate.catalog.search.tool_document import document_of

@@ -10,16 +10,15 @@ from headgate.app.stored_results import listed_result_tools
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.finder import Finder, ToolSemanticSearch
-from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
-from headgate.catalog.most_used_tools import MostUsedTools
+from headgate.catalog.listing_variant import KnownClients
 from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.public_names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.retrieve_tools import AwaitTools, NotifyListChanged, RetrieveTools
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings
-from headgate.catalog.tool_pool import ToolPools
+from headgate.catalog.tool_pool import MostUsedTools, ToolPools
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.item import ItemKind

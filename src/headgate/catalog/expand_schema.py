@@ -1,34 +1,218 @@
-"""The tool expandSchema: returns the whole schema of a tool, or one part, from the catalog, even while its
-server is down.
-"""
+"""The expandSchema tool: reads its arguments and returns the part of a tool's schema at a path."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import DecodeError, Raw
+from msgspec.json import Decoder
 
 from headgate.catalog.definition_text import split_definition
 from headgate.catalog.errors import InvalidExpansionRequest, SchemaNotFound
-from headgate.catalog.expand_schema_arguments import (
-    MOST_NAMED,
-    ExpandSchemaArguments,
-    join_names,
-    nested_too_deep,
-    part_not_found,
-    path_text,
-    read_expand_schema_arguments,
-    replace_lone_surrogates,
-    shorten_name,
-    unresolved_reason,
-)
+from headgate.catalog.public_names import EXPAND_SCHEMA
 from headgate.domain.client_profile import ClientProfile
 from headgate.domain.identity import Identity
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import McpRequest, McpResponse
-from headgate.schema.path_lookup import NavigableSchema, PathFound, PathNotFound, SchemaChild, SchemaPart
+from headgate.domain.tool_arguments import (
+    list_in_text,
+    text_member,
+    unknown_argument_message,
+    unknown_names,
+)
+from headgate.schema.path_lookup import (
+    LONGEST_PATH,
+    NavigableSchema,
+    PathFound,
+    PathNotFound,
+    SchemaChild,
+    SchemaPart,
+)
 from headgate.schema.references import pointer_steps, string_value
+
+MOST_NAMED: Final = 20
+_LONGEST_NAME: Final = 100
+_LONGEST_PATH_TEXT: Final = 300
+
+
+def join_names(names: Iterable[str], total: int = 0) -> str:
+    """The first of the names, and how many more there are; `total` counts more than the names given."""
+    every = list(names)
+    first = ", ".join(name or "''" for name in every[:MOST_NAMED])
+    more = max(total, len(every)) - MOST_NAMED
+    return f"{first} and {more} more" if more > 0 else first
+
+
+def shorten_name(name: str) -> str:
+    """A name short enough for a sentence."""
+    return replace_lone_surrogates(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…")
+
+
+def path_text(path: Iterable[str]) -> str:
+    """A path as a client can send it; of a long one the beginning."""
+    text = msgspec.json.encode([replace_lone_surrogates(step) for step in path]).decode()
+    return text if len(text) <= _LONGEST_PATH_TEXT else text[:_LONGEST_PATH_TEXT] + "…"
+
+
+def replace_lone_surrogates(name: str) -> str:
+    """A name without halves of surrogate pairs, which no client could read."""
+    return name.encode(errors="replace").decode()
+
+
+_MOST_DEAD_ENDS: Final = 3
+
+
+def missing_tool_name() -> InvalidExpansionRequest:
+    """Nobody knows whose schema is wanted."""
+    return InvalidExpansionRequest("toolName is required")
+
+
+def unreadable_arguments() -> InvalidExpansionRequest:
+    """Arguments that no parser takes."""
+    return InvalidExpansionRequest(
+        "the arguments cannot be read: a text in them is broken, or they are nested too deep"
+    )
+
+
+def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> InvalidExpansionRequest:
+    """Members that the tool does not have, and those that it has."""
+    return InvalidExpansionRequest(unknown_argument_message(EXPAND_SCHEMA, unknown, known))
+
+
+def invalid_path() -> InvalidExpansionRequest:
+    """A path of another type."""
+    return InvalidExpansionRequest('path must be a list of names, such as ["metadata","shipping"]')
+
+
+def path_too_long(length: int) -> InvalidExpansionRequest:
+    """A path that no schema has."""
+    return InvalidExpansionRequest(f"path has {length} names, and at most {LONGEST_PATH} are followed")
+
+
+def invalid_mode() -> InvalidExpansionRequest:
+    """A mode that does not exist."""
+    return InvalidExpansionRequest('mode must be "schema" or "docs"')
+
+
+def nested_too_deep(tool: str) -> InvalidExpansionRequest:
+    """A definition that no parser takes."""
+    return InvalidExpansionRequest(
+        f"{tool} is nested too deep to be taken apart; leave path out to get it whole"
+    )
+
+
+def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> InvalidExpansionRequest:
+    """A path that ends before its last name: how far it leads, and where it could go from there."""
+    where = path_text(map(shorten_name, not_found.steps)) if not_found.steps else "the arguments"
+    missing = shorten_name(not_found.missing)
+    # Before anything is opened only to be named.
+    unsure = schema.json.exhausted
+    problems = [f"No {missing!r} in {where} of {tool}"]
+    if unsure:
+        problems = [f"{tool} is too large to be searched for {missing!r} in {where}"]
+    children = schema.children(not_found.part, MOST_NAMED)
+    if children.first:
+        problems.append(f"there are: {join_names(map(shorten_name, children.first), children.total)}")
+    elif not schema.json.exhausted:
+        problems.append("nothing is inside")
+    problems += _dead_ends(schema, not_found.part)
+    if unsure:
+        problems.append("leave path out to get it whole")
+    return InvalidExpansionRequest("; ".join(problems))
+
+
+def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
+    """References where the missing name may be, in what is not here."""
+    if part.container:
+        return []
+    references = (
+        schema.json.member(subschema.value, "$ref")
+        for subschema in schema.subschemas.with_branches(part.value)
+    )
+    dead = (
+        f"its $ref {shorten_name(said)!r} {unresolved_reason(said)}"
+        for reference in references
+        if (said := string_value(reference)) is not None and not schema.subschemas.reference_target(reference)
+    )
+    return list(islice(dead, _MOST_DEAD_ENDS))
+
+
+def unresolved_reason(reference: str) -> str:
+    """Why nothing is found at the end of a reference."""
+    return "leads nowhere" if reference.startswith("#") else "is outside of the schema and never fetched"
+
+
+_NOTHING: Final = Raw(b"null")
+_ARGUMENT_NAMES: Final = ("toolName", "path", "mode")
+
+_object = Decoder(dict[str, Raw])
+# An index may be a number.
+_steps = Decoder(list[str | int])
+_one_step = Decoder(str | int)
+# Null and nothing are what some models write for an argument that they leave out.
+_mode = Decoder(Literal["schema", "docs", ""] | None)
+
+
+class ExpandSchemaArguments(msgspec.Struct, frozen=True):
+    """Which tool, which part of its arguments, and whether its schema or its prose."""
+
+    tool: str
+    # Empty for the whole.
+    path: tuple[str, ...] = ()
+    docs: bool = False
+
+
+def read_expand_schema_arguments(params: Mapping[str, Raw]) -> ExpandSchemaArguments:
+    """What is to be expanded; raises ExpansionRefused."""
+    arguments = bytes(params.get("arguments", b""))
+    try:
+        given = _object.decode(arguments) if arguments[:1] == b"{" else {}
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable_arguments() from error
+    # First, because clients know that sentence word for word.
+    tool = text_member(given, "toolName")
+    if not tool.strip():
+        raise missing_tool_name()
+    unknown = unknown_names(given, _ARGUMENT_NAMES)
+    if unknown:
+        raise unknown_members(unknown, _ARGUMENT_NAMES)
+    return ExpandSchemaArguments(
+        tool,
+        _path(given.get("path", _NOTHING)),
+        _docs(given.get("mode", _NOTHING)),
+    )
+
+
+def _path(value: Raw) -> tuple[str, ...]:
+    raw = bytes(value)
+    if raw in (b"null", b'""'):
+        return ()
+    try:
+        steps = _steps.decode(raw) if raw[:1] == b"[" else _steps_in(_one_step.decode(raw))
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise invalid_path() from error
+    if len(steps) > LONGEST_PATH:
+        raise path_too_long(len(steps))
+    return tuple(map(str, steps))
+
+
+def _steps_in(step: str | int) -> list[str | int]:
+    """The one name that was sent, or the list that was sent as a text; a name may begin with a bracket."""
+    if isinstance(step, str) and step.lstrip()[:1] == "[":
+        steps = list_in_text(step, list[str | int])
+        return [step] if steps is None else steps
+    return [step]
+
+
+def _docs(value: Raw) -> bool:
+    try:
+        mode: str | None = _mode.decode(value)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise invalid_mode() from error
+    return mode == "docs"
+
 
 _OWN: Final = ("title", "description", "type", "default", "examples")
 _MOST_CHILDREN: Final = 200

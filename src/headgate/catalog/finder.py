@@ -9,8 +9,8 @@ import msgspec
 
 from headgate.catalog.search.duplicate_tools import DuplicateGroups
 from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex, SearchExplanation
-from headgate.catalog.search.search_filter import Allowed
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey, document_of
+from headgate.catalog.search.tool_ranking import Allowed
 from headgate.domain.item import Item
 from headgate.event_loop import TimeSlice
 from headgate.search.lexicon import preload

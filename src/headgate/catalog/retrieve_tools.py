@@ -8,9 +8,9 @@ import msgspec
 from headgate.catalog.errors import ServerNotFound
 from headgate.catalog.finder import Finder, MatchGroups, MatchReason, ToolQuery
 from headgate.catalog.item_lookup import nearest_servers
-from headgate.catalog.own_tool_arguments import RetrieveToolsArguments, read_retrieve_arguments
+from headgate.catalog.own_tools import RetrieveToolsArguments, read_retrieve_arguments
 from headgate.catalog.public_names import OWN_NAMES, Key
-from headgate.catalog.search.search_filter import Allowed
+from headgate.catalog.search.tool_ranking import Allowed
 from headgate.catalog.tool_pool import PoolUpdate, ToolPools
 from headgate.catalog.tool_summaries import (
     MOST_CHARACTERS,

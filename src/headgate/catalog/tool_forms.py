@@ -1,19 +1,277 @@
-"""Cache of the reduced and dialect-adapted forms of tool definitions."""
+"""The small forms of tools (slim, stub, partitioned, adapted to a dialect) and their cache."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import DecodeError
 
-from headgate.catalog.slim_tools import (
-    SharedText,
-    SlimForms,
-    find_shared_text,
-    make_slim_forms,
-    partition_tool,
-)
+from headgate.catalog.short_description import argument_keywords, sentences, shorten_description
 from headgate.catalog.tool_dialects import AdaptedTool, Dialect, adapt_tool, is_restorable
 from headgate.domain.item import Item
+from headgate.schema.reduction import (
+    FlatSchema,
+    flatten_arguments,
+    optional_arguments,
+    partition_schema,
+    stub_names,
+)
+
+
+class LenientTool(msgspec.Struct):
+    """Members mostly of any type, so that one that is odd does not cost the others."""
+
+    name: str
+    description: Any = None
+    inputSchema: Any = None  # noqa: N815 (the protocol's spelling)
+    annotations: Any = None
+
+    @property
+    def text(self) -> str:
+        """What the tool says about itself."""
+        return self.description if isinstance(self.description, str) else ""
+
+
+_decoder = msgspec.json.Decoder(LenientTool)
+
+
+def read_tool(definition: bytes) -> LenientTool | None:
+    """The tool, or None where the definition cannot be read."""
+    try:
+        return _decoder.decode(definition)
+    except (DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+# Fewer tools than this have nothing in common that is worth a sentence.
+_FEWEST_TOOLS: Final = 5
+# A sentence of such a part of the tools does not tell them apart; one of such a part is worth saying.
+_REPEATED: Final = 0.1
+_SUMMARISED: Final = 0.3
+_MOST_ARGUMENTS: Final = 10
+_LONGEST_NAME: Final = 32
+# Of an argument.
+_LONGEST_TEXT: Final = 1_000
+# Bytes of a definition: to read a larger one once more takes longer than its words are worth.
+_LONGEST_READ: Final = 256 * 1024
+_SENTENCE_LENGTHS: Final = range(20, 160)
+_LONGEST_SUMMARY: Final = 400
+# For the words between them.
+_SPACE: Final = 40
+
+
+class SharedText(msgspec.Struct, frozen=True):
+    """What need not be said with each tool of one server, and the text that says it once."""
+
+    # Sentences about tools and texts about arguments that tell no tool apart.
+    repeated: frozenset[str] = frozenset()
+    # The most common first.
+    arguments: tuple[str, ...] = ()
+    summary: str = ""
+
+
+NOTHING_SHARED: Final = SharedText()
+
+
+def find_shared_text(definitions: Sequence[bytes]) -> SharedText:
+    """What the tools of one server repeat; the same for any order of them."""
+    if len(definitions) < _FEWEST_TOOLS:
+        return NOTHING_SHARED
+    sentence_counts: Counter[str] = Counter()
+    argument_counts: Counter[str] = Counter()
+    argument_text_counts: Counter[str] = Counter()
+    for definition in definitions:
+        tool = read_tool(definition) if len(definition) <= _LONGEST_READ else None
+        if tool is not None:
+            sentence_counts.update(set(sentences(tool.text)))
+            argument_counts.update(optional_arguments(tool.inputSchema))
+            argument_text_counts.update(_argument_texts(tool.inputSchema))
+    count = len(definitions)
+    often = max(_FEWEST_TOOLS, count * _REPEATED)
+    repeated = _at_least(sentence_counts, often)
+    worth_saying = [one for one in repeated if sentence_counts[one] >= count * _SUMMARISED]
+    common = [
+        one
+        for one in _at_least(argument_counts, count // 2 + 1)
+        if len(one) <= _LONGEST_NAME and one.isprintable()
+    ]
+    common = common[:_MOST_ARGUMENTS]
+    dropped_texts = frozenset([*repeated, *_at_least(argument_text_counts, often)])
+    return SharedText(dropped_texts, tuple(common), _summary(worth_saying, common))
+
+
+def _argument_texts(schema: Any) -> set[str]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    found = properties.values() if isinstance(properties, dict) else ()
+    texts = (one.get("description") for one in found if isinstance(one, dict))
+    return {text for text in texts if isinstance(text, str) and len(text) <= _LONGEST_TEXT}
+
+
+def _at_least(counted: Counter[str], times: float) -> list[str]:
+    """What is there so often, the most frequent first."""
+    found = [one for one, count in counted.items() if count >= times]
+    return sorted(found, key=lambda one: (-counted[one], one))
+
+
+def _summary(repeated: list[str], common: list[str]) -> str:
+    arguments = f"Most tools also take {', '.join(common)}." if common else ""
+    told: list[str] = []
+    for sentence in repeated:
+        # Not cut, because half a sentence may say the opposite of the whole one.
+        whole = len(sentence) in _SENTENCE_LENGTHS and not sentence.endswith(":")
+        if whole and len(arguments) + sum(map(len, told)) + len(sentence) + _SPACE <= _LONGEST_SUMMARY:
+            told.append(sentence)
+    sentence_counts = f"Of many tools: {'. '.join(told)}." if told else ""
+    return " ".join(part for part in (arguments, sentence_counts) if part)
+
+
+# Of a description; nearly all first sentences are shorter.
+_LONGEST: Final = 120
+_LONGEST_STUB: Final = 48
+# Of the names of a stub's arguments together: room for two or three, of which a call mostly needs no more.
+_STUB_LETTERS: Final = 24
+
+
+class SlimForms(NamedTuple):
+    """Both small forms of one tool."""
+
+    slim: bytes
+    stub: bytes
+
+
+def make_slim_forms(
+    definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False
+) -> SlimForms:
+    """What `slim` and `stub` give, from a definition that is read once."""
+    tool = read_tool(definition)
+    if tool is None:
+        return SlimForms(definition, definition)
+    return SlimForms(
+        _smaller(_slim(tool, shared, every_type=every_type), definition),
+        _smaller(_stub(tool, shared), definition),
+    )
+
+
+def slim_tool(definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False) -> bytes:
+    """The tool with its arguments and the words that tell it apart; the definition where that is not smaller.
+
+    Its schema names every argument, and accepts whatever the definition's accepts. With `every_type` it types
+    them all, for clients that write nothing else.
+    """
+    tool = read_tool(definition)
+    if tool is None:
+        return definition
+    return _smaller(_slim(tool, shared, every_type=every_type), definition)
+
+
+def _slim(tool: LenientTool, shared: SharedText, *, every_type: bool) -> bytes:
+    arguments = flatten_arguments(tool.inputSchema, shared.arguments, every_type=every_type)
+    words = shorten_description(tool.text, _LONGEST, shared.repeated)
+    more = _extra_keywords(tool, words, arguments, shared)
+    if more:
+        words = f"{words} [{more}]".lstrip()
+    if arguments.left_out:
+        words = f"{words} (+{arguments.left_out} args)".lstrip()
+    return _encoded(tool, words, arguments.schema, _hints(tool.annotations))
+
+
+def _extra_keywords(tool: LenientTool, words: str, arguments: FlatSchema, shared: SharedText) -> str:
+    """Words about its arguments that are shown nowhere else."""
+    shown = arguments.schema.get("properties", {})
+    choices = [choice for one in shown.values() for choice in one.get("enum", ())]
+    known = " ".join([tool.name, words, *shown, *choices])
+    return argument_keywords(arguments.arguments.values(), known, _LONGEST - len(words), shared.repeated)
+
+
+def stub_tool(definition: bytes, shared: SharedText = NOTHING_SHARED) -> bytes:
+    """The tool with a few words and the names of some arguments; never larger than its slim form."""
+    tool = read_tool(definition)
+    if tool is None:
+        return definition
+    return _smaller(_stub(tool, shared), definition)
+
+
+def _stub(tool: LenientTool, shared: SharedText) -> bytes:
+    words = shorten_description(tool.text, _LONGEST_STUB, shared.repeated)
+    schema: dict[str, Any] = {"type": "object"}
+    named = stub_names(tool.inputSchema, _STUB_LETTERS)
+    if named:
+        schema["properties"] = {name: {} for name in named}
+    return _encoded(tool, words, schema)
+
+
+def _encoded(
+    tool: LenientTool, words: str, schema: dict[str, Any], hints: dict[str, bool] | None = None
+) -> bytes:
+    short: dict[str, Any] = {"name": tool.name}
+    if words:
+        short["description"] = words
+    short["inputSchema"] = schema
+    if hints:
+        short["annotations"] = hints
+    return msgspec.json.encode(short)
+
+
+def _hints(annotations: Any) -> dict[str, bool] | None:
+    """What changes how a client treats the tool: without hints it counts as one that may destroy."""
+    own = annotations if isinstance(annotations, dict) else {}
+    if own.get("readOnlyHint") is True:
+        return {"readOnlyHint": True}
+    return {"destructiveHint": False} if own.get("destructiveHint") is False else None
+
+
+def _smaller(form: bytes, definition: bytes) -> bytes:
+    return form if len(form) < len(definition) else definition
+
+
+# Of a tool; its output schema, icons and metadata are left to expandSchema.
+_PARTITIONED_MEMBERS: Final = frozenset(["name", "title", "description", "inputSchema", "annotations"])
+
+
+# Each may name arguments that the root does not.
+_BRANCH_KEYWORDS: Final = frozenset(
+    [
+        "$ref",
+        "$dynamicRef",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "then",
+        "else",
+        "dependentSchemas",
+        "patternProperties",
+    ]
+)
+
+
+def partition_tool(definition: bytes) -> bytes:
+    """The tool with its whole description and its top-level arguments, or the definition if that is smaller.
+
+    A schema whose arguments are in branches or behind a reference to another place is not partitioned.
+    """
+    tool = read_tool(definition)
+    if tool is None or not _is_plain_object(tool.inputSchema):
+        return definition
+    schema = partition_schema(tool.inputSchema)
+    whole = msgspec.json.decode(definition, type=dict[str, msgspec.Raw])
+    if schema is tool.inputSchema and _PARTITIONED_MEMBERS.issuperset(whole):
+        return definition
+    short: dict[str, Any] = {key: value for key, value in whole.items() if key in _PARTITIONED_MEMBERS}
+    short["inputSchema"] = schema
+    form = msgspec.json.encode(short)
+    return form if len(form) < len(definition) else definition
+
+
+def _is_plain_object(schema: Any) -> bool:
+    """Whether the arguments are named at the root alone, and so can all be kept."""
+    if not isinstance(schema, dict):
+        return False
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    described = isinstance(others, dict) and bool(others)
+    return isinstance(properties, dict) and not described and _BRANCH_KEYWORDS.isdisjoint(schema)
+
 
 # Of definitions, each server's as clients of a profile see it; a server may list something new every second.
 MOST_BYTES: Final = 64 * 1024 * 1024

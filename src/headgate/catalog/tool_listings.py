@@ -6,13 +6,18 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_budget import NamedDefinition
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_cache import AllExcept, LastListed, ListingCache
 from headgate.catalog.listing_changes import ListingChangeLog, ListingReport, listing_reports
 from headgate.catalog.listing_instructions import NOTHING_MISSING, MissingServers, mode_instructions
-from headgate.catalog.listing_variant import ListingContext, ListingFormat, ListingVariant, listing_context_of
+from headgate.catalog.listing_variant import (
+    KnownClients,
+    ListingContext,
+    ListingFormat,
+    ListingVariant,
+    listing_context_of,
+)
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, ListingFingerprint, PagedListing
 from headgate.catalog.public_names import (
     CALL_TOOL,

@@ -10,8 +10,12 @@ from headgate.catalog.argument_correction import may_be_refusal, schema_text, wi
 from headgate.catalog.errors import ServerNotFound, ToolNotFound
 from headgate.catalog.item_lookup import nearest_servers
 from headgate.catalog.listing_variant import ListingContext
-from headgate.catalog.own_tool_arguments import read_wrapped_call
-from headgate.catalog.own_tools import CALL_DEFINITION, EXPAND_DEFINITION, retrieve_definition
+from headgate.catalog.own_tools import (
+    CALL_DEFINITION,
+    EXPAND_DEFINITION,
+    read_wrapped_call,
+    retrieve_definition,
+)
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.public_uris import names_server
 from headgate.delivery.transactions.tool_definitions import DEFINITIONS as DELIVERY_DEFINITIONS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.slim_tools import slim_tool
 from headgate.catalog.tool_dialects import Dialect, adapt_tool, is_restorable, restore_arguments
+from headgate.catalog.tool_forms import slim_tool
 from tests.catalog.dialects.provider_rules import strict_faults
 from tests.catalog.dialects.schema_samples import (
     an_object,

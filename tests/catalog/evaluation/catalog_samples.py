@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate.catalog.evaluation.evaluation_report import SearchabilityReport, report_on_catalog
-from headgate.catalog.evaluation.retrieval_metrics import run_queries
+from headgate.catalog.evaluation.labelled_set import run_queries
 from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
 from headgate.catalog.search.tool_document import ToolDocument, document_of

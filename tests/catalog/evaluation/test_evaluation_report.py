@@ -10,8 +10,7 @@ from headgate.catalog.evaluation.evaluation_report import (
     report_on_catalog,
     report_on_set,
 )
-from headgate.catalog.evaluation.labelled_set import read_labelled_set
-from headgate.catalog.evaluation.retrieval_metrics import QueryRun
+from headgate.catalog.evaluation.labelled_set import QueryRun, read_labelled_set
 from headgate.catalog.evaluation.searchability import SyntheticQuery
 from headgate.domain.terminal_text import table_lines, wrap_text
 from tests.catalog.evaluation.catalog_samples import document

@@ -4,8 +4,13 @@ import math
 from pathlib import Path
 
 from headgate.catalog.evaluation.evaluation_report import report_on_set
-from headgate.catalog.evaluation.labelled_set import read_labelled_set
-from headgate.catalog.evaluation.retrieval_metrics import QueryRun, measure, measure_latency, run_queries
+from headgate.catalog.evaluation.labelled_set import (
+    QueryRun,
+    measure,
+    measure_latency,
+    read_labelled_set,
+    run_queries,
+)
 from headgate.catalog.finder import Finder
 
 SETS = Path(__file__).parents[2] / "data" / "retrieval"

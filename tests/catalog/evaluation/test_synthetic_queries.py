@@ -1,6 +1,6 @@
 """Requests are made up of what a tool says of itself, without giving it away."""
 
-from headgate.catalog.evaluation.synthetic_queries import derive_queries, document_frequencies
+from headgate.catalog.evaluation.searchability import derive_queries, document_frequencies
 from headgate.search.text_analysis import terms
 from tests.catalog.evaluation.catalog_samples import document
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog.slim_tools import find_shared_text, slim_tool, stub_tool
+from headgate.catalog.tool_forms import find_shared_text, slim_tool, stub_tool
 from headgate.schema.reduction import partition_schema
 from tests.catalog.slim.tool_samples import LONG, a_tool, arguments
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.catalog.slim_tools import find_shared_text, slim_tool, stub_tool
+from headgate.catalog.tool_forms import find_shared_text, slim_tool, stub_tool
 from headgate.schema.reduction import partition_schema
 from headgate.search.token_counter import count_tokens
 from tests.real.test_catalogs import catalogs

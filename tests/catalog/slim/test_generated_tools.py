@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.slim_tools import find_shared_text, slim_tool, stub_tool
+from headgate.catalog.tool_forms import find_shared_text, slim_tool, stub_tool
 from headgate.schema.reduction import partition_schema
 from tests.catalog.slim.schema_generator import SchemaGenerator
 

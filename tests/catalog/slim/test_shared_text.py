@@ -1,6 +1,6 @@
 """What the tools of one server repeat is found, whatever their order, and said once."""
 
-from headgate.catalog.slim_tools import NOTHING_SHARED, find_shared_text, slim_tool
+from headgate.catalog.tool_forms import NOTHING_SHARED, find_shared_text, slim_tool
 from tests.catalog.slim.tool_samples import LONG, a_tool, arguments, described
 
 COSTS = "Every call of this costs money"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.slim_tools import SharedText, make_slim_forms, slim_tool, stub_tool
+from headgate.catalog.tool_forms import SharedText, make_slim_forms, slim_tool, stub_tool
 from tests.catalog.slim.tool_samples import LONG, a_tool, arguments, described
 
 PROSE = "Bare words about it that are of no use to a client and only fill up the definition here"

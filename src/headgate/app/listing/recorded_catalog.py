@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from headgate.app.catalog_persistence import CatalogPersistence
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.public_names import Key, default_limit
+from headgate.catalog.tool_pool import MostUsedTools
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.identity import everything_visible

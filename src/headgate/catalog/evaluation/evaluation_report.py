@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.evaluation.labelled_set import LabelledQuery, LabelledSet
-from headgate.catalog.evaluation.retrieval_metrics import (
+from headgate.catalog.evaluation.labelled_set import (
+    LabelledQuery,
+    LabelledSet,
     QueryLatency,
     QueryRun,
     RetrievalMetrics,

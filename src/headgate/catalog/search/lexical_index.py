@@ -12,7 +12,6 @@ from headgate.catalog.search.query_terms import (
     matched_query_terms,
     parse_query,
 )
-from headgate.catalog.search.search_filter import Allowed, SearchFilter
 from headgate.catalog.search.tool_document import (
     SEARCH_FIELDS,
     ToolDocument,
@@ -22,8 +21,10 @@ from headgate.catalog.search.tool_document import (
     vector_of_fields,
 )
 from headgate.catalog.search.tool_ranking import (
+    Allowed,
     BlendedRanking,
     BlendedScore,
+    SearchFilter,
     blend_scores,
     confidence,
     rank_by_words,

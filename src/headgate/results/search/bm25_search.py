@@ -9,7 +9,7 @@ from headgate.results.pipeline import ProcessingError, ProcessorResult
 from headgate.results.search.match_page import RankedHit, RankedPage, best_first, render_ranked_page
 from headgate.results.search.ranking_units import RankingUnits, elements_or_paragraphs
 from headgate.search.bm25 import Bm25, inverse_document_frequency
-from headgate.search.byte_folding import (
+from headgate.search.folded_text import (
     fold_bytes,
     is_unspaced_script,
     json_escaped,

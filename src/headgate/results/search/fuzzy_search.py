@@ -10,8 +10,7 @@ from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
 from headgate.results.search.match_page import RankedHit, RankedPage, best_first, render_ranked_page
 from headgate.results.search.ranking_units import RankingUnits, elements_or_lines
-from headgate.search.byte_folding import fold_bytes, json_unescaped, query_words
-from headgate.search.fuzzy_vocabulary import FuzzyVocabulary
+from headgate.search.folded_text import FuzzyVocabulary, fold_bytes, json_unescaped, query_words
 
 _LONGEST_QUERY = 200
 _MOST_WORDS = 16
