@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import given
 
-from headgate.protocol.json_scan import is_shallow, slice_depths
+from headgate.protocol.json_scan import slice_depths
+from headgate.server.request_body import is_shallow
 from tests.protocol.json_spelling import JsonValue, Pen, pens, values
 
 

@@ -50,7 +50,9 @@ class UpstreamCalls:
         self._catalog.count_use(tool)
         self._listings.record_call(request, tool)
         call = UpstreamCall(request, tool)
-        answer = self.with_public_uris(call, await self._input_bridge.deliver_with_input(call))
+        answer = await self._input_bridge.deliver_with_input(call)
+        if self._catalog.has_renamed_uris(tool.server):
+            answer = self.with_public_uris(call, answer)
         self._task_registry.record_task(call, answer)
         return call, answer
 

@@ -226,11 +226,6 @@ class JsonObjectScanner:
 _DEPTH_SLICE = 128 * 1024
 
 
-def is_shallow(text: bytes, limit: int) -> bool:
-    """Whether `text` cannot be deeper than `limit`, because it has no more opening brackets than that."""
-    return text.count(b"{") + text.count(b"[") <= limit
-
-
 def slice_depths(text: bytes) -> Iterator[int]:
     """The greatest depth of each successive slice of `text`, for a caller that pauses between them."""
     masked = mask_escapes(text)

@@ -143,12 +143,8 @@ class KeepAlive:
 
     def __init__(self) -> None:
         self._exchanges: set[HttpExchange] = set()
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def now(self) -> float:
-        """The loop's clock."""
-        return self._loop.time()
+        # The clock of the loop.
+        self.now: Callable[[], float] = asyncio.get_running_loop().time
 
     def add(self, exchange: HttpExchange) -> None:
         """An exchange has begun."""
@@ -165,7 +161,7 @@ class KeepAlive:
         """Look after everything, every few seconds."""
         while True:
             await asyncio.sleep(_KEEP_ALIVE_SECONDS)
-            now = self.now
+            now = self.now()
             for exchange in list(self._exchanges):
                 if now - exchange.last_activity >= QUIET_SECONDS:
                     exchange.last_activity = now

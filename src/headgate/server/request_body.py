@@ -8,7 +8,6 @@ from headgate.protocol.json_scan import (
     MOST_MEMBERS,
     JsonObjectScanner,
     NotJsonObject,
-    is_shallow,
     mask_escapes,
     outside_strings,
     slice_depths,
@@ -44,6 +43,11 @@ async def read_message(body: bytes) -> Envelope:
             # A large body is looked at in slices, so that others are served between them.
             await asyncio.sleep(0)
     return envelope
+
+
+def is_shallow(text: bytes, limit: int) -> bool:
+    """Whether `text` cannot be deeper than `limit`, because it has no more opening brackets than that."""
+    return text.count(b"{") + text.count(b"[") <= limit
 
 
 async def _check_values(body: bytes, id: bytes) -> None:

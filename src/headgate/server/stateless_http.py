@@ -95,7 +95,7 @@ class StatelessHttpHandler:
         if envelope.method == "subscriptions/listen":
             await self._listen(envelope, http_request)
             return
-        exchange = HttpExchange(http_request, self._keep_alive.now)
+        exchange = HttpExchange(http_request, self._keep_alive.now())
         self._keep_alive.add(exchange)
         context = ClientContext(
             era=Era.STATELESS,

@@ -84,7 +84,7 @@ class StreamableHttpHandler:
         self, envelope: Envelope, session: HttpSession, http_request: HttpRequest
     ) -> None:
         id = bytes(envelope.id)
-        exchange = HttpExchange(http_request, self._keep_alive.now, session)
+        exchange = HttpExchange(http_request, self._keep_alive.now(), session)
         session.running_requests.start(id, http_request.task)
         session.streams.exchanges[id] = exchange
         self._keep_alive.add(exchange)
@@ -126,7 +126,7 @@ class StreamableHttpHandler:
         finally:
             session.running_requests.finish(id)
             del session.streams.exchanges[id]
-            session.last_used = self._keep_alive.now
+            session.last_used = self._keep_alive.now()
             self._keep_alive.remove(exchange)
         await exchange.finish(reply)
 
@@ -150,7 +150,7 @@ class StreamableHttpHandler:
             stream, after = found or (session.streams.open_standalone(), -1)
             await self._write_standalone_stream(session, http_request, stream, after)
         finally:
-            session.last_used = self._keep_alive.now
+            session.last_used = self._keep_alive.now()
 
     async def _write_standalone_stream(
         self, session: HttpSession, http_request: HttpRequest, stream: EventStream, after: int
