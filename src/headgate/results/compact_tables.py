@@ -1,4 +1,4 @@
-"""Arrays of similar objects as columns and rows, where that takes fewer tokens, and back."""
+"""Writes JSON arrays of similar objects as columns and rows where that saves tokens, and reads them back."""
 
 import re
 from collections import Counter
@@ -10,31 +10,31 @@ from msgspec import DecodeError, Raw, ValidationError
 from headgate.results.content import Content, first_byte
 from headgate.results.pipeline import ProcessingError
 
-# Nobody shows more than this at once, and a table is built in memory.
+# A larger result is never shown at once, and a table is built in memory.
 _LARGEST = 16 * 1024 * 1024
-# So many objects deep a table is looked for: {"data":{"items":[...]}}.
+# How deep in objects an array is looked for: {"data":{"items":[...]}}.
 _DEEPEST = 3
 _SAMPLE = 32
-# Of the objects; the others stand between the rows as they are.
+# The largest share of objects with other keys, which stay objects among the rows.
 _MOST_ODD = 1 / 4
-# Tags and pairs may be in a cell; what is longer is easier to read beside its key.
+# Tags and pairs fit into a cell; a longer nested value is easier to read beside its key.
 _LONGEST_NESTED_CELL = 64
-# What is gained is estimated: where it is hardly more than the names of the columns take, nothing is changed.
+# The saving is an estimate; it must exceed the cost of the column names by this factor.
 _CAUTION = 1.4
 _SHAPE = {"columns", "rows"}
 
 _elements = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])
 _names = msgspec.json.Decoder(list[str])
-# About the pieces that models read: a short word, up to three digits, signs that follow each other.
+# Approximates the tokens of models: a short word, up to three digits, adjacent punctuation.
 _pieces = re.compile(rb"[a-zA-Z]{1,8}|[0-9]{1,3}|[^a-zA-Z0-9\s]{1,4}|\s+[^a-zA-Z0-9\s]{0,2}")
 
 
 def to_compact_tables(content: Content) -> bytes | None:
-    """The JSON with its arrays of like objects as `{"columns":[...],"rows":[[...],...]}`.
+    """The JSON with its arrays of similar objects as `{"columns":[...],"rows":[[...],...]}`.
 
-    An object that has other keys than most stands as it is among the rows. None where nothing is gained,
-    where the content is no JSON, and where something in it could be taken for such a table.
+    An object with other keys than most stays an object among the rows. None where nothing is saved, where the
+    content is no JSON, and where part of it could be mistaken for such a table.
     """
     if len(content) > _LARGEST:
         return None
@@ -45,9 +45,9 @@ def to_compact_tables(content: Content) -> bytes | None:
 
 
 def from_compact_tables(compact: bytes) -> bytes:
-    """The JSON that `compacted` was given, with each object of a table written out again.
+    """The JSON that `to_compact_tables` received, with the objects of each table restored.
 
-    JSON without tables is not changed. Raises Refused where rows do not fit their columns.
+    JSON without tables is unchanged. Raises ProcessingError where a row does not fit its columns.
     """
     try:
         return _expanded(compact, 0)
@@ -56,7 +56,7 @@ def from_compact_tables(compact: bytes) -> bytes:
 
 
 class _AmbiguousTable(Exception):
-    """An object that has the keys of a table already."""
+    """An object already has the keys of a table."""
 
 
 def _compacted(value: bytes, depth: int) -> bytes | None:
@@ -88,7 +88,7 @@ def _table(value: bytes) -> bytes | None:
             return None
         rows = _even_rows(value, len(elements), columns) or _rows(elements, columns)
     except ValidationError:
-        # Not all are objects: what was an array before could not be told from a row.
+        # Some elements are no objects: an array among them could not be distinguished from a row.
         return None
     # Fewer tokens in more characters would not fit where the array did.
     return header + rows + b"}" if rows and len(header) + len(rows) + 1 < len(value) else None
@@ -97,14 +97,14 @@ def _table(value: bytes) -> bytes | None:
 def _saves(
     sample: Sequence[tuple[Raw, Mapping[str, Raw]]], columns: tuple[str, ...], header: bytes, step: int
 ) -> bool:
-    """Whether the table takes fewer tokens, by those of some of its rows."""
+    """Whether the table takes fewer tokens, estimated from a sample of its rows."""
     before = _tokens(b",".join(element for element, _ in sample))
     after = _tokens(b",".join(_row(element, members, columns) for element, members in sample))
     return _tokens(header) * _CAUTION < (before - after) * step
 
 
 def _even_rows(value: bytes, count: int, columns: tuple[str, ...]) -> bytes | None:
-    """All rows at once, where each object has just these keys and nothing nested; twice as quick."""
+    """All rows at once, where each object has exactly these keys and nothing nested; twice as fast."""
     if value.count(b"{") != count or value.count(b"[") != 1:
         return None
     fields = {f"column{number}": name for number, name in enumerate(columns)}
@@ -114,7 +114,7 @@ def _even_rows(value: bytes, count: int, columns: tuple[str, ...]) -> bytes | No
         )
         rows = msgspec.json.decode(value, type=list[row])  # type: ignore[valid-type]
     except ValueError:
-        # Some have other keys, or there is a quote in one.
+        # Some objects have other keys, or a string contains a quote.
         return None
     return msgspec.json.encode([msgspec.structs.astuple(row) for row in rows])
 
@@ -148,7 +148,6 @@ def _tokens(text: bytes) -> int:
 
 
 def _minified(value: Raw) -> bytes:
-    """The value without indentation."""
     data = bytes(value)
     return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 

@@ -10,34 +10,34 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import DecodeError, Raw
 
-# UTF-8. Both can be sliced (to bytes), searched with `find` and `rfind`, given to RE2 and to msgspec.
+# UTF-8. Both types can be sliced (to bytes), searched with `find` and `rfind`, and passed to RE2 and msgspec.
 Content = bytes | mmap.mmap
 
 _raw_json = msgspec.json.Decoder(Raw)
 
 
 class Scratch(Protocol):
-    """Keeps what is made of a large result for as long as it is worked on."""
+    """Scratch space for texts derived from a large result."""
 
     def store(self, chunks: Iterable[bytes]) -> Content:
-        """The chunks as one."""
+        """The chunks, joined."""
 
 
 class MemoryScratch:
-    """Keeps it in memory, which is right for what is small."""
+    """Scratch space in memory, for small results."""
 
     def store(self, chunks: Iterable[bytes]) -> Content:
-        """The chunks as one."""
+        """The chunks, joined."""
         return b"".join(chunks)
 
 
 def is_json(content: Content) -> bool:
-    """Whether it is one JSON object or array; a number or a quoted word is a text like any other."""
+    """Whether the content is one JSON object or array; a JSON number or string counts as text."""
     return first_byte(content) in (b"{", b"[") and _parses(content)
 
 
 def first_byte(content: Content) -> bytes:
-    """The first byte that is not white space."""
+    """The first byte that is not white space, or none."""
     for start in range(0, min(len(content), 64 * 1024), 1024):
         sign = content[start : start + 1024].lstrip(b" \t\r\n")[:1]
         if sign:
@@ -54,17 +54,17 @@ def _parses(content: Content) -> bool:
 
 
 def character_count(data: bytes) -> int:
-    """How many characters the bytes are; what is no UTF-8 counts as it is shown."""
+    """The number of characters; bytes that are no UTF-8 count as their replacement characters."""
     return len(data) if data.isascii() else len(data.decode(errors="replace"))
 
 
 def first_characters(data: bytes, room: int) -> bytes:
-    """The first characters, at most `room` of them."""
+    """At most `room` characters of the beginning."""
     if len(data) <= room or room <= 0:
         return data[: max(room, 0)]
     if data.isascii():
         return data[:room]
-    # No character has more than four bytes.
+    # A character has at most four bytes.
     return data[: room * 4].decode(errors="ignore")[:room].encode()
 
 
@@ -72,17 +72,17 @@ _WINDOW = 1024 * 1024
 
 
 def count_lines(content: Content) -> int:
-    """How many lines there are; the last one may have no line end."""
+    """The number of lines; the last one may lack a line end."""
     ends = sum(window.count(b"\n") for window in _windows(content))
     return ends + (len(content) > 0 and content[len(content) - 1 :] != b"\n")
 
 
 def count_characters(content: Content | Raw) -> int:
-    """How many characters there are; what is no UTF-8 counts as it is shown."""
+    """The number of characters; bytes that are no UTF-8 count as their replacement characters."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     count = 0
     for window in _windows(content):
-        # Decoding is only needed where a character may have several bytes, or began in the window before.
+        # Decoding is only needed for multi-byte characters, or for one that began in the previous window.
         begun, _ = decoder.getstate()
         count += len(window) if not begun and window.isascii() else len(decoder.decode(window))
     return count + len(decoder.decode(b"", final=True))
@@ -94,7 +94,7 @@ def _windows(content: Content | Raw) -> Iterator[bytes]:
             yield bytes(view[start : start + _WINDOW])
 
 
-# Whole escapes and other bytes; what may be the first half of a pair of surrogates goes with what follows it.
+# Whole escapes and other bytes; a possible first half of a surrogate pair is matched with what follows it.
 _WHOLE: Final = re.compile(
     rb"(?:[^\\]|\\u(?![dD][89abAB]).{4}|\\u[dD][89abAB]..(?:\\u....|(?=[^\\]|\\[^u]))|\\[^u])*+", re.DOTALL
 )
@@ -103,20 +103,20 @@ _ESCAPE: Final = re.compile(
     rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-# A character that could stand as itself: a pair of surrogates, or any other but a control character.
+# An escape of a character that needs none: a surrogate pair, or any other except control characters.
 _NEEDLESS: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?!00[01])[0-9a-fA-F]{4}|.)", re.DOTALL
 )
 
 
 def end_of_whole_escapes(inside: bytes, start: int = 0) -> int:
-    """Where the last whole escape or byte ends, counted from a `start` that is no middle of an escape."""
+    """The end of the last whole escape or byte, counted from a `start` outside of any escape."""
     whole = _WHOLE.match(inside, start)
     return whole.end() if whole is not None else start
 
 
 def needless_escape_characters(json: bytes) -> int:
-    """How many characters less the JSON would have if nothing was escaped that need not be."""
+    """How many characters shorter the JSON would be without needless escapes."""
     if b"\\u" not in json:
         return 0
     escapes: list[bytes] = _NEEDLESS.findall(json)
@@ -124,7 +124,7 @@ def needless_escape_characters(json: bytes) -> int:
 
 
 def replace_invalid_unicode(json: bytes) -> bytes:
-    """The text with a sign for every byte that is no UTF-8 and for every half of a pair of surrogates."""
+    """The JSON with a replacement character for each byte that is no UTF-8 and each lone surrogate."""
     if not json.isascii():
         json = json.decode(errors="replace").encode()
     return _ESCAPE.sub(_whole, json) if b"\\u" in json else json
@@ -134,20 +134,20 @@ def _whole(escape: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if escape["half"] else escape[0]
 
 
-# Gives the text from its beginning, in pieces, as often as it is asked.
+# Yields the text in chunks, from its beginning on each call.
 TextChunks = Callable[[], Iterator[str]]
 
 _TEXT_WINDOW = 1024 * 1024
-# Two of four digits: a character beyond the first 65,536.
+# A surrogate pair: two escapes with four digits each.
 _LONGEST_ESCAPE = 12
-# Where a place between escapes is looked for before all escapes of a window are.
+# Searched for a position between escapes, before all escapes of a window are scanned.
 _TAIL = 4096
 _raw = msgspec.json.Decoder(Raw)
 _string = msgspec.json.Decoder(str)
 
 
 def text_chunks(content: Content) -> TextChunks:
-    """The text of a content, where a piece ends with a line if it can; what is no UTF-8 is replaced."""
+    """The text of a content, in chunks that end with a line if possible; invalid UTF-8 is replaced."""
 
     def texts() -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -169,7 +169,7 @@ def _line_aligned_windows(content: Content) -> Iterator[bytes]:
 
 
 def string_text_chunks(value: Content) -> TextChunks:
-    """The text that a JSON string stands for, in pieces."""
+    """The text of a JSON string, in chunks."""
 
     def texts() -> Iterator[str]:
         start, end = value.find(b'"') + 1, value.rfind(b'"')
@@ -184,26 +184,26 @@ def string_text_chunks(value: Content) -> TextChunks:
 
 
 def unescape_string(value: Content, scratch: Scratch) -> Content:
-    """The text that a JSON string stands for; any other value as it is."""
+    """The text of a JSON string; any other value unchanged."""
     if first_byte(value) != b'"':
         return value
     return scratch.store(text.encode(errors="replace") for text in string_text_chunks(value)())
 
 
 def string_prefix(value: Raw, size: int) -> str:
-    """The beginning of what a JSON string stands for, longer than `size` characters if all of it is."""
+    """The beginning of the text of a JSON string: more than `size` characters, if it has more."""
     view = memoryview(value)
-    # No character is written with more than twelve bytes, and one may be cut at the end.
+    # A character takes at most twelve bytes, and the last one may be incomplete.
     window = bytes(view[1 : min(12 * (size + 2), len(view) - 1)])
     return _unescaped(_unbroken(window, final=len(window) == len(view) - 2))
 
 
 def _unbroken(window: bytes, *, final: bool) -> bytes:
-    """As much of a window as ends neither inside an escape nor inside a character."""
+    """The part of a window that ends neither inside an escape nor inside a character."""
     if final:
         return window
     whole = window[: end_of_whole_escapes(window, _after_plain(window))]
-    # The first byte of a character that goes on behind the window is among the last three.
+    # The first byte of an incomplete character is among the last three.
     for back in range(1, 4):
         if whole[-back:][:1] >= b"\xc0":
             return whole[:-back] or window
@@ -211,7 +211,7 @@ def _unbroken(window: bytes, *, final: bool) -> bytes:
 
 
 def _after_plain(window: bytes) -> int:
-    """A place near the end behind so many bytes without a backslash that no escape goes on there, or 0."""
+    """A position near the end that no escape can span, because no backslash is close before it; or 0."""
     end = len(window)
     while end > max(len(window) - _TAIL, 0):
         start = window.rfind(b"\\", 0, end) + 1
@@ -229,10 +229,10 @@ def _unescaped(window: bytes) -> str:
 
 
 class JsonLines:
-    """The objects of JSON Lines; each is opened when it is asked for, so that many cost little."""
+    """The objects of JSON Lines; each is decoded on access."""
 
     def __init__(self, content: Content, spans: Sequence[int]) -> None:
-        """`spans` holds where each object begins and ends, one after the other."""
+        """`spans` holds the start and end of each object, alternating."""
         self._view = memoryview(content)
         self._spans = spans
 
@@ -246,7 +246,7 @@ class JsonLines:
 
 
 def json_lines(content: Content) -> JsonLines | None:
-    """The objects, if it has an object in every line that is not blank, and more than one; else None."""
+    """The objects of JSON Lines with at least two objects; None for any other content."""
     second = content.find(b"\n") + 1
     if first_byte(content) != b"{" or not second or not first_byte(content[second : second + _TEXT_WINDOW]):
         return None

@@ -1,6 +1,4 @@
-"""CSV, TSV and other delimited text: detection of the delimiter and header, reading and writing of
-records.
-"""
+"""CSV, TSV and other delimited text: detection of delimiter and header, records, and selection of columns."""
 
 import csv
 import re
@@ -21,34 +19,34 @@ from headgate.results.json_paths import (
 
 _SEPARATORS: Final = ",\t;|"
 _SAMPLE: Final = 50
-# What people call columns: it begins with a letter and is no sentence.
+# A plausible column name begins with a letter and is no sentence.
 _NAME: Final = re.compile(r"[^\W\d][\w .()/#%:-]{0,60}")
 _MOST_WORDS: Final = 4
 _NUMBERS: Final = "_"
 _WINDOW_BYTES: Final = 1024 * 1024
 _LONGEST_HEADER_BYTES: Final = 16 * 1024
 
-# The lines with their ends, from the first on.
+# Yields the lines with their line ends, from the first on each call.
 Lines = Callable[[], Iterator[str]]
 
 
 class DelimitedText(NamedTuple):
-    """A table of text: how its fields are separated, what its columns are called, and its lines."""
+    """A text table: its delimiter, column names and lines."""
 
     separator: str
     names: tuple[str, ...]
     lines: Lines
 
     def records(self) -> Iterator[list[str]]:
-        """The fields of every record but the header; raises csv.Error."""
+        """The fields of each record except the header; raises csv.Error."""
         return islice(read_records(self.lines(), self.separator), 1, None)
 
 
 def detect_delimited(content: Content, *, fewest_records: int = 1) -> DelimitedText | None:
-    """The table that a text is beyond doubt; None of every other text.
+    """The table in a text that is unmistakably delimited; None for any other text.
 
     The first line names the columns, each once, and the first records have as many fields as there are names.
-    A first column without a name that numbers the records is called `_`.
+    An unnamed first column that numbers the records is called `_`.
     """
     start = len(BOM_UTF8) if content[: len(BOM_UTF8)] == BOM_UTF8 else 0
     if content.find(b"\n", start, start + _LONGEST_HEADER_BYTES) < 0:
@@ -57,7 +55,7 @@ def detect_delimited(content: Content, *, fewest_records: int = 1) -> DelimitedT
 
 
 def detect_delimited_lines(lines: Lines, *, fewest_records: int = 1) -> DelimitedText | None:
-    """The same of lines."""
+    """As `detect_delimited`, for lines."""
     for separator in _SEPARATORS:
         names = _certain_names(lines, separator, fewest_records)
         if names:
@@ -73,7 +71,7 @@ def _certain_names(lines: Lines, separator: str, fewest_records: int) -> tuple[s
     if len(sample) < 1 + fewest_records or len(sample[0]) < 2:
         return ()
     header, *others = sample
-    # What pandas writes unless it is told otherwise: a number for each record, in a column without a name.
+    # The default of pandas: an unnamed column with the number of each record.
     if not header[0].strip() and all(record[0].isdecimal() for record in others):
         header = [_NUMBERS, *header[1:]]
     if not _is_header(header):
@@ -88,12 +86,12 @@ def _is_header(names: list[str]) -> bool:
 
 
 def read_records(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    """The fields of every line that is not empty, the header included; raises csv.Error."""
+    """The fields of each line that is not empty, the header included; raises csv.Error."""
     return filter(None, csv.reader(lines, delimiter=separator))
 
 
 def write_records(rows: Iterable[Sequence[str]], separator: str) -> bytes:
-    """The rows as text, each on a line, in quotes where a field needs them."""
+    """The rows as delimited text, one on each line, quoted where a field needs it."""
     text = StringIO()
     csv.writer(text, delimiter=separator, lineterminator="\n").writerows(rows)
     return text.getvalue().encode(errors="replace")
@@ -101,12 +99,12 @@ def write_records(rows: Iterable[Sequence[str]], separator: str) -> bytes:
 
 def _text_lines(content: Content, start: int) -> Iterator[str]:
     for window in line_windows(content, start):
-        # Lines end with a newline only, whatever else separates lines elsewhere.
+        # Only a newline ends a line; Python would also split at other separators.
         yield from StringIO(window.decode(errors="replace") + "\n", newline="\n")
 
 
 def line_windows(content: Content, start: int = 0) -> Iterator[bytes]:
-    """All lines, many at a time, without the last line end of each window."""
+    """The lines in windows, each without its last line end."""
     size = len(content)
     while start < size:
         end = content.rfind(b"\n", start, start + _WINDOW_BYTES)
@@ -117,14 +115,14 @@ def line_windows(content: Content, start: int = 0) -> Iterator[bytes]:
         start = end + 1
 
 
-# For so many of the names that are no column the nearest ones are looked for.
+# How many unknown column names get suggestions.
 _MAX_COLUMN_SUGGESTIONS = 5
 
 
 def project_columns(
     table: DelimitedText, fields: Mapping[str, JsonPath], exclude: Mapping[str, JsonPath]
 ) -> tuple[bytes, dict[str, Any]] | None:
-    """The columns that are left, in their order, and facts about them; None where a record cannot be read."""
+    """The selected columns, in their order, and metadata; None where a record cannot be read."""
     kept = _column_indexes(table.names, fields) if fields else set(range(len(table.names)))
     chosen = sorted(kept - _column_indexes(table.names, exclude))
     facts: dict[str, Any] = {"separator": table.separator} | _columns_not_found(
@@ -146,7 +144,7 @@ def _padded(record: list[str], count: int) -> list[str]:
 
 
 def _column_indexes(names: Sequence[str], requested: Mapping[str, JsonPath]) -> set[int]:
-    """Where the columns are that the fields mean."""
+    """The indexes of the columns that the fields name."""
     found: set[int] = set()
     for field, path in requested.items():
         found |= _columns(names, field, path)
@@ -155,7 +153,7 @@ def _column_indexes(names: Sequence[str], requested: Mapping[str, JsonPath]) -> 
 
 def _columns(names: Sequence[str], field: str, path: JsonPath) -> set[int]:
     if field in names:
-        # A dot in the name of a column is a part of it.
+        # A dot may be part of a column name.
         return {names.index(field)}
     steps = [step for step in path if step is not WILDCARD]
     if not steps:

@@ -11,9 +11,9 @@ from msgspec import DecodeError, Raw
 from headgate.results.content import Content, MemoryScratch, Scratch, first_byte, is_json
 from headgate.results.result_structure import decode_text
 
-# An encoder that runs twice writes a string around a string; more than a few times is an attack.
+# An encoder that runs twice nests a string in a string; deeper nesting is an attack.
 _DEEPEST_STRING: Final = 4
-# Places that begin like JSON and are none; a text with more of them is code or a log.
+# Failed starts of JSON; a text with more of them is code or a log.
 _MOST_FAILURES: Final = 1_000
 # Text around the JSON that is short enough for an introduction.
 _INTRODUCTION_BYTES: Final = 1_000
@@ -21,12 +21,12 @@ _FEW_VALUES: Final = 8
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NEAR: Final = 100
 
-# It begins with a set of signs, which is what the engine can look for without trying each position.
+# Begins with a character class, which the engine can look for without trying each position.
 _START: Final = re.compile(
     rb'[{\[](?:(?<=\{)[ \t\r\n]*+"|(?<=\[)[ \t\r\n]*+(?:[\[{]'
     rb'|(?<![^\s:\xbf]\[)(?P<plain>"|-?[0-9]++[\s.,\]eE]|true|false|null)))'
 )
-# A string that begins like JSON; a quotation mark inside of a string has a backslash before it.
+# A string that begins like JSON; a quotation mark inside a string has a backslash before it.
 _OPENING: Final = re.compile(rb'(?<!\\)"(?:[ \t]|\\[nrt])*+[{\[]')
 _LITERAL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _CLOSING: Final = re.compile(rb'[}\]](?:[ \t]|\\[nrt])*+"\Z')
@@ -37,10 +37,10 @@ _value: Final = msgspec.json.Decoder(Raw)
 
 
 class EmbeddedJson:
-    """The JSON values of a text that is not JSON itself."""
+    """The JSON values in a text that is not JSON itself."""
 
     def __init__(self, content: Content, spans: "array[int]", *, own_lines: bool) -> None:
-        """`spans` holds the start and the end of each value; with `own_lines` no line has other text."""
+        """`spans` holds the start and end of each value; with `own_lines` no line has other text."""
         self._content = content
         self._spans = spans
         self._own_lines = own_lines
@@ -50,7 +50,7 @@ class EmbeddedJson:
 
     @property
     def is_main(self) -> bool:
-        """Whether the text is this JSON with an introduction, rather than a text that mentions some."""
+        """Whether the text is this JSON with an introduction, rather than prose that mentions JSON."""
         inside = sum(self._spans[1::2]) - sum(self._spans[::2])
         around = len(self._content) - inside
         if len(self) > 1 and not (self._own_lines and (len(self) <= _FEW_VALUES or around <= inside)):
@@ -58,13 +58,13 @@ class EmbeddedJson:
         return around <= max(_INTRODUCTION_BYTES, inside)
 
     def around(self) -> bytes:
-        """The text without the values, a line end in place of each."""
+        """The text without the values, each replaced by a line end."""
         starts = [0, *self._spans[1::2]]
         ends = [*self._spans[::2], len(self._content)]
         return b"\n".join(self._content[start:end] for start, end in zip(starts, ends, strict=True))
 
     def document(self, scratch: Scratch) -> Content:
-        """The value, or the array of all of them."""
+        """The value, or an array of all values."""
         chunks = (
             self._content[start:end] for start, end in zip(self._spans[::2], self._spans[1::2], strict=True)
         )
@@ -72,7 +72,7 @@ class EmbeddedJson:
 
 
 def json_array(values: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks of an array of these values."""
+    """The chunks of a JSON array of these values."""
     yield b"["
     for number, value in enumerate(values):
         if number:
@@ -82,9 +82,9 @@ def json_array(values: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def embedded_json(content: Content, *, only_main: bool = False) -> EmbeddedJson | None:
-    """The values in a text; None where there is none.
+    """The values in a text; None where there are none.
 
-    With `only_main` the search stops as soon as the text only mentions JSON, and the rest is not found.
+    With `only_main` the search ends as soon as the text merely mentions JSON, and further values are missing.
     """
     if content.find(b"{") < 0 and content.find(b"[") < 0:
         return None
@@ -100,7 +100,6 @@ def embedded_json(content: Content, *, only_main: bool = False) -> EmbeddedJson 
 
 
 def _values(content: Content, view: memoryview) -> Iterator[tuple[int, int]]:
-    """Each value, as far as the text can be understood."""
     position = failures = 0
     while failures < _MOST_FAILURES and (found := _START.search(content, position)) is not None:
         start, is_plain = found.start(), found["plain"] is not None
@@ -121,7 +120,7 @@ def _values(content: Content, view: memoryview) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, int]:
-    """Where the value that starts here ends, or else 0 and where it fails."""
+    """The end of the value that starts here, or 0 and the position of the error."""
     line_end = _line_end(content, start)
     try:
         # Most values are one line, and success costs a tenth of an exception.
@@ -141,10 +140,10 @@ def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, 
 
 
 def _stopped(content: Content, start: int, message: str) -> tuple[int, int]:
-    """The same, from what the parser says of it."""
+    """The same, read from the error message of the parser."""
     trailing = _TRAILING.search(message)
     if trailing is not None:
-        # It counts from 1, and names the first sign that does not belong to the value.
+        # The message counts from 1 and names the first byte after the value.
         return _trimmed_end(content, start, start + int(trailing[1]) - 1), 0
     failed = _FAILED_AT.search(message)
     return 0, start + int(failed[1]) if failed is not None else len(content)
@@ -167,27 +166,27 @@ def _is_alone(content: Content, start: int, end: int) -> bool:
 
 
 def _begins_line(content: Content, start: int) -> bool:
-    # No farther back than the longest prefix that is allowed, with some indentation.
+    # No further back than the longest allowed prefix with some indentation.
     before = content[max(start - _NEAR, 0) : start]
     return before[before.rfind(b"\n") + 1 :].strip() in (b"", b"data:", _BYTE_ORDER_MARK)
 
 
 class MainJson(NamedTuple):
-    """The JSON that a text is but for a short text around it."""
+    """The JSON of a text that consists of it except for a short text around it."""
 
     content: Content
     around: bytes
-    # The content block that has it, where only one of several has any.
+    # The content block that holds it, where only one of several does.
     block: int | None = None
 
 
 def main_json(text: Content, scratch: Scratch | None = None) -> MainJson | None:
-    """The JSON of a text that has little else in it; None of JSON itself and of every other text."""
+    """The JSON of a text that has little else in it; None for JSON itself and for any other text."""
     return main_json_or_count(text, scratch)[0]
 
 
 def main_json_or_count(text: Content, scratch: Scratch | None = None) -> tuple[MainJson | None, int]:
-    """The same, and how many values a text mentions that is not mainly JSON: 0, 1, or 2 for more."""
+    """As `main_json`, and how many values a text mentions that is not mainly JSON: 0, 1, or 2 for more."""
     scratch = scratch or MemoryScratch()
     sign = first_byte(text)
     if sign == b'"':
@@ -202,7 +201,7 @@ def main_json_or_count(text: Content, scratch: Scratch | None = None) -> tuple[M
 
 
 def extract_json(text: Content, scratch: Scratch | None = None, depth: int = 0) -> Content | None:
-    """The JSON that a text is or holds: one value, or the array of several; None where there is none."""
+    """The JSON that a text is or contains: one value, or an array of several; None where there is none."""
     if is_json(text):
         return text
     scratch = scratch or MemoryScratch()
@@ -214,7 +213,7 @@ def extract_json(text: Content, scratch: Scratch | None = None, depth: int = 0) 
 
 
 def _inside_string(text: Content, scratch: Scratch) -> Content | None:
-    """What a text that is one JSON string stands for."""
+    """The text of a content that is one JSON string."""
     try:
         literal = _value.decode(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -223,9 +222,9 @@ def _inside_string(text: Content, scratch: Scratch) -> Content | None:
 
 
 def json_in_string(value: Raw, *, only_main: bool = False) -> Raw | None:
-    """The JSON object or array that a JSON string holds; None of every other value.
+    """The JSON object or array inside a JSON string; None for any other value.
 
-    With `only_main` a string that only mentions JSON holds none.
+    With `only_main` None also for a string that merely mentions JSON.
     """
     with memoryview(value) as view:
         if view[0] != ord('"') or len(view) < len('"[]"'):
@@ -242,7 +241,7 @@ def json_in_string(value: Raw, *, only_main: bool = False) -> Raw | None:
 
 
 def decode_json_strings(content: Content, scratch: Scratch, depth: int = 0) -> Content:
-    """JSON in which every string that is JSON is opened; the content itself where there is none."""
+    """JSON with each string that contains JSON replaced by that JSON; the same object where there is none."""
     spans = [] if depth == _DEEPEST_STRING else list(_json_strings(content))
     if not spans:
         return content
@@ -259,7 +258,7 @@ def decode_json_strings(content: Content, scratch: Scratch, depth: int = 0) -> C
 
 
 def _json_strings(content: Content) -> Iterator[tuple[int, int, bytes]]:
-    """Where the strings stand that are JSON, but for names of members, and the JSON of each."""
+    """The spans of the strings that contain JSON, except for member names, and the JSON of each."""
     position = 0
     while (found := _OPENING.search(content, position)) is not None:
         literal = _LITERAL.match(content, found.start())
@@ -274,5 +273,5 @@ def _json_strings(content: Content) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _on_one_line(json: bytes) -> bytes:
-    """The JSON without line ends, which would end a line of JSON Lines."""
+    """The JSON without line ends, which would end a record of JSON Lines."""
     return msgspec.json.format(json, indent=-1) if b"\n" in json else json.strip()

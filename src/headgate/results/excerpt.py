@@ -27,22 +27,23 @@ from headgate.results.truncation import (
 )
 from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
-# Of what is cut in the middle, so much of its end is looked at; no character has more than four bytes.
+# How much of the end a head-and-tail excerpt reads; a character has at most four bytes.
 _TAIL_BYTES = 256
-# Larger ones are cut without trying whether they would fit with their columns named once.
+# A larger text is truncated without trying to write it as a table.
 _LARGEST_TABLE = 4 * 1024 * 1024
-# The outline of a `structuredContent` that is left out gets such a part of the room, its excerpt the rest.
+# The share of the room for the outline of an omitted `structuredContent`; its excerpt gets the rest.
 _OUTLINE_SHARE = 3
 _OUTLINE_DEPTH = 2
-# Characters of a notice that the upstream has put there itself, as another gateway does.
+# Characters of a notice that the upstream itself has put there, as another gateway does.
 _LONGEST_UPSTREAM_NOTICE = 600
 
 
 def excerpt(parsed: ParsedResult, job: ExcerptJob) -> JobResult:
-    """The result with its texts and `structuredContent` cut, each with a notice that tells where the rest is.
+    """The result with truncated texts and `structuredContent`, each with a notice that says where the rest
+    is.
 
-    Empty where the result is shown whole: it is within the limits, no answer of a tool, of a tool that is not
-    known, nothing of it can be left out, or its head and tail would not be shorter.
+    Empty where the result is to be shown whole: it is within the limits, no complete tool result, of an
+    unknown tool, not truncatable, or not shorter as head and tail.
     """
     if not parsed.structure.complete or not _too_large(parsed, job):
         return JobResult()
@@ -50,7 +51,6 @@ def excerpt(parsed: ParsedResult, job: ExcerptJob) -> JobResult:
         return JobResult()
     part = _excerpt_parts(parsed, job)
     if part.is_whole:
-        # Nothing can be left out.
         return JobResult()
     done = part.result()
     if job.style == "head_tail" and not _is_shorter(done, parsed):
@@ -77,7 +77,6 @@ def _excerpt_parts(parsed: ParsedResult, job: ExcerptJob) -> "_ExcerptReply":
 
 
 def _text_excerpts(parsed: ParsedResult, job: ExcerptJob) -> tuple[dict[int, bytes], list[TruncatedContent]]:
-    """What is shown of each text."""
     if len(parsed.texts) > MANY_TEXTS:
         return _first_texts(parsed, job)
     rooms = fair_shares(list(parsed.sizes.values()), job.room)
@@ -94,7 +93,7 @@ def _text_excerpts(parsed: ParsedResult, job: ExcerptJob) -> tuple[dict[int, byt
 
 
 def _first_texts(parsed: ParsedResult, job: ExcerptJob) -> tuple[dict[int, bytes], list[TruncatedContent]]:
-    """As many as fit of very many texts, whole; the others are left out with their blocks."""
+    """Of very many texts as many as fit, whole; the other blocks are omitted."""
     shown: dict[int, bytes] = {}
     room = job.room
     for index, text in parsed.texts.items():
@@ -112,7 +111,7 @@ def _first_texts(parsed: ParsedResult, job: ExcerptJob) -> tuple[dict[int, bytes
 
 
 def _text_excerpt(parsed: ParsedResult, index: int, room: int, job: ExcerptJob) -> TruncatedContent | None:
-    """What is shown of one text, None where that is all of it."""
+    """The excerpt of one text, None where it is shown whole."""
     if job.style == "head_tail":
         return _head_tail_excerpt(parsed.texts[index], parsed.sizes[index], room)
     text = parsed.compact_texts[index]
@@ -131,7 +130,7 @@ def _json_or_text_excerpt(text: Content, room: int) -> TruncatedContent:
     try:
         return truncate_json(text, room)
     except ProcessingError:
-        # It parses from the outside only.
+        # Only its outermost level parses.
         return truncate_text(text, room)
 
 
@@ -140,13 +139,13 @@ def _head_tail_excerpt(text: Content, size: int, room: int) -> TruncatedContent 
         return None
     beginning = first_characters(text[: (room + 1) * 4], room + 1).decode(errors="replace")
     end = text[-_TAIL_BYTES:].decode(errors="ignore")
-    # All that matters of it: whether it is longer, how it begins and how it ends.
+    # The function needs only the beginning, the end, and whether the text is longer than the room.
     shown = head_tail(beginning + end, room).encode()
     return TruncatedContent(content=shown, shown=room, total=size, unit=PageUnit.CHARACTERS, whole=False)
 
 
 def _structured_excerpt(parsed: ParsedResult, job: ExcerptJob) -> TruncatedContent | None:
-    """What is left of `structuredContent`: what the tool promises, and nothing where it promises nothing."""
+    """The part of `structuredContent` that satisfies the output schema; None for a tool without one."""
     structured = parsed.structure.structured
     if structured is None or job.output_schema is None or leading_byte(structured) != b"{":
         return None
@@ -159,7 +158,7 @@ def _structured_excerpt(parsed: ParsedResult, job: ExcerptJob) -> TruncatedConte
 
 
 def _structured_as_text(parsed: ParsedResult, job: ExcerptJob, room: int) -> list[TruncatedContent]:
-    """Texts that stand for a `structuredContent` that is left out, where no text of the result says it.
+    """Texts that replace an omitted `structuredContent` which no text of the result repeats.
 
     The first is a part of it as JSON, the second its outline: keys, types and counts.
     """
@@ -177,7 +176,7 @@ def _structured_as_text(parsed: ParsedResult, job: ExcerptJob, room: int) -> lis
 
 
 class _ExcerptReply:
-    """What is shown of a result, and what is told of the rest."""
+    """The excerpt of a result: its remaining parts, and the notice about the rest."""
 
     def __init__(
         self,
@@ -188,7 +187,7 @@ class _ExcerptReply:
         structured: TruncatedContent | None,
         added: list[TruncatedContent],
     ) -> None:
-        """`added` are texts that the result did not have."""
+        """`added` are texts that the result does not have itself."""
         self._parsed = parsed
         self._job = job
         self._spoofed_notices = spoofed_notices(job.message.partition("{")[0])
@@ -199,20 +198,20 @@ class _ExcerptReply:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was cut."""
+        """Whether nothing was omitted."""
         if self._structured is None:
             return not self._cuts and self._parsed.structure.structured is None
         return not self._cuts and self._structured.whole
 
     def result(self) -> JobResult:
-        """The result that is shown."""
+        """The job's result, with the excerpt as a tool result."""
         parsed = self._parsed
         notice = self._notice(self._shown_summary())
         texts = [*self._texts.values(), *(cut.content for cut in self._added)]
         structured = b""
         if self._structured is not None:
             structured = self._with_notice(self._spoofed_notices.mark_texts(self._structured.content))
-        # The notices are read too, so that what is saved is net.
+        # The notice is read too, so the savings are net.
         size, tokens = reply_size([*texts, notice.encode()], structured)
         facts: dict[str, Any] = {
             "cache_id": self._job.cache_id,
@@ -251,7 +250,7 @@ class _ExcerptReply:
         return f"the text is whole, structuredContent is cut to {_shown_of_total(self._structured)}"
 
     def _with_notice(self, content: bytes) -> bytes:
-        """The `structuredContent` that is shown; the notice is its first member."""
+        """The `structuredContent` of the excerpt, with the notice as its first member."""
         cut = self._structured
         assert cut is not None
         shown = "structuredContent is whole, the text beside it is cut" if cut.whole else _shown_of_total(cut)
@@ -267,7 +266,7 @@ class _ExcerptReply:
         return with_notice(content, notice_fields)
 
     def _notice_of_upstream(self) -> Raw | None:
-        """What the upstream itself has left out, as another gateway behind this one does."""
+        """The notice that the upstream itself has added, as another gateway does."""
         structured = self._parsed.structure.structured
         if structured is None or b"headgate" not in bytes(structured):
             return None
@@ -281,7 +280,7 @@ class _ExcerptReply:
         )
 
     def _assemble(self, structured: bytes, notice: str, facts: dict[str, Any]) -> bytes:
-        """The result with its new texts; everything else is as it came, and in its place."""
+        """The result with its new texts; every other member is unchanged."""
         structure, whole = self._parsed.structure, self._parsed.texts
         blocks = [
             bytes(block.raw)

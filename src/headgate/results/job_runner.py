@@ -9,7 +9,7 @@ from headgate.results.read_result import read_result
 from headgate.results.regex import compile_pattern
 from headgate.results.search.search_processor import SearchProcessor
 
-# In the worst case every byte costs as much as the pattern is long.
+# In the worst case every byte costs one step for each instruction of the pattern.
 _SHORT_PROGRAM = 300
 _LONGEST_PATHS = 10_000
 _FEW_PATHS = 10
@@ -17,14 +17,14 @@ _BY_PATTERN = (SearchMode.REGEX, SearchMode.CONTEXT, SearchMode.STRUCTURE)
 
 
 def run_job(job: Job, parsed: ParsedResult, query: Processor | None = None) -> JobResult:
-    """What came of it; a job that cannot be done says why in `error`."""
+    """The result of the job; a job that fails has the reason in `error`."""
     return excerpt(parsed, job) if isinstance(job, ExcerptJob) else read_result(parsed, job, query)
 
 
 def validate_job(job: ReadJob) -> bool:
-    """Look for mistakes before any tool is called; tells whether little content means little work.
+    """Check a job before any tool is called; true if it is cheap on a small result.
 
-    Raises Refused.
+    Raises ProcessingError.
     """
     parse_path(job.path)
     for part in (job.exploration, job.reading, job.query):
@@ -36,7 +36,7 @@ def validate_job(job: ReadJob) -> bool:
     for path in paths:
         parse_path(path)
     if job.search is not None and job.search.mode not in _BY_PATTERN:
-        # Of nothing there is nothing to find, but what is looked for is read.
+        # Searching an empty content validates the query.
         SearchProcessor().process(b"", job.search)
     elif job.search is not None:
         pattern = compile_pattern(

@@ -7,14 +7,14 @@ import msgspec
 
 
 class ProjectionMode(StrEnum):
-    """What a projection does with the fields that are named."""
+    """Whether a projection keeps or drops the named fields."""
 
     INCLUDE = "include"
     EXCLUDE = "exclude"
 
 
 class SearchMode(StrEnum):
-    """How something is looked for."""
+    """The search modes of proxy_search."""
 
     REGEX = "regex"
     BM25 = "bm25"
@@ -24,7 +24,7 @@ class SearchMode(StrEnum):
 
 
 class ContextType(StrEnum):
-    """What is shown around a hit."""
+    """The context that a search shows around a hit."""
 
     PARAGRAPH = "paragraph"
     SECTION = "section"
@@ -33,7 +33,7 @@ class ContextType(StrEnum):
 
 
 class PageUnit(StrEnum):
-    """What a content is counted in."""
+    """The unit in which a content is paged."""
 
     LINES = "lines"
     ELEMENTS = "elements"
@@ -41,7 +41,7 @@ class PageUnit(StrEnum):
 
 
 class ProjectionParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which fields are kept or left out; each is a path as people write it."""
+    """The fields to keep or to drop, each a path as agents write it."""
 
     fields: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -49,27 +49,27 @@ class ProjectionParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for, and how much of what is found is shown."""
+    """What to search for, and how much of the matches to show."""
 
     pattern: str
     mode: SearchMode = SearchMode.REGEX
-    # None is as many as there is room for, or what is safe for the mode.
+    # None is as many as fit, or the mode's own limit.
     max_results: int | None = None
     offset: int = 0
     before: int = 0
     after: int = 0
     case_insensitive: bool = False
-    # A dot matches the end of a line too.
+    # Lets a dot match a line end.
     multiline: bool = False
     threshold: float = 0.7
     top_k: int = 5
     context_type: ContextType = ContextType.PARAGRAPH
-    # The most characters that the hits may have together.
+    # The most characters of all hits together.
     room: int = 8000
 
 
 class ExploreParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part is looked at, and how deep."""
+    """Which part to outline, and how deep."""
 
     path: str = ""
     max_depth: int = 3
@@ -77,12 +77,12 @@ class ExploreParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part is read, from where on, and how much of it."""
+    """Which part to read, from which offset, and how much of it."""
 
     path: str = ""
     offset: int = 0
     limit: int | None = None
-    # None is elements of JSON and lines of anything else.
+    # None is elements for JSON and lines for any other content.
     unit: PageUnit | None = None
     room: int = 8000
 
@@ -95,49 +95,49 @@ class QueryParams(msgspec.Struct, frozen=True, kw_only=True):
     room: int = 8000
 
 
-# The member of `_meta` that says what was left out of a reply and where it is.
+# The member of `_meta` that says what a reply omits and where it is.
 META_KEY = "io.headgate/result"
 
 
 class ExcerptJob(msgspec.Struct, frozen=True, kw_only=True, tag="excerpt"):
-    """Show a part of the result, if it is larger than a limit."""
+    """Truncate the result if it is larger than a limit."""
 
-    # Under which the whole is going to be stored.
+    # The id under which the whole result will be stored.
     cache_id: str
-    # In characters and, where that is limited too, in tokens.
+    # In characters and, optionally, in tokens.
     limit: int
     limit_tokens: int | None = None
-    # The most characters that are shown of the text.
+    # The most characters of the text in the excerpt.
     room: int
     style: Literal["cache", "head_tail"] = "cache"
-    # What the tool promises of `structuredContent`, as its server wrote it; it admits the notice.
+    # The output schema of the tool as its server declares it; it admits the notice.
     output_schema: bytes | None = None
-    # Of the result of a task it may not be known, and so neither what the tool promises.
+    # False for the result of a task whose tool, and so its output schema, is unknown.
     tool_known: bool = True
-    # The words of the notice, with places for what is not known yet.
+    # The notice, with placeholders for values that are known later.
     message: str
-    # Whether tables may be written with their columns named once.
+    # Whether arrays may be written as tables.
     compact: bool = False
 
 
 class ReadJob(msgspec.Struct, frozen=True, kw_only=True, tag="look"):
-    """Show what an agent asks for; at least one of the five is given."""
+    """Read a stored result for an agent; at least one of the five parameters is given."""
 
     tool: str
     cache_id: str
     # The most characters of the reply's text.
     room: int
-    # Of which part; empty is the whole. Those that explore, read and query have theirs.
+    # The part to work on; empty is the whole. Exploration, reading and query have paths of their own.
     path: str = ""
     projection: ProjectionParams | None = None
     search: SearchParams | None = None
     exploration: ExploreParams | None = None
     reading: ReadParams | None = None
     query: QueryParams | None = None
-    # Of what a projection leaves, from which element on.
+    # The first element of what a projection leaves.
     offset: int = 0
     compact: bool = False
-    # The agent has seen nothing of this result yet, images and links included.
+    # The agent has not seen this result yet, including its images and links.
     fresh: bool = False
 
 
@@ -145,17 +145,17 @@ Job = ExcerptJob | ReadJob
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A result to be shown; empty where the whole can be shown as it is."""
+    """The tool result to show; empty where the whole can be shown as it is."""
 
     result: bytes = b""
     # In characters.
     original_size: int = 0
     processed_size: int = 0
-    # About so many.
+    # Estimates.
     original_tokens: int = 0
     processed_tokens: int = 0
     metadata: dict[str, Any] = {}
-    # Whether the result names its `resultType`, as stateless upstreams do.
+    # Whether the result has a `resultType`, as those of stateless upstreams do.
     typed: bool = False
-    # One sentence that says what is wrong with the job, or with the result.
+    # One sentence that says what is wrong with the job or the result.
     error: str | None = None

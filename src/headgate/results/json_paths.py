@@ -24,15 +24,15 @@ class PathWildcard(Enum):
 
 WILDCARD: Final = PathWildcard.EVERY
 
-# A name, an index, or everything; a name that is a number is an index where there is an array.
+# A name, an index, or the wildcard; a name that is a number is an index where there is an array.
 PathStep = str | int | PathWildcard
 JsonPath = tuple[PathStep, ...]
 
 _MOST_CHARACTERS = 1_000
 _MOST_STEPS = 64
-# Of so many keys the nearest are looked for; more would only make a refusal slow.
+# How many keys are compared for suggestions; more would only make the error slow.
 _MOST_KEYS = 10_000
-# Objects of each kind that are looked into, and how deep, for a name that may stand further down.
+# How many objects of each level are searched, and how deep, for a name that exists further down.
 _FEW = 5
 _MOST_LEVELS = 4
 _MOST_SAMPLES = 1_000
@@ -41,7 +41,7 @@ _CHUNK_BYTES = 1024 * 1024
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NAME = re.compile(r"[^.\[\]]+")
 _BRACKET = re.compile(r"\[\s*(?:\*?|(?P<index>-?[0-9]+)|'(?P<quoted>(?:[^'\\]|\\.)*)')\s*\]", re.DOTALL)
-# What strings, numbers, true, false and null begin with.
+# The first bytes of strings, numbers, true, false and null.
 _PLAIN = frozenset(b'"-0123456789tfn')
 _PLAIN_KEY = re.compile(r"[\w@-][\w@$:-]*")
 _strings = json.JSONDecoder(strict=False)
@@ -51,7 +51,10 @@ _container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Deco
 
 
 def parse_path(text: str) -> JsonPath:
-    """The steps of a dotted path, a JSONPath of names and indexes, or a JSON Pointer. Raises Refused."""
+    """The steps of a dotted path, a JSONPath of names and indexes, or a JSON Pointer.
+
+    Raises ProcessingError.
+    """
     if len(text) > _MOST_CHARACTERS:
         raise ProcessingError(
             f"A path of {len(text)} characters is too long: use at most {_MOST_CHARACTERS}."
@@ -64,7 +67,7 @@ def parse_path(text: str) -> JsonPath:
 
 
 def _trimmed(text: str) -> str:
-    # The last key of a JSON Pointer may end with a space, and there is no other way to write it there.
+    # The last key of a JSON Pointer may end with a space, and cannot be written otherwise.
     start = text.lstrip()
     return start if start.startswith(("/", "#/")) else start.rstrip()
 
@@ -82,7 +85,7 @@ def _dotted_steps(text: str) -> Iterator[PathStep]:
     if text in ("", "$", "#", "."):
         return
     at = 1 if text.startswith(("$.", "$[")) else 0
-    # Only at the start may the dot be left out before a name.
+    # Only at the start the dot before a name is optional.
     if text[at] not in ".[":
         step, at = _name_step(text, at)
         yield step
@@ -131,13 +134,13 @@ def _syntax_error(text: str, at: int, reason: str) -> ProcessingError:
 
 
 def quote_for_message(text: str) -> str:
-    """The text in quotes for a sentence: short, and with escapes for what a terminal would act on."""
+    """The text in quotes for a message: shortened, with escapes for control characters."""
     short = (text if len(text) <= 80 else f"{text[:77]}...").encode(errors="replace").decode()
     return f"'{short}'" if short.isprintable() else ascii(short)
 
 
 def member_path(path: str, key: str) -> str:
-    """The path of a member of what is at the path."""
+    """The path of a member of the value at `path`."""
     start = _start(path)
     if not _PLAIN_KEY.fullmatch(key):
         return f"{start}[{json.dumps(key, ensure_ascii=False)}]"
@@ -145,7 +148,7 @@ def member_path(path: str, key: str) -> str:
 
 
 def elements_path(path: str) -> str:
-    """The path of every element or member of what is at the path."""
+    """The path of every element or member of the value at `path`."""
     return f"{_start(path)}[]"
 
 
@@ -168,10 +171,10 @@ def format_path(path: Iterable[PathStep]) -> str:
 
 
 def select_path(content: Content, path: str, scratch: Scratch | None = None) -> Content:
-    """The value that the path leads to, byte for byte, or the array of all the values that it leads to.
+    """The selected value, byte for byte, or an array of all selected values.
 
-    Names walk through arrays by themselves, and steps into a string walk into the JSON that it holds.
-    Raises Refused when nothing is there.
+    A name steps through arrays, and a step into a string steps into the JSON inside it. Raises
+    ProcessingError when nothing is at the path.
     """
     steps = parse_path(path)
     if not steps:
@@ -193,7 +196,7 @@ def _no_json() -> ProcessingError:
 
 
 def nesting_error() -> ProcessingError:
-    """What is said of JSON that nests deeper than any path needs."""
+    """The error for JSON that nests deeper than a path can follow."""
     return ProcessingError("The content nests too deeply to follow a path through it: leave the path out.")
 
 
@@ -229,7 +232,7 @@ def _step_into(value: Raw, step: PathStep) -> Iterable[Raw]:
 
 
 def decode_container(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
-    """The members or elements, or None of a value that has none. Raises Refused when a key is no UTF-8."""
+    """The members or elements; None for a scalar. Raises ProcessingError when a key is no UTF-8."""
     if isinstance(value, Raw) and is_scalar(value):
         return None
     try:
@@ -241,7 +244,7 @@ def decode_container(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
 
 
 def decode_container_or_string(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
-    """The same, and of a string the members or elements of the JSON that it holds."""
+    """As `decode_container`, and for a string the members or elements of the JSON inside it."""
     held = decode_container(value)
     if held is None and isinstance(value, Raw):
         inner = json_in_string(value)
@@ -250,26 +253,26 @@ def decode_container_or_string(value: Raw | Content) -> dict[str, Raw] | list[Ra
 
 
 def is_scalar(value: Raw) -> bool:
-    """Whether it is a string, a number or a word, by its first byte, without the cost of an exception."""
+    """Whether the value is a string, number or literal, by its first byte: cheaper than an exception."""
     return memoryview(value)[0] in _PLAIN
 
 
 def undecodable_key_error() -> ProcessingError:
-    """What is said of JSON whose keys no path can name."""
+    """The error for JSON with keys that no path can name."""
     return ProcessingError(
         "A key in the content is no UTF-8, so that no path can name it: leave the path out."
     )
 
 
 def array_index(step: PathStep) -> int | None:
-    """Which element of an array the step means, if it can mean one."""
+    """The array index that the step can mean, or None."""
     if isinstance(step, str):
         return int(step) if _NUMBER.fullmatch(step) else None
     return step if isinstance(step, int) else None
 
 
 def _is_empty_for(value: Raw, step: PathStep) -> bool:
-    """Whether there is nothing in it that could have had the step, as in the array of no users."""
+    """Whether it is empty, so that the step may well exist elsewhere, as in an array of no users."""
     held = decode_container_or_string(value)
     if isinstance(held, dict):
         return step is WILDCARD and not held
@@ -291,7 +294,7 @@ def _missing_message(values: list[Raw], steps: JsonPath, count: int) -> str:
 
 
 def nearest_paths(values: Iterable[Raw], path: JsonPath) -> list[str]:
-    """At most five paths that lead somewhere from the first of the values, for one that leads nowhere."""
+    """At most five existing paths that are similar to one that selects nothing."""
     for count, step in enumerate(path):
         if isinstance(step, str) and array_index(step) is None:
             objects = list(islice((held for value in values for held in _objects_in(value)), _MOST_SAMPLES))
@@ -308,7 +311,7 @@ def nearest_paths(values: Iterable[Raw], path: JsonPath) -> list[str]:
 
 
 def _ending_in(name: str, objects: list[dict[str, Raw]]) -> list[tuple[str, ...]]:
-    """Where members of that name are further down, at most three of the nearest."""
+    """At most three paths to members of that name further down, the nearest first."""
     found: dict[tuple[str, ...], None] = {}
     level: list[tuple[tuple[str, ...], dict[str, Raw]]] = [((), held) for held in objects[:_FEW]]
     for _ in range(_MOST_LEVELS):
@@ -339,7 +342,7 @@ def _nearest(name: str, objects: Iterable[dict[str, Raw]]) -> list[str]:
 
 
 def nearest_names(name: str, names: Sequence[str]) -> list[str]:
-    """At most five of the names, the nearest first."""
+    """At most five of the names, the most similar first."""
     from rapidfuzz import fuzz, process, utils  # noqa: PLC0415 (only who spells a name wrong pays for it)
 
     found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=5)
@@ -366,21 +369,21 @@ class PathTarget(msgspec.Struct, frozen=True):
 
     value: Content
     path: str
-    # Whether it is an array made of all that the path leads to, so that the path is the one of its elements.
+    # Whether `value` is an array of all selected values, so that `path` is the path of its elements.
     gathered: bool
 
     @property
     def element_path(self) -> str:
-        """The path of each of its elements, if it is an array."""
+        """The path of its elements, if it is an array."""
         return self.path if self.gathered else elements_path(self.path)
 
     def index_path(self, index: int) -> str | None:
-        """The path of one of its elements, if it is an array and one can be written."""
+        """The path of one element of an array; None where no path selects it alone."""
         return None if self.gathered else f"{self.path}[{index}]"
 
 
 def resolve_path(content: Content, path: str, scratch: Scratch | None = None) -> PathTarget:
-    """Where the path leads. Raises Refused when nothing is there."""
+    """The part that the path selects. Raises ProcessingError when nothing is there."""
     steps = parse_path(path)
     if not steps:
         return PathTarget(content, "", gathered=False)
@@ -400,7 +403,7 @@ def _json_lines_array(lines: JsonLines) -> Iterator[bytes]:
 
 
 def _is_gathered(content: Content, steps: JsonPath) -> bool:
-    """Whether a step goes to every element, said or unsaid; the path is known to lead somewhere."""
+    """Whether a step selects several elements, explicitly or through an array; the path exists."""
     if WILDCARD in steps:
         return True
     value: Content | Raw = content

@@ -35,12 +35,12 @@ from headgate.results.result_structure import parse_envelope, visible_size
 from headgate.results.token_estimate import characters_for_tokens, estimate_tokens
 from headgate.results.tools import NAMES, ReadRequest, parse_read_request
 
-# Of a result that is too large, so large a part is shown: enough to see what it is.
+# The excerpt's share of the limit: enough to recognise the result.
 _SHOWN_SHARE = 4
 
 
 class TruncationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What agents are shown of results."""
+    """Which results are truncated, and to what size."""
 
     # In characters.
     max_size: int = 8000
@@ -55,7 +55,7 @@ class TruncationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def excerpt_characters(self) -> int:
-        """The most characters that are shown of a text that is too large."""
+        """The most characters of the text in an excerpt."""
         most = self.reply_characters
         if self.style == "head_tail":
             return most
@@ -63,7 +63,7 @@ class TruncationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reply_characters(self) -> int:
-        """The most characters of a reply that was asked for."""
+        """The most characters of the reply of a tool that reads results."""
         if self.max_tokens is None:
             return self.max_size
         return max(1, min(self.max_size, characters_for_tokens(self.max_tokens)))
@@ -71,29 +71,29 @@ class TruncationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 log = logging.getLogger("headgate.results")
 
-# Opening, measuring and cutting so much takes a millisecond, and a few of the worst kind.
+# Parsing and truncating so much takes a millisecond, a few in the worst case.
 _INLINE_EXCERPT_BYTES: Final = 32 * 1024
-# Whatever is asked of so little is answered in about the time that it takes to ask somebody else.
+# A job on so little takes about as long as sending it to a worker.
 _INLINE_READ_BYTES: Final = 4 * 1024
 _TOOL_CALL: Final = "tools/call"
 _RETRY_HINT: Final = "correct it and call again"
 
 
 class JobWorkers(Protocol):
-    """Does what would take too long here."""
+    """Runs jobs in worker processes."""
 
     async def run_in_worker(self, job: Job, agent: str, entry: str, content: Payload) -> JobResult:
-        """What came of the job; raises Exhausted, or WorkStopped when it took too long."""
+        """The job's result; raises ResourceExhausted, or WorkerLimitExceeded when it takes too much."""
 
 
 class JobRunner(Protocol):
-    """Does it here, at once."""
+    """Runs jobs in this process, at once."""
 
     def run_job(self, job: Job, parsed: ParsedResult) -> JobResult:
-        """What came of it."""
+        """The result of the job; raises ProcessingError."""
 
     def validate_job(self, job: ReadJob) -> bool:
-        """Whether little content means little work; raises Refused for a mistake."""
+        """Whether the job is cheap on a small result; raises ProcessingError for a mistake."""
 
 
 class _OutputSchemaField(msgspec.Struct):
@@ -101,7 +101,7 @@ class _OutputSchemaField(msgspec.Struct):
 
 
 class LargeResults:
-    """What clients are shown of results."""
+    """Truncates the results that clients get, stores them whole, and reads stored ones."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class LargeResults:
         settings: TruncationSettings,
         listed: Callable[[McpRequest], bool],
     ) -> None:
-        """`work` is loaded when it is first needed.
+        """`work` loads the job runner on first use.
 
-        `listed` tells whether the tools that read stored results can be called by their names.
+        `listed` says whether a client can call the tools that read stored results by their names.
         """
         self.metrics = ResultMetrics()
         self._store = store
@@ -122,7 +122,7 @@ class LargeResults:
         self._settings = settings
         self._notices = SpoofedNotices(settings.message)
         self._tools_listed = listed
-        # No character takes less than a byte, and no token less than a character.
+        # A character takes at least one byte, and a token at least one character.
         self._never_truncated_bytes = min(settings.max_size, settings.max_tokens or settings.max_size)
 
     def passes_unchanged(self, answer: McpResponse) -> bool:
@@ -136,7 +136,7 @@ class LargeResults:
         return escape not in result and member not in result and opening not in result
 
     def may_exceed_limit(self, answer: McpResponse) -> bool:
-        """Whether the answer may be too large; asked of every answer, so it opens none."""
+        """Whether the response may be too large; it runs for every response, so it parses none."""
         result = answer.result
         if answer.error or answer.sized or not self._settings.truncates:
             return False
@@ -144,7 +144,7 @@ class LargeResults:
         return size > self._never_truncated_bytes
 
     def mark_spoofed_notices(self, answer: McpResponse) -> McpResponse:
-        """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
+        """The response with upstream text marked that imitates a notice of the gateway."""
         result = answer.result
         if not isinstance(result, bytes):
             return answer
@@ -152,7 +152,7 @@ class LargeResults:
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
     async def mark_spoofed_notices_on_disk(self, answer: McpResponse) -> McpResponse:
-        """The same of an answer whose result may be on disk."""
+        """As `mark_spoofed_notices`, also for a result on disk."""
         result = answer.result
         if isinstance(result, bytes):
             return self.mark_spoofed_notices(answer)
@@ -164,7 +164,10 @@ class LargeResults:
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
     async def truncate_if_large(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
-        """The answer itself if it is small enough, otherwise a part of it and where the rest is."""
+        """The response itself if it is small enough, otherwise an excerpt; the whole result is stored.
+
+        Raises ResponseNotStored.
+        """
         result = answer.result
         quick = isinstance(result, bytes) and len(result) <= _INLINE_EXCERPT_BYTES
         if isinstance(result, bytes) and quick and not self._too_large(result):
@@ -187,7 +190,7 @@ class LargeResults:
     async def _run_excerpt(
         self, job: ExcerptJob, agent: str, answer: McpResponse, *, quick: bool
     ) -> JobResult:
-        """What is shown of a result; whatever the upstream did was done, so there is always something."""
+        """The excerpt of a result; the upstream has already acted, so there always is one."""
         result = answer.result
         try:
             return await self._run(job, agent, job.cache_id, result, quick=quick)
@@ -195,16 +198,16 @@ class LargeResults:
             log.warning("result not opened", extra={"entry": job.cache_id, "reason": stopped.message})
             error = stopped
         if isinstance(result, bytes):
-            # It is of bounded size, and takes longer here than elsewhere.
+            # In memory its size is bounded; truncating it here only takes longer.
             work = await self._load_runner()
             return await asyncio.to_thread(_run_inline, work, job, result)
         if job.output_schema is not None or not job.tool_known:
-            # Clients refuse a result without what its tool promises.
+            # Clients reject a result that does not satisfy its output schema.
             return JobResult()
         stand_in = unprocessed_result(
             job.message, job.cache_id, result.size, error.message, typed=answer.typed
         )
-        # Not opened, so that a token is taken for four bytes, as in the notice.
+        # The result was not parsed; the notice also assumes four bytes for a token.
         return JobResult(
             result=stand_in,
             original_size=result.size,
@@ -218,7 +221,7 @@ class LargeResults:
         return tool in NAMES
 
     async def parse_read_request(self, request: McpRequest) -> ReadRequest:
-        """What a call of a tool that reads results is about; raises InvalidArguments."""
+        """The parameters of a call of a tool that reads results; raises InvalidArguments."""
         read_request = parse_read_request(request.name, request.params, self._settings.reply_characters)
         try:
             cheap = (await self._load_runner()).validate_job(read_request.job)
@@ -228,9 +231,9 @@ class LargeResults:
         return msgspec.structs.replace(read_request, cheap=cheap)
 
     async def read_stored(self, request: McpRequest, read_request: ReadRequest) -> tuple[str, McpResponse]:
-        """The tool that a stored result is of, and what was asked for of it.
+        """The tool that the stored result is of, and the requested part.
 
-        Raises ResultNotFound, InvalidArguments and others.
+        Raises ResultNotFound, InvalidArguments, ResourceExhausted and WorkerLimitExceeded.
         """
         agent = result_owner_of(request.session, request.caller)
         async with open_stored(self._store, agent, read_request.cache_id) as entry:
@@ -244,7 +247,7 @@ class LargeResults:
     async def read_new(
         self, call: UpstreamCall, read_request: ReadRequest, answer: McpResponse
     ) -> McpResponse:
-        """What was asked for of a result that has just come, which is stored whole; raises as `read`."""
+        """The requested part of a new result, which is stored whole; raises as `read_stored`."""
         if answer.error or not _is_readable(answer.result, read_request):
             return (
                 await self.truncate_if_large(call, answer)
@@ -261,7 +264,7 @@ class LargeResults:
             try:
                 done = await self._run_read(look, agent, entry.content, cheap=read_request.cheap)
             except HeadgateError as error:
-                # It must not be called again for a mistake in a path.
+                # A mistake in a path must not make the agent repeat the call.
                 error.effect, error.retryable = Effect.DONE, False
                 error.hint += f"; {call.item.public_name} was called, and its result is cache_id {cache_id}"
                 raise
@@ -274,7 +277,7 @@ class LargeResults:
             self.metrics.refused += 1
             raise InvalidArguments(look.tool, done.error.rstrip("."), hint=_RETRY_HINT)
         self.metrics.count_read(look.tool, done, fresh=look.fresh)
-        # The note below it begins in another way.
+        # The page note begins differently from a notice, so it stays unmarked.
         return msgspec.structs.replace(done, result=self._notices.mark_texts(done.result))
 
     async def _run(self, job: Job, agent: str, entry: str, content: Payload, *, quick: bool) -> JobResult:
@@ -283,7 +286,7 @@ class LargeResults:
         return _run_inline(await self._load_runner(), job, content)
 
     async def _store_whole(self, agent: str, call: UpstreamCall, result: Payload, cache_id: str) -> None:
-        """Store a result; raises AnswerNotStored."""
+        """Store a result; raises ResponseNotStored."""
         request = call.request
         arguments = bytes(request.params.get("arguments", b"{}"))
         try:
@@ -327,7 +330,7 @@ def _run_inline(work: JobRunner, job: Job, content: bytes) -> JobResult:
 
 
 def _is_readable(result: Payload, read_request: ReadRequest) -> bool:
-    """A question is to be answered first, and a failure must not be missed by whoever looks for something."""
+    """Whether the job applies: not to an input request, nor a search to a failed call."""
     if not isinstance(result, bytes):
         return True
     outside = parse_envelope(result)
@@ -335,12 +338,12 @@ def _is_readable(result: Payload, read_request: ReadRequest) -> bool:
 
 
 def _tool_known(call: UpstreamCall) -> bool:
-    """Whether it is known whose result it is: of a task from before a restart it is not."""
+    """Whether the tool of the result is known; for a task from before a restart it is not."""
     return call.request.method == _TOOL_CALL or bool(call.item.definition)
 
 
 def _output_schema(call: UpstreamCall) -> bytes | None:
-    """What the tool promises of its results; what is listed admits the notice of a truncated one."""
+    """The tool's output schema; the listed one admits the notice of an excerpt."""
     try:
         return bytes(msgspec.json.decode(call.item.definition, type=_OutputSchemaField).outputSchema) or None
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -353,7 +356,7 @@ def _close(payload: Payload) -> None:
 
 
 class ResultMetrics:
-    """What an operator wants to know; everything counts from the start of the gateway."""
+    """Counters of excerpts, reads, and the characters and tokens that they saved."""
 
     def __init__(self) -> None:
         self.excerpts = 0
@@ -361,18 +364,18 @@ class ResultMetrics:
         self.refused = 0
         self.characters_received = 0
         self.characters_shown = 0
-        # How many tokens all results had, and what was shown of them; both are estimates.
+        # Estimates.
         self._tokens_received = 0
         self._tokens_shown = 0
 
     def count_excerpt(self, done: JobResult) -> None:
-        """A result was cut before it was shown."""
+        """A result was truncated."""
         self.excerpts += 1
         self._count_received(done)
         self._count_shown(done)
 
     def count_read(self, tool: str, done: JobResult, *, fresh: bool) -> None:
-        """A tool has read a result; a fresh one would have been shown whole otherwise."""
+        """A tool has read a result; a fresh one would otherwise have been shown whole."""
         self.reads_by_tool[tool] = self.reads_by_tool.get(tool, 0) + 1
         if fresh:
             self._count_received(done)
@@ -388,7 +391,7 @@ class ResultMetrics:
 
     @property
     def saved_tokens(self) -> int:
-        """About so many tokens less than if every result had been shown whole."""
+        """An estimate of the tokens saved by not showing every result whole."""
         return max(0, self._tokens_received - self._tokens_shown)
 
     def counters(self) -> dict[tuple[str, str], int]:

@@ -1,4 +1,4 @@
-"""The truncation notice and page notes of the gateway, and the marking of server text that imitates them."""
+"""Truncation notices and page notes of the gateway, and the marking of upstream text that imitates them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,28 +21,28 @@ MESSAGE: Final = (
     "[Excerpt: {shown}. The whole result has {size} characters (about {tokens} tokens) and is kept for "
     "{minutes} min as cache_id {cache_id}. Get what you need of it with {tools}.]"
 )
-# A note that tells a name of thousands of characters would be longer than what it is about.
+# A note that quotes a name of thousands of characters would be longer than its subject.
 _LONGEST_NOTE: Final = 600
-# Of the blocks and positions of hits.
+# Blocks and positions of hits that a note lists.
 _MOST_NAMED: Final = 10
-# Of an answer so many rows are fetched.
+# The row limit of a query.
 _MOST_ROWS: Final = 10_000
 
 
 def fill_placeholders(message: str, values: Mapping[str, str]) -> str:
-    """The message with its places filled; whatever else stands in braces stays."""
+    """The message with its placeholders filled; any other braces stay."""
     for place, value in values.items():
         message = message.replace(f"{{{place}}}", value)
     return message
 
 
 def format_minutes(seconds: float) -> str:
-    """So many minutes in words that fit the notice: `5`, or `0.5`."""
+    """The minutes as they appear in the notice: `5`, or `0.5`."""
     return f"{seconds / 60:.1f}".removesuffix(".0") if seconds >= 3 else "less than 0.1"
 
 
 def unprocessed_result(message: str, cache_id: str, size_bytes: int, reason: str, *, typed: bool) -> bytes:
-    """The result that stands for one that was stored, but could not be opened."""
+    """The result that replaces one that was stored but could not be parsed."""
     words = {
         "shown": f"nothing, because {reason}",
         "size": f"up to {size_bytes:,}",
@@ -54,7 +54,7 @@ def unprocessed_result(message: str, cache_id: str, size_bytes: int, reason: str
 
 
 def page_note(cache_id: str, metadata: Mapping[str, Any]) -> str:
-    """What stands below the reply of a tool: the id, and how to go on where there is more."""
+    """The note below the reply of a tool: the id, and how to read on."""
     parts = [f"cache_id: {cache_id}"]
     for facts in metadata.values():
         parts += _note_parts(facts)
@@ -97,7 +97,7 @@ def _count_parts(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _hit_parts(facts: Mapping[str, Any]) -> list[str]:
-    """In which blocks the hits of a search are, and how to read around those that are cut."""
+    """The blocks of the hits of a search, and how to read around those that are truncated."""
     parts = []
     runs = [(block, sum(1 for _ in same)) for block, same in groupby(facts.get("blocks", ()))]
     if runs:
@@ -139,17 +139,17 @@ def _not_found_parts(facts: Mapping[str, Any]) -> list[str]:
     return [f"not found: {', '.join(named)}"] if named else []
 
 
-# How a notice begins, and how one begins that a server wrote, or a gateway behind this one.
+# How the gateway's notice begins, and the marked beginning of an imitation.
 OPENING: Final = MESSAGE.partition("{")[0]
 SERVER_OPENING: Final = "[Excerpt made by the server, not by this gateway: "
 SERVER_MEMBER: Final = f"{NOTICE_MEMBER}_of_server"
-# A shorter beginning of an operator's own message is part of ordinary texts.
+# A shorter beginning of an operator's own message occurs in ordinary texts.
 _SHORTEST_OPENING = 8
 _ESCAPE: Final = b"\\u00"
 _ESCAPE_BYTES: Final = 6
-# Of a visible character of ASCII, which no writer of JSON has to escape but for two.
+# An escape of a visible ASCII character, which JSON encoders hardly ever write.
 _ASCII_ESCAPE: Final = re.compile(rb"\\u00[2-7]")
-# Behind the name of a member: backslashes, and the quotation mark.
+# Bytes after a member name that the pattern reads: backslashes and the quotation mark.
 _LOOKAHEAD_BYTES: Final = 8
 
 
@@ -158,7 +158,7 @@ def _json_escaped(text: str) -> bytes:
 
 
 def _escaped_pattern(text: str) -> bytes:
-    """A pattern for the text in JSON, each of whose characters may be escaped."""
+    """A pattern for the text in JSON, where each character may be escaped."""
     return b"".join(
         rb"(?:%b|\\u(?i:%04x))" % (re.escape(_json_escaped(one)), ord(one))
         if one.isascii()
@@ -172,10 +172,10 @@ _SERVER_MEMBER: Final = SERVER_MEMBER.encode()
 
 
 class SpoofedNotices:
-    """Finds imitations in the bytes of a result, without parsing it."""
+    """Finds and marks imitations in the bytes of a result, without parsing it."""
 
     def __init__(self, message: str = MESSAGE) -> None:
-        """`message` is the notice of this gateway, with its places."""
+        """`message` is the notice of this gateway, with its placeholders."""
         opening = message.partition("{")[0]
         if len(opening) < _SHORTEST_OPENING:
             opening = OPENING
@@ -186,7 +186,7 @@ class SpoofedNotices:
         self._key = re.compile(rb'(?<=")%b(?=\\{0,7}")' % re.escape(self._member))
         # Other escapes are consumed, so that an escaped backslash before `u005b` is not taken for a bracket.
         self._escaped_opening = re.compile(rb"\\[^u]|(%b)" % _escaped_pattern(opening))
-        # Both at once, for a result that is read in pieces.
+        # Both in one pass, for a result that is read in chunks.
         self._either = re.compile(
             rb'(?P<opening>%b)|(?<=")(?P<key>%b)(?=\\{0,7}")|(?:\\[^u"])+'
             % (_escaped_pattern(opening), _escaped_pattern(NOTICE_MEMBER))
@@ -197,7 +197,7 @@ class SpoofedNotices:
     def mark(self, result: bytes) -> bytes:
         """The result with its imitations marked; the same object where it has none."""
         if _ESCAPE not in result and self._member not in result and self._opening not in result:
-            # Nearly always, and asked of every result.
+            # The common case, checked for every result.
             return result
         result = self.mark_texts(result)
         if self._member in result:
@@ -207,7 +207,7 @@ class SpoofedNotices:
         return result
 
     def mark_on_disk(self, result: SpooledPayload) -> SpooledPayload:
-        """The same of a result on disk; reads all of it, so it is nothing for the event loop."""
+        """As `mark`, for a result on disk; reads all of it, so never call it on the event loop."""
         size, changed = 0, False
         for piece, is_changed in self._mark_each(result.chunks()):
             size += len(piece)
@@ -215,16 +215,16 @@ class SpoofedNotices:
         return _MarkedSpool(result, self, size) if changed else result
 
     def mark_chunks(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces of a result with its imitations marked, also where one is split between two pieces."""
+        """The chunks of a result with its imitations marked, also where one spans two chunks."""
         return (piece for piece, _ in self._mark_each(chunks) if piece)
 
     def _mark_each(self, chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-        """Each piece, and whether something was marked in it."""
+        """Each chunk, and whether it was changed."""
         text, done = b"", 0
         for chunk in chunks:
-            # The byte before is seen by the pattern.
+            # The pattern looks at the byte before.
             text, done = text[max(done - 1, 0) :] + chunk, min(done, 1)
-            # What begins before the limit ends in the text.
+            # A match that begins before the limit ends in the text.
             limit = len(text) - self._longest
             if limit > done:
                 piece, done, changed = self._mark_chunk(text, done, limit)
@@ -233,11 +233,11 @@ class SpoofedNotices:
         yield piece + text[done:], changed
 
     def _mark_chunk(self, text: bytes, start: int, limit: int) -> tuple[bytes, int, bool]:
-        """What lies between the two, with what begins there; where it ends; whether it is changed."""
+        """The marked text from `start` to about `limit`; where it ends; whether it was changed."""
         if self._opening in text or self._member in text or _ASCII_ESCAPE.search(text) is not None:
             return self._marked_piece(text, start, limit)
         piece = text[start:limit]
-        # Not between a backslash and what it escapes.
+        # Not between a backslash and the character that it escapes.
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
             piece = piece[:-1]
         return piece, start + len(piece), False
@@ -256,10 +256,10 @@ class SpoofedNotices:
         return b"".join((*parts, text[copied:end])), end, bool(parts)
 
     def mark_texts(self, content: bytes) -> bytes:
-        """A piece of JSON in which no text begins as a notice does; members keep their names."""
+        """The JSON with marked texts that begin like a notice; member names stay."""
         if self._opening in content:
             content = content.replace(self._opening, _SERVER_OPENING)
-        # Every character can be written as an escape, which few results have.
+        # Any character can be escaped, but few results have escapes.
         if _ESCAPE in content:
             content = self._escaped_opening.sub(
                 lambda match: _SERVER_OPENING if match[1] else match[0], content
@@ -268,7 +268,7 @@ class SpoofedNotices:
 
 
 class _MarkedSpool:
-    """A result on disk whose imitations are marked when it is read."""
+    """A result on disk whose imitations are marked while it is read."""
 
     def __init__(self, stored: SpooledPayload, notices: SpoofedNotices, size: int) -> None:
         self._stored = stored
@@ -277,28 +277,28 @@ class _MarkedSpool:
 
     @property
     def first(self) -> bytes:
-        """Its first byte."""
+        """The first byte."""
         return self._stored.first
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes in order."""
+        """The bytes in order."""
         return self._notices.mark_chunks(self._stored.chunks())
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Free the disk space."""
         self._stored.close()
 
 
 @lru_cache(maxsize=4)
 def spoofed_notices(opening: str) -> SpoofedNotices:
-    """What finds imitations of a notice that begins so."""
+    """The cached marker of imitations of a notice that begins with `opening`."""
     return SpoofedNotices(opening)
 
 
 def reply_size(texts: Iterable[bytes], structured: bytes | None) -> tuple[int, int]:
-    """How many characters and about how many tokens a model reads of a reply, notices included.
+    """The characters and estimated tokens that a model reads of a reply, notices included.
 
-    Text and structure mostly say the same, and clients show one of them: the larger counts.
+    Text and structuredContent mostly repeat each other, and clients show one of them: the larger counts.
     """
     read = list(texts)
     beside = structured or b""
@@ -316,7 +316,7 @@ def with_notice(structured: bytes, notice_fields: Mapping[str, Any]) -> bytes:
 
 
 def with_meta(members: dict[str, Raw], facts: dict[str, Any]) -> dict[str, Raw]:
-    """The members with what was saved in `_meta`, beside what the upstream put there."""
+    """The members with `facts` in `_meta`, beside what the upstream put there."""
     meta: dict[str, Raw] = {}
     if bytes(members.get("_meta", b""))[:1] == b"{":
         meta = top_level_members(members["_meta"])

@@ -28,27 +28,27 @@ from headgate.results.truncation import truncate_json
 
 
 class ResultPage(msgspec.Struct, frozen=True):
-    """What is shown at once, and where it stands in the whole."""
+    """One page, and its position in the whole."""
 
     content: bytes
     metadata: dict[str, Any]
 
 
 class PageRequest(NamedTuple):
-    """What is asked for: from where on, how much at most, and in how many characters."""
+    """The first unit of a page, the most units, and the most characters."""
 
     offset: int
     limit: int | None
     room: int
 
     def bounds(self, total: int) -> tuple[int, int]:
-        """Where the page begins and must end; a negative offset counts from the end."""
+        """Where the page begins and ends at the latest; a negative offset counts from the end."""
         start = self.offset if self.offset >= 0 else max(total + self.offset, 0)
         return start, total if self.limit is None else min(start + self.limit, total)
 
 
 def page_facts(unit: PageUnit, offset: int, shown: int, total: int) -> dict[str, Any]:
-    """What is said of a page: how much it shows, and where the next one begins if there is one."""
+    """The metadata of a page: how much it shows, and the next offset if there is more."""
     facts: dict[str, Any] = {"unit": unit.value, "offset": offset, "shown": shown, "total": total}
     if shown and offset + shown < total:
         facts["next_offset"] = offset + shown
@@ -56,7 +56,7 @@ def page_facts(unit: PageUnit, offset: int, shown: int, total: int) -> dict[str,
 
 
 def characters_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
-    """The characters that there is room for."""
+    """The characters that fit."""
     total = sum(map(len, texts()))
     start, stop = slot.bounds(total)
     shown = _head(_behind_characters(texts(), start), min(stop - start, slot.room))
@@ -71,7 +71,7 @@ def _behind_characters(texts: Iterator[str], count: int) -> Iterator[str]:
 
 
 def _head(texts: Iterator[str], size: int) -> str:
-    """The first characters, and nothing taken from the texts behind them."""
+    """The first characters; later chunks are not read."""
     head: list[str] = []
     while size > 0:
         text = next(texts, None)
@@ -83,11 +83,11 @@ def _head(texts: Iterator[str], size: int) -> str:
 
 
 def lines_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
-    """The lines that fit, without the last line end; of one that fits on no page its beginning."""
+    """The lines that fit, without the last line end; the beginning of a line that fits on no page."""
     total = count_text_lines(texts())
     start, stop = slot.bounds(total)
     position, behind = _behind_lines(texts(), start)
-    # The two characters of a line end behind the last line that fits are not shown.
+    # The line end behind the last line, at most two characters, is not shown.
     head = _head(behind, slot.room + 2)
     shown, count = _whole_lines(head, stop - start, slot.room)
     if count or start >= stop:
@@ -102,7 +102,7 @@ def lines_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
 
 
 def count_text_lines(texts: Iterator[str]) -> int:
-    """How many lines there are; the last one may have no line end."""
+    """The number of lines; the last one may lack a line end."""
     ends, last = 0, "\n"
     for text in texts:
         ends += text.count("\n")
@@ -111,7 +111,7 @@ def count_text_lines(texts: Iterator[str]) -> int:
 
 
 def _behind_lines(texts: Iterator[str], count: int) -> tuple[int, Iterator[str]]:
-    """How many characters the first lines have, and the text behind them."""
+    """The length of the first `count` lines in characters, and the text behind them."""
     position = 0
     for text in texts:
         ends = text.count("\n")
@@ -126,11 +126,11 @@ def _behind_lines(texts: Iterator[str], count: int) -> tuple[int, Iterator[str]]
 
 
 def _whole_lines(head: str, limit: int, room: int) -> tuple[str, int]:
-    """The lines of the head that fit, and how many they are."""
+    """The whole lines of the head, and their number."""
     shown, start, count = 0, 0, 0
     while count < limit:
         end = head.find("\n", start)
-        # The head is cut inside this line, or the text ends without a line end.
+        # The head ends inside this line, or the text ends without a line end.
         end = len(head) if end < 0 else end
         line_end = end - 1 if head[start:end].endswith("\r") else end
         if line_end > room:
@@ -149,17 +149,17 @@ def _rest_of_line(texts: Iterator[str]) -> int:
     return size
 
 
-# An envelope in an envelope is common ({"data": {"items": []}}), and more of them are rare.
+# One nested envelope is common ({"data": {"items": []}}), more are rare.
 _DEEPEST_ENVELOPE = 8
 
 
 def value_page(
     value: Content | Raw, slot: PageRequest, place: PathTarget, depth: int = 0
 ) -> ResultPage | None:
-    """A page of elements or members; None of a value that has neither.
+    """A page of elements or members; None for a scalar.
 
-    `{"total": 3, "items": [...]}` is what most interfaces give: where it is too large for one page its items
-    are paged, and the total is on every page. Raises Refused when a key is no UTF-8.
+    For `{"total": 3, "items": [...]}`, the usual envelope of an API, the items are paged and the other
+    members are on every page. Raises ProcessingError when a key is no UTF-8.
     """
     held = decode_container(value)
     if held is None:
@@ -180,9 +180,9 @@ def value_page(
 
 
 def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
-    """The member that is too large for a page, if the others are so small that they can be on each.
+    """The member that is too large for a page, if the others are small enough to be on every page.
 
-    Whoever begins further on means its elements too, though everything may fit on one page.
+    An offset refers to its elements, even where everything would fit on one page.
     """
     room = slot.room
     sizes = {name: len(memoryview(value)) for name, value in members.items()}
@@ -199,19 +199,19 @@ def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
 
 
 def _has_more(members: Mapping[str, Raw], main: str) -> bool:
-    """Whether the member has more elements than there are members."""
+    """Whether the member has more elements than the object has members."""
     held = decode_container(members[main])
     return isinstance(held, list) and len(held) > len(members)
 
 
 def _size(main: str, around: Mapping[str, bytes]) -> int:
-    """The characters that an object has without the value of its main member."""
+    """The characters of an object without the value of its main member."""
     written = (character_count(_key(name) + value) + 1 for name, value in around.items())
     return 2 + character_count(_key(main)) + sum(written)
 
 
 def elements_page(elements: Sequence[Raw], slot: PageRequest, place: PathTarget) -> ResultPage:
-    """The elements of an array that fit; of one that fits on no page what can be cut."""
+    """The elements of an array that fit; one that fits on no page is truncated."""
     start, stop = slot.bounds(len(elements))
     fill = _filled(((b"", elements[at]) for at in range(start, stop)), slot.room - 2)
     facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(elements))
@@ -228,7 +228,7 @@ def elements_page(elements: Sequence[Raw], slot: PageRequest, place: PathTarget)
 
 
 def members_page(members: Mapping[str, Raw], slot: PageRequest, path: str) -> ResultPage:
-    """The members of an object that fit; of one that fits on no page what can be cut."""
+    """The members of an object that fit; one that fits on no page is truncated."""
     start, stop = slot.bounds(len(members))
     names = list(members)[start:stop]
     fill = _filled(((_key(name), members[name]) for name in names), slot.room - 2)
@@ -245,24 +245,24 @@ def _key(name: str) -> bytes:
 
 class _FilledPage(NamedTuple):
     pieces: list[bytes]
-    # Whether the last piece is not the whole of it.
+    # Whether the last piece is truncated.
     is_cut: bool
 
     @property
     def joined(self) -> bytes:
-        # Of a cut one nothing may be left.
+        # A truncated piece may be empty.
         return b",".join(piece for piece in self.pieces if piece)
 
 
 def _filled(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
-    """Each key with its value, until there is no room for the next; what fits on no page is cut."""
+    """Keys with values, as long as they fit; a value that fits on no page is truncated."""
     filled: list[bytes] = []
     left = room
     for key, value in pieces:
         size = _capped_size(key, value, room)
         if size <= left:
             filled.append(key + bytes(value))
-            # And the comma behind it.
+            # With the comma after it.
             left -= size + 1
         elif size > room and left > room // 2:
             return _FilledPage([*filled, _cut(key, value, left)], is_cut=True)
@@ -272,22 +272,22 @@ def _filled(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
 
 
 def _capped_size(key: bytes, value: Raw, room: int) -> int:
-    """How many characters the two have; of what cannot fit anyway only that it does not."""
-    # No character has more than four bytes; this way nothing large is copied to be measured.
+    """The characters of both; `room + 1` for anything that cannot fit."""
+    # A character has at most four bytes; so nothing large is copied to be measured.
     if len(memoryview(value)) > room * 4:
         return room + 1
     return character_count(key + bytes(value))
 
 
 def _cut(key: bytes, value: Raw, room: int) -> bytes:
-    """What fits of a value behind its key; nothing where the key alone is too long."""
+    """The key with the part of the value that fits; empty where the key alone is too long."""
     left = room - character_count(key)
     cut = truncate_json(bytes(value), left).content
     return key + cut if character_count(cut) <= left else b""
 
 
 def rows_page(content: Content, separator: str, offset: int, room: int) -> ProcessorResult:
-    """The records from an offset on; of one that fits on no page its beginning."""
+    """The records from an offset on; the beginning of one that fits on no page."""
     names, *rows = list(
         read_records(StringIO(content[:].decode(errors="replace"), newline=""), separator)
     ) or [[]]
@@ -310,16 +310,16 @@ def rows_page(content: Content, separator: str, offset: int, room: int) -> Proce
 
 
 class ReadProcessor:
-    """Shows a page of a content, or of the part that a path leads to."""
+    """Reads a page of a content, or of the part at a path."""
 
     name = "read"
 
     def __init__(self, scratch: Scratch | None = None) -> None:
-        """`scratch` keeps the part that a path leads to."""
+        """`scratch` keeps the part at a path."""
         self._scratch = scratch
 
     def process(self, content: Content, params: ReadParams) -> ProcessorResult:
-        """The page and where it stands in the whole. Raises Refused for a path or unit that is not there."""
+        """The page and its position in the whole. Raises ProcessingError for an unknown path or unit."""
         if params.limit is not None and params.limit < 1:
             raise ProcessingError(
                 f"limit is {params.limit}: give at least 1, or leave it out for as much as fits."
@@ -329,10 +329,10 @@ class ReadProcessor:
 
 
 def first_fitting_page(content: Content, offset: int, room: int) -> ProcessorResult:
-    """A page of what another processor made.
+    """A page of the output of another processor.
 
-    It has elements of the outermost array, or of the one large array inside with the small members around
-    it, or else members, or else lines. What fits as a whole is given as it is. Raises nothing.
+    Elements of the outermost array, or of the one large array inside an envelope, else members, else lines. A
+    content that fits is returned unchanged.
     """
     slot = PageRequest(offset, None, room)
     where = PathTarget(content, "", gathered=False)
@@ -348,7 +348,7 @@ def _fits(content: Content, room: int) -> bool:
 
 
 def _json_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:
-    """A page of elements or members; None of what can only be read as a text."""
+    """A page of elements or members; None for a content that can only be read as text."""
     if first_byte(where.value) not in (b"{", b"["):
         return None
     try:
@@ -379,12 +379,12 @@ def _page(where: PathTarget, params: ReadParams) -> ResultPage:
 
 
 def _embedded_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:
-    """The same of the JSON that a string holds."""
+    """As `_json_page`, for the JSON inside a string."""
     inner = json_in_string(Raw(memoryview(where.value)), only_main=True) if where.path else None
     return None if inner is None else _json_page(PathTarget(bytes(inner), where.path, gathered=False), slot)
 
 
 def _texts(where: PathTarget) -> TextChunks:
-    """The text; of a string in JSON what it stands for, because that is what somebody reads."""
+    """The text; for a JSON string its unescaped value."""
     is_string = where.path and first_byte(where.value) == b'"'
     return string_text_chunks(where.value) if is_string else text_chunks(where.value)

@@ -30,7 +30,7 @@ from headgate.results.result_structure import (
 from headgate.results.token_estimate import estimate_tokens
 
 _WINDOW = 4 * 1024 * 1024
-# A list that came as one block for each element is looked at as one; a few texts are looked at one by one.
+# More texts than this are read as one: mostly a list with one block for each element.
 MANY_TEXTS = 8
 _INDENTED = re.compile(rb"[,:\[{]\s")
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -41,10 +41,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ParsedResult:
-    """A result and what was made of it so far."""
+    """A result and everything derived from it so far."""
 
     def __init__(self, result: Content | memoryview, scratch: Scratch) -> None:
-        """Raises Refused when it is no result of the protocol."""
+        """Raises ProcessingError when the bytes are no tool result."""
         self.structure: ResultStructure = parse_structure(result)
         self.size_bytes = len(result)
         self.scratch = scratch
@@ -60,9 +60,10 @@ class ParsedResult:
 
     @cached_property
     def compact_texts(self) -> dict[int, Content]:
-        """The texts, JSON without the white space that indents it: what is searched is what is shown.
+        """The texts, with JSON minified: a search matches the text that is shown.
 
-        One that says in tables what stands in structure is that: objects can be asked for by their keys.
+        A text that repeats `structuredContent` as compact tables is replaced by it, so that paths can name
+        the keys of its objects.
         """
         texts = {index: minify_json(text) if self.json[index] else text for index, text in self.texts.items()}
         structured = self.structure.structured
@@ -72,17 +73,17 @@ class ParsedResult:
 
     @cached_property
     def document(self) -> ResultDocument:
-        """All of the text as one."""
+        """All texts as one content."""
         return build_document(self.structure, self.compact_texts, self.scratch)
 
     @cached_property
     def original_text(self) -> Content:
-        """The same with every sign of it, for whoever reads line by line or sign by sign."""
+        """All texts as one content, unmodified, for reading by lines or characters."""
         return build_document(self.structure, self.texts, self.scratch).content
 
     @cached_property
     def values(self) -> dict[int, Content]:
-        """The JSON that the texts are or hold, by the index of their block."""
+        """The JSON that each text is or contains, by the index of its block."""
         values: dict[int, Content] = {}
         for index, text in self.compact_texts.items():
             held = text if self.json[index] else extract_json(text, self.scratch)
@@ -97,7 +98,7 @@ class ParsedResult:
 
     @cached_property
     def blocks(self) -> Content:
-        """The texts as one JSON array: those that are or hold JSON as that, the others as strings."""
+        """The texts as one JSON array: JSON as values, other texts as strings."""
         texts = self.compact_texts.items()
         return self.scratch.store(
             json_array(
@@ -106,7 +107,7 @@ class ParsedResult:
         )
 
     def content_for_paths(self, *paths: str) -> Content:
-        """The content that the paths begin at: among several texts an index is the one of a text."""
+        """The content that the paths refer to: among several texts an index is that of a text."""
         content = self.document.content
         if self.document.json or not self.texts:
             return content
@@ -119,7 +120,7 @@ class ParsedResult:
 
     @cached_property
     def main(self) -> MainJson | None:
-        """The JSON that the result is but for a short text around it; None where it is JSON, or text."""
+        """The JSON of a result that consists of it except for a short text; None for pure JSON or text."""
         if self.document.json or not self.texts:
             return None
         if len(self.texts) == 1:
@@ -129,7 +130,7 @@ class ParsedResult:
         return self._main_of_blocks()
 
     def _main_of_blocks(self) -> MainJson | None:
-        """The same of several texts: the values of those that are JSON or mainly JSON."""
+        """The same for several texts: the values of those that are JSON or mainly JSON."""
         values, around = dict[int, bytes](), list[bytes]()
         for index, text in self.compact_texts.items():
             found = None if self.json[index] else main_json(text, self.scratch)
@@ -141,47 +142,47 @@ class ParsedResult:
         if not values or sum(map(len, around)) > max(_INTRODUCTION_BYTES, sum(map(len, values.values()))):
             return None
         if len(values) > 1:
-            # The same indexes as in paths.
+            # With the same indexes as in paths.
             return MainJson(self.blocks, b"")
         block, value = next(iter(values.items()))
         return MainJson(value, b"\n".join(filter(None, around)), block)
 
     @cached_property
     def text_is_summary(self) -> bool:
-        """Whether the texts say less than what stands in structure, which then is what is looked at."""
+        """Whether the texts say less than `structuredContent`, which is then read in their place."""
         structured = self.structure.structured
-        # As written or as looked at: neither indentation nor tables make a summary of a text.
+        # The longer form counts: neither indentation nor tables make a text a summary.
         longer = {index: max(text, self.compact_texts[index], key=len) for index, text in self.texts.items()}
         return structured is not None and exceeds_texts(structured, longer)
 
     @cached_property
     def reads_as_one(self) -> bool:
-        """Whether the texts are looked at as one: very many, or several values that make an array."""
+        """Whether the texts are read as one: very many, or several JSON values that make an array."""
         several = len(self.texts) > 1
         return len(self.texts) > MANY_TEXTS or (several and all(self.json.values())) or self.text_is_summary
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """How many characters each text has."""
+        """The characters of each text."""
         return {index: content_length(text) for index, text in self.texts.items()}
 
     @cached_property
     def structured_size(self) -> int:
-        """How many characters `structuredContent` has as compact JSON."""
+        """The characters of `structuredContent` as compact JSON."""
         structured = self.structure.structured
         return 0 if structured is None else compact_size(structured)
 
     @property
     def size(self) -> int:
-        """How many characters a model would get to read: a client shows the texts or `structuredContent`."""
+        """The characters that a model would read: a client shows the texts or `structuredContent`."""
         return max(sum(self.sizes.values()), self.structured_size)
 
     @cached_property
     def tokens(self) -> int:
-        """About how many tokens that are."""
+        """An estimate of the tokens that a model would read."""
         structured = self.structure.structured
         beside = estimate_tokens(memoryview(structured)) if structured is not None else 0
-        # Both mostly say the same, and a client shows one of them.
+        # Both mostly repeat each other, and a client shows one of them.
         return max(sum(map(estimate_tokens, self.texts.values())), beside)
 
     @cached_property
@@ -191,7 +192,7 @@ class ParsedResult:
 
 
 def _expanded_from_structured(text: Content, structured: Raw) -> Content:
-    """What stands in structure, where the text says that or a part of it in tables; otherwise the text."""
+    """`structuredContent`, where the text repeats all or part of it as compact tables; otherwise the text."""
     if not isinstance(text, bytes) or _TABLE not in text:
         return text
     objects = bytes(structured)
@@ -203,7 +204,7 @@ def _expanded_from_structured(text: Content, structured: Raw) -> Content:
 
 
 def _repaired_json(text: Content) -> Content:
-    """The text; JSON that no parser takes, for a mark before it or half a character in it, without that."""
+    """The text; JSON with a byte order mark or lone surrogates is repaired, because parsers reject it."""
     if not isinstance(text, bytes) or len(text) > _WINDOW:
         return text
     plain = text.removeprefix(_BYTE_ORDER_MARK)
@@ -223,18 +224,18 @@ def _json_string(text: Content) -> bytes:
 
 
 def minify_json(json: Content) -> Content:
-    """JSON without the white space that indents it."""
+    """JSON without indentation."""
     if not isinstance(json, bytes) or not _INDENTED.search(json, 0, _WINDOW):
         return json
     try:
         return msgspec.json.format(json, indent=-1)
     except (DecodeError, RecursionError):
-        # Nested as deep as a parser just goes, and this one begins some steps further down.
+        # Nested almost as deep as parsers allow, and the formatter allows a few levels less.
         return json
 
 
 def content_length(content: Content) -> int:
-    """How many characters the content has, without a copy of all of it."""
+    """The number of characters, counted without a copy of the whole."""
     return _length(memoryview(content))
 
 
@@ -242,7 +243,7 @@ def _length(view: memoryview) -> int:
     size = 0
     for start in range(0, len(view), _WINDOW):
         window = bytes(view[start : start + _WINDOW])
-        # Every byte begins a character but those that go on with one.
+        # Every byte starts a character, except for continuation bytes.
         size += len(window) if window.isascii() else len(window) - len(window.translate(None, _STARTS))
     return size
 

@@ -9,7 +9,7 @@ from headgate.results.content import Content
 
 
 class ProcessorResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a content; `error` is a sentence, and then the content is the one that was given."""
+    """The output of a processor; with `error`, one sentence, the content is the unchanged input."""
 
     content: Content
     metadata: Mapping[str, Any] = {}
@@ -18,25 +18,25 @@ class ProcessorResult(msgspec.Struct, frozen=True, kw_only=True):
     processed_size: int
     applied: bool
     error: str | None = None
-    # Where in the given content each hit begins that is shown, in bytes, in the order of a search.
+    # The byte offset of each shown hit in the input, in the order of the search.
     places: Sequence[int] = ()
-    # Or, of JSON, in which of the outermost elements each of them is.
+    # Or, for JSON, the index of the outermost element with each hit.
     elements: Sequence[int] = ()
 
 
 class ProcessingError(ValueError):
-    """Parameters that a processor cannot work with; the message is one sentence that names them."""
+    """Parameters or content that a processor cannot work with; the message is one sentence."""
 
 
 class Processor(Protocol):
-    """One way to look at a content."""
+    """One way to transform a content."""
 
     @property
     def name(self) -> str:
-        """Under which its parameters are given and its metadata collected."""
+        """The key of its parameters and of its metadata."""
 
     def process(self, content: Content, params: Any) -> ProcessorResult:
-        """What is left of the content; `params` is the structure that belongs to this processor."""
+        """The transformed content; `params` is the struct of this processor. Raises ProcessingError."""
 
 
 def processed(
@@ -47,7 +47,7 @@ def processed(
     places: Sequence[int] = (),
     elements: Sequence[int] = (),
 ) -> ProcessorResult:
-    """What a processor gives that has worked."""
+    """The result of a processor that has changed the content."""
     return ProcessorResult(
         content=made,
         metadata=metadata,
@@ -60,7 +60,7 @@ def processed(
 
 
 def unchanged(given: Content, metadata: Mapping[str, Any] | None = None) -> ProcessorResult:
-    """What a processor gives that has nothing to do here."""
+    """The result of a processor that does not apply."""
     size = len(given)
     return ProcessorResult(
         content=given, metadata=metadata or {}, original_size=size, processed_size=size, applied=False
@@ -68,13 +68,13 @@ def unchanged(given: Content, metadata: Mapping[str, Any] | None = None) -> Proc
 
 
 class Pipeline:
-    """Runs processors in order; it never raises, unless there is no memory."""
+    """Runs processors in order; it raises nothing except MemoryError."""
 
     def __init__(self, processors: Sequence[Processor]) -> None:
         self._processors = processors
 
     def run(self, content: Content, params: Mapping[str, Any]) -> ProcessorResult:
-        """What is left in the end; a processor without parameters is skipped, a failure ends the run."""
+        """The final output; a processor without parameters is skipped, a failure ends the run."""
         given, metadata, applied = content, {}, False
         error: str | None = None
         places: Sequence[int] = ()
@@ -87,7 +87,7 @@ class Pipeline:
             except ProcessingError as refused:
                 error = str(refused)
             except MemoryError:
-                # Whoever runs it knows what to give back.
+                # The caller knows what to free.
                 raise
             except Exception as failure:  # noqa: BLE001 (whatever a processor does, the pipeline gives a result)
                 error = f"{processor.name} failed: {type(failure).__name__}: {failure}"

@@ -25,9 +25,9 @@ from headgate.results.json_paths import (
 )
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed, unchanged
 
-# Values are joined to be opened at once, unless that would copy much of a large content.
+# Values are joined and decoded at once, unless that would copy a large content.
 _MOST_JOINED_BYTES = 4 * 1024 * 1024
-# mypy wants to see the keys of a TypedDict, but these come with the parameters.
+# mypy requires literal keys of a TypedDict, but these come with the parameters.
 _typed_dict: Any = TypedDict
 
 
@@ -37,24 +37,24 @@ class FieldSelection:
     def __init__(self, rests: Sequence[tuple[str, JsonPath]]) -> None:
         self._rests = rests
         self.fields = frozenset(field for field, _ in rests)
-        # Whether the value itself is meant, with all that is in it.
+        # Whether a path selects the value itself.
         self.ends = any(not rest for _, rest in rests)
         heads = {rest[0] for _, rest in rests if rest}
         self.every = WILDCARD in heads
         self.names = frozenset(str(step) for step in heads if step is not WILDCARD)
-        # Those that an index may mean in an array.
+        # Steps that can be an index of an array.
         self.indexes = {index for step in heads if (index := array_index(step)) is not None}
         self._members: dict[str | None, FieldSelection | None] = {}
         self._elements: dict[tuple[int, ...], FieldSelection | None] = {}
 
     @classmethod
     def of(cls, rests: Iterable[tuple[str, JsonPath]]) -> Self | None:
-        """The fields and their paths as a selection, or None when there are none."""
+        """The selection of these fields, or None when there are none."""
         found = tuple(rests)
         return cls(found) if found else None
 
     def member(self, name: str | None) -> "FieldSelection | None":
-        """What is left at a member of an object: one of `names`, or None for any other."""
+        """The selection below a member: one of `names`, or None for any other."""
         if name not in self._members:
             self._members[name] = FieldSelection.of(
                 (field, rest[1:])
@@ -64,7 +64,7 @@ class FieldSelection:
         return self._members[name]
 
     def element(self, indexes: tuple[int, ...] = ()) -> "FieldSelection | None":
-        """What is left at the element of an array that these indexes mean, or at any other."""
+        """The selection below the array element with these indexes, or any other element."""
         if indexes not in self._elements:
             self._elements[indexes] = FieldSelection.of(self._further(indexes))
         return self._elements[indexes]
@@ -74,11 +74,11 @@ class FieldSelection:
             if rest and (rest[0] is WILDCARD or array_index(rest[0]) in indexes):
                 yield field, rest[1:]
             elif rest and array_index(rest[0]) is None:
-                # A name walks through arrays by itself.
+                # A name steps through arrays.
                 yield field, rest
 
     def indexed(self, count: int) -> "dict[int, FieldSelection | None]":
-        """What is left at the elements, out of so many, that an index means."""
+        """The selections of the elements of an array of `count` that an index selects."""
         meant: dict[int, tuple[int, ...]] = {}
         for index in self.indexes:
             if -count <= index < count:
@@ -86,26 +86,26 @@ class FieldSelection:
         return {position: self.element(indexes) for position, indexes in meant.items()}
 
     def matches_none(self, held: dict[str, Raw]) -> bool:
-        """Whether no member of the object is named."""
+        """Whether no member of the object is selected."""
         return not self.every and self.names.isdisjoint(held)
 
     @cached_property
     def decoder(self) -> "ContainerDecoder":
-        """Opens objects, at least as far as members are named, and arrays."""
+        """Decodes arrays, and objects at least as far as their members are selected."""
         if self.every:
             return ContainerDecoder(dict[str, Raw])
         if not all(map(str.isascii, self.names)):
-            # Of names beyond ASCII msgspec finds none in a TypedDict.
+            # In a TypedDict msgspec finds no member whose name is not ASCII.
             return ContainerDecoder(dict[str, Raw], self.names)
-        # msgspec passes over the members that a TypedDict does not name, and keeps the order of the others.
+        # msgspec skips members that a TypedDict does not declare, and keeps the order of the others.
         return ContainerDecoder(_typed_dict("Named", dict.fromkeys(self.names, Raw), total=False))
 
 
 class ContainerDecoder:
-    """Opens many values at a time."""
+    """Decodes one level of many values at once."""
 
     def __init__(self, members: Any, names: Set[str] | None = None) -> None:
-        """With `names`, members that are called otherwise are passed over."""
+        """With `names`, all other members are skipped."""
         self._names = names
         self._one: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
             members | list[Raw]
@@ -113,7 +113,7 @@ class ContainerDecoder:
         self._many = msgspec.json.Decoder(list[members | list[Raw] | None])
 
     def decode_all(self, values: list[Raw], *, may_be_large: bool) -> list[dict[str, Raw] | list[Raw] | None]:
-        """The members or elements of each value, or None if it has neither."""
+        """The members or elements of each value, or None for a scalar."""
         held = self._decode_batch(values, may_be_large=may_be_large)
         return held if self._names is None else [_named(one, self._names) for one in held]
 
@@ -124,7 +124,7 @@ class ContainerDecoder:
             try:
                 return self._many.decode(b"[%b]" % b",".join(values))
             except ValidationError:
-                # A number or a text is among them.
+                # A scalar is among them.
                 pass
         return [self._decode_one(value) for value in values]
 
@@ -144,41 +144,41 @@ def _are_large(values: list[Raw]) -> bool:
 
 
 class ElementSelection(NamedTuple):
-    """What is kept and what is left out of the elements of one array."""
+    """Which parts of the elements of one array are kept and dropped."""
 
-    # None where all of an element is kept, or nothing left out of it.
+    # None where an element is kept whole, or nothing of it is dropped.
     keep: FieldSelection | None
     drop: FieldSelection | None
-    # At the elements that an index means.
+    # For the elements that an index selects.
     keep_at: dict[int, FieldSelection | None]
     drop_at: dict[int, FieldSelection | None]
-    # Where the elements are of which anything can be left.
+    # The indexes of the elements of which anything can remain.
     positions: Sequence[int]
 
     @classmethod
     def of(cls, keep: FieldSelection | None, drop: FieldSelection | None, count: int) -> Self:
-        """What is left of the selections at the elements of an array of that length."""
+        """The selections below an array of `count` elements."""
         every, at = (keep.element(), keep.indexed(count)) if keep else (None, {})
         without, without_at = (drop.element(), drop.indexed(count)) if drop else (None, {})
         positions = sorted(at) if keep and not every else range(count)
         return cls(every, without, at, without_at, positions)
 
     def are_alike(self, positions: Sequence[int]) -> bool:
-        """Whether no index means one of these elements."""
+        """Whether no index selects one of these elements."""
         meant = self.keep_at.keys() | self.drop_at.keys()
         return not meant or meant.isdisjoint(positions)
 
     def at(self, position: int) -> tuple[FieldSelection | None, FieldSelection | None]:
-        """What is kept and what is left out of one element."""
+        """The selections below one element."""
         return self.keep_at.get(position, self.keep), self.drop_at.get(position, self.drop)
 
 
 _MOST_FIELDS = 1_000
-# So many elements are Python objects at one time, however long the array is.
+# How many elements are decoded to Python objects at once.
 _BATCH = 512
-# From here on no batch may be copied before it is measured.
+# From this size on, no batch is copied before it is measured.
 _LARGE_BYTES = 32 * 1024 * 1024
-# For so many of the fields that lead nowhere the nearest ones are looked for.
+# How many unknown fields get suggestions.
 _MOST_CORRECTED = 5
 
 _TEXT = "the content is neither JSON nor CSV with a header line: proxy_search finds lines"
@@ -187,20 +187,20 @@ _encoder = msgspec.json.Encoder()
 _documents = msgspec.json.Decoder(Raw)
 _all_members = ContainerDecoder(dict[str, Raw])
 
-# What is left of a value: itself, less of it, None for nothing that was asked for, UNSET if it is left out.
+# What remains of a value: itself, a part, None for none of the kept fields, UNSET where it is dropped.
 _Kept = Raw | dict[str, Any] | list[Any] | UnsetType | None
 
 
 class ProjectionProcessor:
-    """Gives fewer fields; an element that has none of those asked for stays in its array as {}."""
+    """Keeps or drops fields; an element without any of the kept ones stays in its array as {}."""
 
     @property
     def name(self) -> str:
-        """Under which its parameters are given and its metadata collected."""
+        """The key of its parameters and of its metadata."""
         return "projection"
 
     def process(self, content: Content, params: ProjectionParams) -> ProcessorResult:
-        """JSON with fewer fields, CSV with fewer columns; other text passes unchanged. Raises Refused."""
+        """JSON with fewer fields, CSV with fewer columns; other text unchanged. Raises ProcessingError."""
         fields, exclude = _parse_fields(params)
         metadata: dict[str, Any] = {"mode": str(ProjectionMode.INCLUDE if fields else ProjectionMode.EXCLUDE)}
         metadata["fields"] = list(fields or exclude)
@@ -255,7 +255,7 @@ def _project(
 def _project_text(
     content: Content, fields: dict[str, JsonPath], exclude: dict[str, JsonPath], metadata: dict[str, Any]
 ) -> ProcessorResult:
-    """A table with fewer columns; any other text as it is."""
+    """A table with fewer columns; any other text unchanged."""
     table = detect_delimited(content)
     made = None if table is None else project_columns(table, fields, exclude)
     if made is None:
@@ -264,7 +264,7 @@ def _project_text(
 
 
 def _lines(content: Content) -> list[Raw]:
-    """The objects of JSON Lines, or nothing of a text."""
+    """The objects of JSON Lines; none for any other text."""
     try:
         values: list[Raw] = _documents.decode_lines(content)
     except DecodeError:
@@ -286,8 +286,8 @@ def _not_found(values: list[Raw], requested: dict[str, JsonPath], found: set[str
 class _ProjectionRun:
     """One projection, and the fields that it has found.
 
-    It goes down level by level with many values at a time, because one call of msgspec for all of them
-    costs much less than one for each.
+    It works level by level on many values at once, because one call of msgspec for all of them costs much
+    less than one for each.
     """
 
     def __init__(self, size_bytes: int) -> None:
@@ -296,7 +296,7 @@ class _ProjectionRun:
         self._has_dropped = False
 
     def document(self, value: Raw, keep: FieldSelection | None, drop: FieldSelection | None) -> bytes | None:
-        """What is left of a JSON document, or None when that is all of it."""
+        """What remains of a JSON document; None where it stays whole."""
         left = self._keep([value], keep, drop)[0]
         if left is value or not (keep or self._has_dropped):
             return None
@@ -307,7 +307,7 @@ class _ProjectionRun:
     def lines(
         self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> bytes | None:
-        """What is left of JSON Lines, or None when that is all of them."""
+        """What remains of JSON Lines; None where they stay whole."""
         pieces, matched = [], not keep
         for batch, has_match in self._batches(values, keep, drop):
             pieces.append(_encoder.encode_lines(batch))
@@ -319,7 +319,7 @@ class _ProjectionRun:
     def _keep(
         self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> Sequence[_Kept]:
-        """What is left of each of the values."""
+        """What remains of each value."""
         if not values or not (keep or drop):
             return values
         if keep and keep.ends:
@@ -333,7 +333,7 @@ class _ProjectionRun:
             return values
         all_held = (keep.decoder if keep else _all_members).decode_all(values, may_be_large=self._is_large)
         if drop and not keep:
-            # What loses no member stays as it was written.
+            # An object that loses no member stays as it is written.
             all_held = [
                 None if isinstance(held, dict) and drop.matches_none(held) else held for held in all_held
             ]
@@ -355,7 +355,7 @@ class _ProjectionRun:
     def _members(
         self, objects: list[dict[str, Any]], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> None:
-        """Takes out of the objects what is not left of them."""
+        """Remove members from the objects, in place."""
         names = (keep.names if keep else frozenset()) | (drop.names if drop else frozenset())
         for name in names:
             chosen, without = keep and keep.member(name), drop and drop.member(name)
@@ -385,9 +385,9 @@ class _ProjectionRun:
     def _arrays(
         self, arrays: list[list[Raw]], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> Iterator[_Kept]:
-        """What is left of each of the arrays."""
+        """What remains of each array."""
         if not all(arrays):
-            # Nothing is in them that could have had the fields, so these may well be right.
+            # An empty array may well have the fields elsewhere.
             self.found.update(keep.fields if keep else (), drop.fields if drop else ())
         if (keep and keep.indexes) or (drop and drop.indexes):
             yield from (self._array(held, keep, drop) for held in arrays)
@@ -411,7 +411,7 @@ class _ProjectionRun:
     def _batches(
         self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> Iterator[tuple[list[_Kept], bool]]:
-        """What is left of the elements, some at a time, and whether any of these has a field that is kept."""
+        """What remains of the elements, in batches, and whether a batch has a kept field."""
         elements = ElementSelection.of(keep, drop, len(values))
         for start in range(0, len(elements.positions), _BATCH):
             positions = elements.positions[start : start + _BATCH]
@@ -423,12 +423,12 @@ class _ProjectionRun:
 
 
 def _gathered(left: Sequence[_Kept], *, in_place: bool) -> tuple[list[_Kept], bool]:
-    """The elements of what is left of an array, and whether there is anything of any of them."""
+    """The remaining elements of an array, and whether there are any."""
     made: list[_Kept] = []
     matched = False
     for value in left:
         if value is None and in_place:
-            # An element of which nothing is left keeps its place, so that the others keep theirs.
+            # An element of which nothing remains keeps its place, so that the indexes of the others stay.
             made.append({})
         elif value is not None and value is not UNSET:
             made.append(value)

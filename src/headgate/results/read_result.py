@@ -49,10 +49,10 @@ SearchRun = Callable[[Content], ProcessorResult]
 def search_forms(
     run: SearchRun, content: Content, main: MainJson | None, search: SearchParams, scratch: Scratch
 ) -> tuple[ProcessorResult, Content]:
-    """What `run` finds: in the JSON first, with its strings opened, then in the content as it is written.
+    """The output of `run` and the form of the content that it matched in.
 
-    Nothing is lost by it: a pattern may match signs of a string as they are written, or the text around.
-    The second of the two is the form of the content that it was found in.
+    The JSON comes first, with the JSON in its strings decoded, then the content as it is written: a pattern
+    may match a string as it is escaped, or the text around the JSON.
     """
     first: tuple[ProcessorResult, Content] | None = None
     for form in _forms(content if main is None else main.content, content, scratch):
@@ -96,9 +96,9 @@ _elements = msgspec.json.Decoder(list[Raw])
 def hit_locations(
     made: ProcessorResult, form: Content, parsed: ParsedResult, job: ReadJob, *, is_written: bool
 ) -> dict[str, Any]:
-    """What is added to what is said of a search in `form`; `made` is what came of it.
+    """Metadata to add to a search of `form`: blocks, positions and paths of its hits.
 
-    `is_written` tells whether the form is the content as it is, or JSON that was found in it.
+    `is_written` says whether the form is the content itself, or JSON that was found in it.
     """
     search_facts = made.metadata.get("search", {})
     if job.search is None or job.projection is not None:
@@ -117,7 +117,7 @@ def hit_locations(
 
 
 def _below_path(made: ProcessorResult, text: Content, parsed: ParsedResult, job: ReadJob) -> dict[str, Any]:
-    """Where a cut string is, as a path in the whole; nothing if the search path is no single place."""
+    """The path of a truncated string from the root; none if the search path selects several values."""
     search_facts = made.metadata["search"]
     where = resolve_path(parsed.content_for_paths(job.path), job.path, parsed.scratch)
     if where.gathered:
@@ -135,7 +135,7 @@ def _join_paths(above: str, below: str) -> str:
 
 
 class _SearchedTexts:
-    """The texts of a result as they stand in what is searched."""
+    """The texts of a result and their positions in the searched content."""
 
     def __init__(self, parsed: ParsedResult, form: Content, *, is_written: bool) -> None:
         self._parsed = parsed
@@ -148,24 +148,24 @@ class _SearchedTexts:
     def _starts(self) -> list[int]:
         if not self._is_written:
             return list(_element_starts(self._form))
-        # Behind a bracket, and a sign between two of them.
+        # After the bracket, with one byte between two of them.
         first = 1 if self._parsed.document.json and self.are_several else 0
         texts = self._parsed.compact_texts.values()
         return list(accumulate((len(text) + 1 for text in texts), initial=first))[:-1]
 
     @property
     def _only(self) -> int | None:
-        """The block that has all the JSON that was searched, if it is one of several."""
+        """The block with all the JSON that was searched, if it is one of several."""
         main = None if self._is_written else self._parsed.main
         return None if main is None else main.block
 
     @property
     def are_several(self) -> bool:
-        """Whether it is more than one."""
+        """Whether there is more than one text."""
         return len(self._parsed.texts) > 1 and not self._is_structure
 
     def blocks(self, places: Sequence[int], elements: Sequence[int]) -> list[int]:
-        """The index of the block that each hit is in."""
+        """The block index of each hit."""
         if self._only is not None:
             return [self._only] * max(len(places), len(elements))
         if not (elements or self._is_written or is_json(self._form)):
@@ -174,13 +174,13 @@ class _SearchedTexts:
         return [self._indexes[number] for number in numbers]
 
     def path(self, inner: str) -> dict[str, str]:
-        """The path of a string for proxy_read, where an index would be taken for the one of a text."""
+        """The path of a string for proxy_read, where a leading index would be that of a text."""
         if self._only is None or not starts_with_index(inner):
             return {}
         return {"path": f"[{self._indexes.index(self._only)}]{inner}"}
 
     def positions(self, places: Sequence[int]) -> list[int]:
-        """The characters before each hit in the text as it came; none of one that was searched otherwise."""
+        """The characters before each hit in the original text; none where another form was searched."""
         if self._is_structure or self._parsed.document.json or not self._is_written:
             return []
         lengths = [content_length(self._parsed.texts[index]) + 1 for index in self._indexes]
@@ -196,7 +196,7 @@ class _SearchedTexts:
 
 
 def _element_starts(array: Content) -> Iterator[int]:
-    """Where each element of a JSON array begins; between two of them are only a comma and white space."""
+    """The offset of each element of a JSON array; only commas and white space are between them."""
     position = 0
     for element in _elements.decode(array):
         position = array.find(bytes(element), position)
@@ -210,12 +210,12 @@ def _characters_before(text: Content, position: int) -> int:
     )
 
 
-# Members of a result that are about the call and not about what it gave.
+# Members that are about the call, not part of its output.
 _CALL_MEMBERS = ("resultType", "isError", "_meta")
 
 
 def read_result(parsed: ParsedResult, job: ReadJob, query: Processor | None = None) -> JobResult:
-    """The reply to one call of a tool that reads stored results; `query` is the engine for questions."""
+    """The reply to one call of a tool that reads stored results; `query` runs SQL."""
     try:
         return _run_read_job(parsed, job, query)
     except ProcessingError as refused:
@@ -246,7 +246,7 @@ def _only_filters(job: ReadJob) -> bool:
 
 
 def _names_block(parsed: ParsedResult, job: ReadJob) -> bool:
-    """Whether the fields begin with the index of a block, as the paths do that explore names."""
+    """Whether the fields begin with the index of a block, as the paths of explore do."""
     return parsed.is_mixed and job.projection is not None and starts_with_index(*_fields(job.projection))
 
 
@@ -255,7 +255,7 @@ def _fields(projection: ProjectionParams) -> tuple[str, ...]:
 
 
 def _run_processors(parsed: ParsedResult, job: ReadJob, query: Processor | None) -> ProcessorResult:
-    """What the processors that the job has parameters for make of the content."""
+    """Run the processors that the job has parameters for."""
     processors: list[Processor] = [
         ProjectionProcessor(),
         SearchProcessor(scratch=parsed.scratch),
@@ -285,7 +285,7 @@ def _run_processors(parsed: ParsedResult, job: ReadJob, query: Processor | None)
 
 
 def _select_content(parsed: ParsedResult, job: ReadJob) -> tuple[Content, MainJson | None]:
-    """What is looked at, and the JSON in it where it is a text with little else."""
+    """The content to work on, and the JSON in it where it is a text with little else."""
     scratch = parsed.scratch
     if job.path:
         where = resolve_path(parsed.content_for_paths(job.path), job.path, scratch)
@@ -307,7 +307,7 @@ def _select_content(parsed: ParsedResult, job: ReadJob) -> tuple[Content, MainJs
 
 
 def _page(made: ProcessorResult, offset: int, room: int) -> ProcessorResult:
-    """A page of what a projection left: of a table its rows, of anything else elements or lines."""
+    """A page of a projection: rows of a table, elements or lines of any other content."""
     separator = made.metadata.get("projection", {}).get("separator")
     if separator is None:
         return first_fitting_page(made.content, offset, room)
@@ -315,13 +315,13 @@ def _page(made: ProcessorResult, offset: int, room: int) -> ProcessorResult:
 
 
 def _filter_each_text(parsed: ParsedResult, job: ReadJob) -> JobResult:
-    """Every text projected by itself, in its place, and what stands in structure likewise."""
+    """Project each text in its place, and `structuredContent` likewise."""
     texts = parsed.compact_texts or {-1: parsed.document.content}
     made = {index: _project_text(parsed, index, text, job) for index, text in texts.items()}
     for one in made.values():
         if one.error is not None:
             return JobResult(error=one.error)
-    # The facts about fields are those of the largest text that has any of them.
+    # The metadata is that of the largest text with any of the fields.
     main = max(made, key=lambda index: (made[index].applied, made[index].original_size))
     metadata = dict(made[main].metadata)
     pages, paging = _page_texts(made, main, job)
@@ -333,7 +333,7 @@ def _filter_each_text(parsed: ParsedResult, job: ReadJob) -> JobResult:
 
 
 def _project_text(parsed: ParsedResult, index: int, text: Content, job: ReadJob) -> ProcessorResult:
-    """What is left of a text, or of the JSON in it where that has one of the fields."""
+    """What remains of a text, or of the JSON in it where that has one of the fields."""
     pipeline, params = Pipeline([ProjectionProcessor()]), {"projection": job.projection}
     # JSON Lines stay JSON Lines.
     value = parsed.values.get(index, text) if json_lines(text) is None else text
@@ -349,9 +349,9 @@ def _project_text(parsed: ParsedResult, index: int, text: Content, job: ReadJob)
 
 
 def _project_structured(parsed: ParsedResult, job: ReadJob, room: int) -> bytes | None:
-    """The same fields of what stands in structure, if there is room for them, and if they are there.
+    """The projected `structuredContent`, if it has the fields and fits.
 
-    Many servers wrap a text into an object there, in which no field is that the text has.
+    Many servers wrap a text into an object there that has none of the fields of the text.
     """
     if parsed.structure.structured is None:
         return None
@@ -366,7 +366,7 @@ def _project_structured(parsed: ParsedResult, job: ReadJob, room: int) -> bytes 
 def _page_texts(
     made: Mapping[int, ProcessorResult], main: int, job: ReadJob
 ) -> tuple[dict[int, bytes], dict[str, Any]]:
-    """As much of each as there is room for, and of the main one from an offset on."""
+    """As much of each text as fits, for the main one from an offset on."""
     texts = {index: one.content for index, one in made.items()}
     sizes = {index: content_length(text) for index, text in texts.items()}
     if sum(sizes.values()) <= job.room and not job.offset:
@@ -374,7 +374,7 @@ def _page_texts(
     rooms = dict(zip(sizes, fair_shares(list(sizes.values()), job.room), strict=True))
     pages: dict[int, bytes] = {}
     for index, text in texts.items():
-        # The others were seen with the first page.
+        # The first page has shown the others.
         if index != main and not job.offset:
             pages[index] = _beginning(text, rooms[index])
     shown = _page(made[main], job.offset, rooms[main])
@@ -392,19 +392,19 @@ def _beginning(text: Content, room: int) -> bytes:
 
 
 def _compact(content: bytes, job: ReadJob) -> bytes:
-    """A table with its columns named once, where that was asked for and saves something."""
+    """JSON with its arrays as tables, if the job allows it and that saves tokens."""
     return (to_compact_tables(content) or content) if job.compact and is_json(content) else content
 
 
 class _ReadReply:
-    """Puts a reply together."""
+    """Renders the reply of a read job."""
 
     def __init__(self, parsed: ParsedResult, job: ReadJob) -> None:
         self._parsed = parsed
         self._job = job
 
     def of_texts(self, texts: list[bytes], metadata: Mapping[str, Any]) -> JobResult:
-        """What was made, the other blocks if the agent has not seen them, and the note."""
+        """The texts, the other blocks if the agent has not seen them, and the note."""
         blocks = [_text_block(text) for text in texts]
         filters = _only_filters(self._job)
         if filters and self._parsed.text_is_summary:
@@ -416,13 +416,13 @@ class _ReadReply:
         return self._result(blocks, texts, metadata, None)
 
     def _summary(self, room: int) -> dict[int, bytes]:
-        """The texts that sum up what stands in structure, as far as there is room for them."""
+        """The texts that summarise `structuredContent`, as far as they fit."""
         rooms = fair_shares(list(self._parsed.sizes.values()), max(room, 0))
         texts = self._parsed.texts.items()
         return {index: _beginning(text, share) for (index, text), share in zip(texts, rooms, strict=True)}
 
     def _blocks(self, texts: Mapping[int, bytes]) -> list[bytes]:
-        """The blocks of the result, each with another text."""
+        """The blocks of the result with replaced texts."""
         return [
             bytes(block.raw) if block.text is None else block.with_text(texts[index])
             for index, block in enumerate(self._parsed.structure.blocks)
@@ -432,7 +432,7 @@ class _ReadReply:
     def of_filtered_texts(
         self, texts: Mapping[int, bytes], structured: bytes | None, metadata: Mapping[str, Any]
     ) -> JobResult:
-        """The blocks of the result, each with what was left of its text."""
+        """The blocks of the result with projected texts."""
         blocks = ([_text_block(texts[-1])] if -1 in texts else []) + self._blocks(texts)
         return self._result(blocks, list(texts.values()), metadata, structured)
 
@@ -468,7 +468,7 @@ class _ReadReply:
         )
 
     def _with_note(self, structured: bytes, note: str) -> bytes | None:
-        """The structure with the note in it, unless that only repeats the id that was given.
+        """The structuredContent with the note in it, unless the note has only the known id.
 
         Several clients show a model `structuredContent` alone, and nothing can be added to an array.
         """

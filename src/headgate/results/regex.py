@@ -19,32 +19,32 @@ from headgate.results.regex_syntax import (
     replace_tokens,
 )
 
-# What RE2 can look at without a copy.
+# Types that RE2 searches without a copy.
 Searchable = Content | memoryview | Raw
 
-# Nobody reads more; counts that reach it are "at least".
+# A larger count is reported as "at least".
 MAX_HITS = 100_000
-# Of a larger literal that repeats one character the states of RE2's automaton may outgrow _MEMORY, and each
-# byte of the text then costs as many steps as the pattern has (decision 0079).
+# For a larger literal that repeats one character the states of RE2's automaton may outgrow _MEMORY, and each
+# byte of the text then costs one step for each instruction of the pattern (decision 0079).
 MAX_PATTERN_BYTES = 1_024
 
-# To find where a hit ends RE2 may read on as far as it is let, so that hits times length is the most that is
-# read. A longer hit could not be shown; over line ends more of them read that far, so fewer are counted, and
-# of a pattern that runs on without end as many as read 256 MiB together.
+# RE2 may read up to the given limit to find the end of a hit, so the number of hits times this length bounds
+# the work. A longer hit could not be shown. Across line ends more hits read that far, so fewer are counted;
+# for an unbounded repetition as many as read 256 MiB together.
 _LONGEST_HIT_BYTES = 64 * 1024
 _MOST_HITS_OVER_LINES = 20_000
 _MOST_HITS_THAT_RUN_ON = 256 * 1024 * 1024 // (2 * _LONGEST_HIT_BYTES)
-# Of a pattern that may read far behind each of its hits, the hits in one line after which it reads less far.
+# For a pattern that may scan far ahead: after so many hits in one line it gets a shorter limit.
 _MOST_HITS_READ_FAR = 256
 _SHORT_REACH_BYTES = 512
-# To pass by a hit is cheaper than to begin anew behind its part, to pass by many is not; where one part has
-# many, the next ones mostly have too.
+# Skipping a hit is cheaper than starting again behind its part, skipping many is not; where one part has many
+# hits, the next parts mostly have too.
 _MOST_IN_VAIN = 4
 _PARTS_ALIKE = 32
-# RE2's own default: what the program and its caches may take.
+# RE2's own default for the program and its caches.
 _MEMORY = 8 * 1024 * 1024
 _PROGRAM_MEMORY = 256 * 1024
-# Where the caches do not do, every byte costs as much as the program is long.
+# Without its caches RE2 takes one step for each instruction on each byte.
 _LONGEST_PROGRAM = 5_000
 
 _START_ANCHORS = ("^", "\\A")
@@ -53,10 +53,10 @@ _WORD_BOUNDARIES = ("\\b", "\\B")
 
 
 class RegexPattern:
-    """A compiled pattern; line by line, unless it was made to go over line ends."""
+    """A compiled pattern; it matches within lines, unless it is `multiline`."""
 
     def __init__(self, source: str, *, case_insensitive: bool, multiline: bool) -> None:
-        """Raises re2.error; `compiled` says it in a sentence."""
+        """Raises re2.error; `compile_pattern` translates it."""
         self.source = source
         self.multiline = multiline
         self._case_insensitive = case_insensitive
@@ -64,23 +64,23 @@ class RegexPattern:
 
     @cached_property
     def max_hits(self) -> int:
-        """After so many hits nobody looks any further."""
+        """The search stops after so many hits."""
         if not self.multiline:
             return MAX_HITS
         return _MOST_HITS_THAT_RUN_ON if _may_run_over_lines(self.source) else _MOST_HITS_OVER_LINES
 
     @property
     def program_size(self) -> int:
-        """How many steps its program has."""
+        """The number of instructions of the compiled program."""
         return int(self._expression.programsize)
 
     def search(self, searched: Searchable, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
-        """The first hit that lies between the two positions."""
+        """The first hit between the two positions."""
         hit = self._expression.search(searched, start, end)
         return None if hit is None else hit.span()
 
     def finditer(self, searched: Searchable, start: int = 0) -> Iterator[tuple[int, int]]:
-        """The hits as RE2 gives them, quicker than `first` again and again; an empty one may come twice."""
+        """The hits as RE2 returns them, faster than repeated `search`; an empty one may occur twice."""
         return (hit.span() for hit in self._expression.finditer(searched, start))
 
     def first_hit_per_part(
@@ -88,7 +88,7 @@ class RegexPattern:
     ) -> Iterator[tuple[int, int, int]]:
         """The first hit of each part of a content, and the end of that part.
 
-        `ends` says where the part ends that a position is in; a hit may not run over that.
+        `ends` returns the end of the part that contains a position; no hit spans two parts.
         """
         start, size, alike = 0, len(content), 0
         while start <= size:
@@ -107,11 +107,11 @@ class RegexPattern:
             start = end + 1
 
     def find_hits_in_line(self, content: Content, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Every hit between two positions of one line, in time that grows with their distance."""
+        """Every hit between two positions of one line, in time linear in their distance."""
         if not may_scan_ahead(self.source):
             yield from takewhile(lambda hit: hit[0] <= end, _each_once(self.finditer(content, start)))
             return
-        # Each hit may read on to the end of the line without being longer for it.
+        # Each hit may scan to the end of the line without becoming longer.
         far, position = 0, start
         for hit in islice(self.find_hits(content, start, end), _MOST_HITS_READ_FAR):
             far, position = far + 1, hit[1] if hit[1] > hit[0] else _next_character(content, hit[1])
@@ -122,7 +122,7 @@ class RegexPattern:
     def find_hits(
         self, content: Content, start: int = 0, stop: int | None = None, reach: int = _LONGEST_HIT_BYTES
     ) -> Iterator[tuple[int, int]]:
-        """Every hit from `start` on; none runs over the end of a line unless `multiline` allows it."""
+        """Every hit from `start` on; none spans a line end unless the pattern is `multiline`."""
         size = len(content) if stop is None else stop
         while start <= size:
             end = min(start + 2 * reach, size)
@@ -132,7 +132,7 @@ class RegexPattern:
                     return
                 start += reach
             elif end < size and hit[0] > start + reach:
-                # It may be longer than this window shows.
+                # It may be longer than this window.
                 start = hit[0]
             else:
                 yield hit
@@ -140,24 +140,24 @@ class RegexPattern:
 
     @cached_property
     def anchored(self) -> bool:
-        """Whether it speaks of the beginning or the end of something."""
+        """Whether the pattern has anchors."""
         return any(sign in _START_ANCHORS + _END_ANCHORS for _, sign in regex_tokens(self.source))
 
     @cached_property
     def for_values(self) -> "RegexPattern":
-        """The same for single values, one on each line: they begin and end where their lines do."""
+        """The pattern for single values, one on each line, which begin and end with their lines."""
         return self._variant({"\\A": "^", "\\z": "$"})
 
     @cached_property
     def prefilter(self) -> "RegexPattern | None":
-        """One that hits JSON at least where this one hits a value in it; None if there is none."""
+        """A pattern that matches JSON wherever this one matches a value in it; None if there is none."""
         found = [sign for _, sign in regex_tokens(self.source)]
         if sum(map(found.count, _START_ANCHORS)) > 1 or sum(map(found.count, _END_ANCHORS)) > 1:
             return None
         if any(edge in found for edge in _WORD_BOUNDARIES):
             return None
         beginning, end = r'(?:^|[\s":,\[])', r'(?:$|[\s",\]}])'
-        # A beginning takes no step however often it is repeated, a sign does.
+        # A repeated anchor takes no step, a repeated character class does.
         try:
             made = self._variant(dict.fromkeys(_START_ANCHORS, beginning) | dict.fromkeys(_END_ANCHORS, end))
         except re2.error:
@@ -172,28 +172,28 @@ class RegexPattern:
 
 
 class Re2Expression(Protocol):
-    """What is used of a compiled RE2 object, which has no types of its own."""
+    """The used part of a compiled RE2 object, which has no types of its own."""
 
     @property
     def programsize(self) -> int:
-        """How many steps it has."""
+        """The number of instructions."""
 
     def search(self, text: Searchable, pos: int, endpos: int | None) -> "Re2Match | None":
-        """The first hit."""
+        """The first match."""
 
     def finditer(self, text: Searchable, pos: int) -> "Iterator[Re2Match]":
-        """The hits one after the other."""
+        """The matches in order."""
 
 
 class Re2Match(Protocol):
-    """What is used of a match."""
+    """The used part of a match."""
 
     def span(self) -> tuple[int, int]:
-        """Where it begins and ends."""
+        """Its start and end."""
 
 
 def compile_pattern(pattern: str, *, case_insensitive: bool = False, multiline: bool = False) -> RegexPattern:
-    """The pattern, ready to search; raises Refused with the position and the reason.
+    """The compiled pattern; raises ProcessingError with the position and the reason.
 
     `^` and `$` match at line ends; with `multiline` a dot matches a line end too.
     """
@@ -227,7 +227,7 @@ def compile_pattern(pattern: str, *, case_insensitive: bool = False, multiline: 
 def compile_pattern_for_json(
     pattern: str, *, case_insensitive: bool = False, multiline: bool = False
 ) -> RegexPattern:
-    """The pattern, for which `"id":1` and `"id": 1` are the same; raises Refused as `compiled`."""
+    """As `compile_pattern`, for a pattern that matches `"id":1` and `"id": 1` alike."""
     made = compile_pattern(pattern, case_insensitive=case_insensitive, multiline=multiline)
     source = allow_json_spacing(pattern)
     if source == pattern:
@@ -252,7 +252,7 @@ _PREFIX = "(?m)"
 
 
 def _compile_bounded(source: str, case_insensitive: bool, multiline: bool) -> Re2Expression:  # noqa: FBT001
-    # What needs more memory than this to be written out is refused before that takes long.
+    # A pattern whose expansion needs more memory than this is rejected early.
     _compile_re2(source, _PROGRAM_MEMORY, case_insensitive=case_insensitive, multiline=multiline)
     return _compile_re2(source, _MEMORY, case_insensitive=case_insensitive, multiline=multiline)
 
@@ -263,22 +263,22 @@ def _compile_re2(source: str, memory: int, *, case_insensitive: bool, multiline:
     options.log_errors = False
     options.case_sensitive = not case_insensitive
     options.dot_nl = multiline
-    # Takes line ends out of every class, so that nothing matches one.
+    # Removes line ends from every class, so that nothing matches one.
     options.never_nl = not multiline
-    # Only where a hit is matters here, not its groups.
+    # Only the span of a match is used, not its groups.
     options.never_capture = True
     expression: Re2Expression = re2.compile(_PREFIX + source, options)
-    # Else the package keeps the last 128, each with all of its memory.
+    # Otherwise the package keeps the last 128 patterns with all of their memory.
     re2.purge()
     return expression
 
 
 def _may_run_over_lines(source: str) -> bool:
-    """Whether it repeats without end what may be a line end, so that RE2 may read on as far as it is let."""
+    """Whether it repeats, without bound, something that may match a line end."""
     last, behind = "", 0
     for position, sign in regex_tokens(source):
         if sign in ("*", "+") or _without_end.match(source, position):
-            # Classes and quoted texts are no signs: they fill the gaps between them.
+            # Classes and quoted texts are no tokens: they are the gaps between tokens.
             gap = source[behind:position]
             if _may_hold_line_ends.search(gap) if gap else last in _MAY_BE_LINE_ENDS:
                 return True

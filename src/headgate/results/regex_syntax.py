@@ -20,7 +20,7 @@ _HINTS |= {f"\\{digit}": f"back-references are not possible: {_LINEAR}" for digi
 
 
 def regex_tokens(pattern: str) -> Iterator[tuple[int, str]]:
-    """Each sign outside of character classes with its position; an escape is one sign."""
+    """Each token outside of character classes with its position; an escape is one token."""
     position = 0
     while position < len(pattern):
         sign = pattern[position : position + 2] if pattern[position] == "\\" else pattern[position]
@@ -35,11 +35,11 @@ def regex_tokens(pattern: str) -> Iterator[tuple[int, str]]:
 
 
 def _class_end(pattern: str, start: int) -> int:
-    """Behind the class that begins at `start`; one that does not end goes to the end."""
+    """The position after the class that begins at `start`; one that is not closed extends to the end."""
     position = start + 1
     if pattern[position : position + 1] == "^":
         position += 1
-    # The first one is a member of the class.
+    # A first bracket is a member of the class.
     if pattern[position : position + 1] == "]":
         position += 1
     while position < len(pattern) and pattern[position] != "]":
@@ -53,7 +53,7 @@ def _class_end(pattern: str, start: int) -> int:
 
 
 def replace_tokens(pattern: str, meanings: Mapping[str, str]) -> str:
-    """The pattern with some of its signs written in another way."""
+    """The pattern with some of its tokens replaced."""
     parts, last = [], 0
     for position, sign in regex_tokens(pattern):
         if sign in meanings:
@@ -63,9 +63,9 @@ def replace_tokens(pattern: str, meanings: Mapping[str, str]) -> str:
 
 
 def allow_json_spacing(pattern: str) -> str:
-    """The pattern with a space allowed, and none needed, where only some writers of JSON put one.
+    """The pattern with optional spaces where only some JSON encoders write one.
 
-    That is around a colon behind a quotation mark, and behind a comma between two values.
+    That is around a colon after a quotation mark, and after a comma between two values.
     """
     found = list(regex_tokens(pattern))
     parts, last = [], 0
@@ -87,7 +87,7 @@ def allow_json_spacing(pattern: str) -> str:
 
 
 def _with_spaces(found: list[tuple[int, str]], index: int) -> tuple[int, int]:
-    """The index of the first space that leads to a sign, and the position behind the last that follows."""
+    """The index of the first space before a token, and the position after the last space behind it."""
     first = last = index
     while first > 0 and found[first - 1] == (found[first][0] - 1, " "):
         first -= 1
@@ -97,7 +97,7 @@ def _with_spaces(found: list[tuple[int, str]], index: int) -> tuple[int, int]:
 
 
 def _token_before(found: list[tuple[int, str]], index: int) -> str:
-    """The sign right before, or the one that is optional or ends a group there; none behind a class."""
+    """The token right before, or the one that is optional or ends a group there; none after a class."""
     for position, sign in reversed(found[max(index - 2, 0) : index]):
         if position + len(sign) != found[index][0]:
             return ""
@@ -118,12 +118,12 @@ _VALUE_START = re.compile(r'\\?["{]|\\\[|[-\d]')
 
 
 def may_scan_ahead(pattern: str) -> bool:
-    """Whether a search may read far behind a hit, and again behind the next one.
+    """Whether a search may scan far behind a hit, and again behind the next one.
 
-    It may if something is repeated without end, as often as possible, in an alternative or in a group that is
-    optional or repeated. Elsewhere it finds the last place where the pattern can end, and goes on from there.
+    It may if something is repeated greedily without bound, in an alternative or in a group that is optional
+    or repeated. Otherwise it finds the last possible end of the match, and continues there.
     """
-    # Of each open group: whether something is repeated in it, and whether it has alternatives.
+    # For each open group: whether it has a repetition, and whether it has alternatives.
     levels = [(False, False)]
     for position, sign in regex_tokens(pattern):
         repeats, chooses = levels[-1]
@@ -148,7 +148,7 @@ _WITHOUT_END = re.compile(r"[*+]|\{\d+,\}")
 
 
 def explain_error(pattern: str, error: str) -> str:
-    """What is wrong, and where, in a sentence; `error` is a message of RE2, which names no position."""
+    """What is wrong, and where, in a sentence; `error` is a message of RE2, which has no position."""
     reason, _, fragment = error.partition(": ")
     if fragment == "(?P" and "(?P=" in pattern:
         fragment = "(?P="
@@ -171,7 +171,7 @@ def _position(pattern: str, reason: str, fragment: str) -> int:
         return max(0, len(pattern) - len(fragment))
     if reason.startswith("trailing"):
         return len(pattern) - 1
-    # Signs first: the same letters may stand somewhere as plain text.
+    # Tokens first: the same characters may also occur as plain text.
     for position, _ in regex_tokens(pattern):
         if pattern.startswith(fragment, position):
             return position
@@ -179,7 +179,7 @@ def _position(pattern: str, reason: str, fragment: str) -> int:
 
 
 def _unmatched_parenthesis(pattern: str) -> int:
-    """Where the first bracket stands that closes nothing, else the last one that is not closed."""
+    """The position of the first bracket that closes nothing, else of the last one that is not closed."""
     opened: list[int] = []
     for position, sign in regex_tokens(pattern):
         if sign == "(":

@@ -21,7 +21,7 @@ class FileContent(SpooledPayload, Protocol):
 
     @property
     def start(self) -> int:
-        """Where in the file it begins; it has `size` bytes from there on."""
+        """The offset in the file at which its `size` bytes begin."""
 
     def fileno(self) -> int:
         """The descriptor of the file, until it is closed."""
@@ -34,12 +34,12 @@ _ID_BYTES = 12
 
 
 def new_cache_id() -> str:
-    """One that nobody can guess."""
+    """An id that cannot be guessed."""
     return secrets.token_hex(_ID_BYTES)
 
 
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A result that is kept, as it was when somebody asked for it; times are those of the store's clock."""
+    """A stored result as of the last access; times are those of the store's clock."""
 
     id: str
     content: StoredContent
@@ -55,30 +55,30 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultStoreLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a store holds; the newest result stays until the next one comes, however large it is."""
+    """How much a store keeps; the newest result stays until the next one comes, however large it is."""
 
-    # Bounds the whole store when agents are not told apart.
+    # Bounds the whole store when agents are not isolated.
     max_entries: int = 50
     ttl_seconds: float = 300.0
     isolated: bool = True
-    # The next three bound it when they are.
+    # The next three apply when agents are isolated.
     entries_per_agent: int = 20
     memory_per_agent: int = 100 * 1024 * 1024
-    # No fewer than there can be sessions, so that opening sessions alone pushes nobody's results out.
+    # At least as many as there can be sessions, so that opening sessions alone evicts no results.
     agents: int = 10_000
-    # All contents together, those on disk included.
+    # All contents together, including those on disk.
     max_bytes: int = 1024 * 1024 * 1024
-    # What all agents together keep in memory, arguments included; the rest goes to disk.
+    # What all agents together keep in memory, including arguments; the rest goes to disk.
     max_memory: int = 256 * 1024 * 1024
-    # Many systems let a process have 1,024, and connections need theirs.
+    # Many systems allow a process 1,024 descriptors, and connections need theirs.
     max_files: int = 256
 
 
 class ResultStoreStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store holds, and what has become of what it held."""
+    """Current contents and counters of a store."""
 
     entries: int
-    # The most that there can be, of all agents together.
+    # The most entries that all agents together can have.
     max_entries: int
     ttl_seconds: float
     total_cached_bytes: int
@@ -91,10 +91,10 @@ class ResultStoreStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultStore(Protocol):
-    """Keeps results for the agents that made them; an id of another agent is an unknown id.
+    """Stores results for the agents that made them; the id of another agent is an unknown id.
 
-    A content that is given out on disk is a file of the reader's own: it stays readable though the entry
-    goes, and the reader closes it. `reading` does that.
+    A content on disk is returned as a file of the reader's own: it stays readable when the entry is evicted,
+    and the reader closes it; `open_stored` does so.
     """
 
     async def put(
@@ -107,34 +107,34 @@ class ResultStore(Protocol):
         *,
         id: str | None = None,
     ) -> str:
-        """The id, which is a new one unless the caller has made it with `new_id`.
+        """The id, which is new unless the caller has made it with `new_cache_id`.
 
-        The content belongs to the store from here on, also when this fails. Raises OSError when one that
-        is on disk, but in no file, cannot be written to one.
+        The store owns the content from here on, also when this fails. Raises OSError when a spooled content
+        that is in no file cannot be written to one.
         """
 
     async def get(self, agent: str, id: str) -> StoredContent | None:
-        """The content, or None when there is no such entry (any more)."""
+        """The content, or None when there is no such entry."""
 
     async def get_entry(self, agent: str, id: str) -> StoredResult | None:
-        """The content and what is known about it, or None when there is no such entry (any more)."""
+        """The entry with its content, or None when there is no such entry."""
 
     async def remove(self, agent: str, id: str) -> bool:
-        """Forget an entry; false when there is no such entry (any more)."""
+        """Delete an entry; false when there is no such entry."""
 
     async def clear(self, agent: str | None = None) -> int:
-        """Forget all entries of an agent, or of all: so many. When agents are not told apart, always all."""
+        """Delete the entries of an agent, or of all agents, and return their number."""
 
     async def size(self) -> int:
-        """How many entries there are, of all agents together."""
+        """The number of entries of all agents together."""
 
     async def stats(self) -> ResultStoreStats:
-        """What it holds now, and what has become of the rest."""
+        """Current contents and counters."""
 
 
 @asynccontextmanager
 async def open_stored(store: ResultStore, agent: str, id: str) -> AsyncIterator[StoredResult | None]:
-    """An entry whose content stays readable for as long as this is open, whatever becomes of the entry."""
+    """An entry whose content stays readable while this is open, even when the entry is evicted."""
     entry = await store.get_entry(agent, id)
     try:
         yield entry
@@ -154,16 +154,16 @@ def select_victim(
     size: Callable[[StoredResult], int] = attrgetter("size_bytes"),
     largest: float = math.inf,
 ) -> StoredResult | None:
-    """The one with the largest idle seconds x size, of equals the first.
+    """The entry with the largest product of idle seconds and size; the first of equals.
 
-    The entries come in the order in which they were touched, and none is larger than `largest`.
+    The entries are in the order of their last access, and none is larger than `largest`.
     """
     found, most = None, -1.0
     for entry in entries:
-        # A clock may have been set back.
+        # The clock may have been set back.
         idle = max(0.0, now - entry.last_accessed_at)
         if idle * largest < most:
-            # Those that follow were touched later still.
+            # The following entries were accessed later still.
             break
         if idle * size(entry) > most:
             found, most = entry, idle * size(entry)
@@ -171,18 +171,18 @@ def select_victim(
 
 
 class StoreUsage(msgspec.Struct):
-    """How much is held, by one agent or by all."""
+    """How much one agent or all agents have stored."""
 
     contents: int = 0
     memory: int = 0
-    # Of `memory`, the entries whose content is there too. The arguments of a result on disk are not among
-    # them: otherwise a limit of 0 would evict every result but the newest for its arguments.
+    # The part of `memory` whose content is in memory too. The arguments of a result on disk do not count:
+    # otherwise a limit of 0 would evict every result but the newest for its arguments.
     resident: int = 0
     files: int = 0
     disk: int = 0
 
     def add(self, entry: StoredResult, sign: int = 1) -> None:
-        """Count an entry in, or with -1 out."""
+        """Add an entry, or with -1 subtract it."""
         self.contents += sign * entry.size_bytes
         self.memory += sign * _memory(entry)
         if _in_file(entry):
@@ -202,12 +202,12 @@ def _in_file(entry: StoredResult) -> bool:
 
 
 class _AgentEntries:
-    """The entries of one agent, those touched last at the end."""
+    """The entries of one agent, the last accessed at the end."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[str, StoredResult] = OrderedDict()
         self.usage = StoreUsage()
-        # No entry has ever been larger, arguments included.
+        # No entry has ever been larger, including arguments.
         self.largest = 0
 
     def add(self, entry: StoredResult) -> None:
@@ -217,7 +217,7 @@ class _AgentEntries:
 
 
 class _LimitedResource(NamedTuple):
-    """Something that there is only so much of: how much is held, which entries hold any, and their size."""
+    """A limited resource: its total usage, which entries use it, and how much each uses."""
 
     usage: Callable[[StoreUsage], int]
     applies_to: Callable[[StoredResult], bool] | None
@@ -231,14 +231,14 @@ _FILES = _LimitedResource(attrgetter("files"), _in_file, attrgetter("size_bytes"
 
 
 class EvictionIndex:
-    """The entries of all agents. It says what has to go; who asks removes it."""
+    """The entries of all agents. It selects what to evict; the caller removes it."""
 
     def __init__(self, limits: ResultStoreLimits) -> None:
         self._limits = limits
-        # Agents that were idle longest first; one without entries is not there.
+        # Agents that were idle longest first; agents without entries are absent.
         self._by_agent: OrderedDict[str, _AgentEntries] = OrderedDict()
         self._deadlines = _ExpiryQueues()
-        # It stays until the next one comes.
+        # Never evicted until the next one comes.
         self._newest: EntryKey = ("", "")
         self._entries_each = limits.entries_per_agent if limits.isolated else limits.max_entries
         # 0 keeps everything on disk, also where agents share one store.
@@ -249,22 +249,22 @@ class EvictionIndex:
 
     @property
     def agents(self) -> int:
-        """How many have entries."""
+        """The number of agents with entries."""
         return len(self._by_agent)
 
     @property
     def max_entries(self) -> int:
-        """The most that there can be."""
+        """The most entries that there can be."""
         return self._entries_each * (self._limits.agents if self._limits.isolated else 1)
 
     def fits_in_memory(self, agent: str, size: int) -> bool:
-        """Whether so many bytes more leave the agent, and all together, within their memory."""
+        """Whether so many more bytes stay within the memory limits of the agent and of all agents."""
         agent_entries = self._by_agent.get(agent)
         own = agent_entries.usage.resident if agent_entries else 0
         return own + size <= self._memory_each and self.usage.memory + size <= self._limits.max_memory
 
     def add(self, agent: str, entry: StoredResult, ttl_seconds: float) -> None:
-        """Put it up as the newest."""
+        """Add the entry as the newest."""
         agent_entries = self._by_agent.setdefault(agent, _AgentEntries())
         self._by_agent.move_to_end(agent)
         agent_entries.add(entry)
@@ -274,20 +274,20 @@ class EvictionIndex:
         self._deadlines.add(self._newest, ttl_seconds, entry.expires_at)
 
     def touch(self, agent: str, id: str, now: float) -> StoredResult | None:
-        """The entry as it is after this access; None when there is none or its time is over."""
+        """The entry after this access; None when there is none or it has expired."""
         agent_entries = self._by_agent.get(agent)
         entry = agent_entries.entries.get(id) if agent_entries else None
         if agent_entries is None or entry is None or not now < entry.expires_at:
             return None
         used = msgspec.structs.replace(entry, last_accessed_at=now, access_count=entry.access_count + 1)
-        # To the end, where those are that were touched last: a clock may stand still.
+        # To the end, in order of access: the clock alone may not distinguish two accesses.
         agent_entries.entries[id] = used
         agent_entries.entries.move_to_end(id)
         self._by_agent.move_to_end(agent)
         return used
 
     def remove(self, agent: str, id: str) -> StoredResult | None:
-        """The entry, which is there no more; its content is the caller's."""
+        """Remove and return the entry; the caller owns its content."""
         agent_entries = self._by_agent.get(agent)
         entry = agent_entries.entries.pop(id, None) if agent_entries else None
         if agent_entries is None or entry is None:
@@ -301,18 +301,18 @@ class EvictionIndex:
         return entry
 
     def keys_of(self, agent: str | None) -> list[EntryKey]:
-        """Those of the entries of an agent, or with None of all."""
+        """The keys of the entries of an agent, or with None of all."""
         chosen = self._by_agent if agent is None else {agent} & self._by_agent.keys()
         return [(owner, id) for owner in chosen for id in self._by_agent[owner].entries]
 
     def next_expired(self, now: float) -> EntryKey | None:
-        """An entry whose time is over."""
+        """An expired entry."""
         return self._deadlines.next_expired(now)
 
     def keys_to_evict(self, agent: str, now: float) -> Iterator[EntryKey]:
-        """The entries that have to go after this agent has put one up.
+        """The entries to evict after this agent has added one.
 
-        The caller removes each before it asks for the next.
+        The caller removes each before it takes the next.
         """
         yield from self._over_agent_limits(agent, now)
         while len(self._by_agent) > self._limits.agents:
@@ -337,10 +337,10 @@ class EvictionIndex:
             yield key
 
     def _over_total_limit(self, limited: _LimitedResource, most: int, now: float) -> Iterator[EntryKey]:
-        """Who holds most gives first: nobody loses a result to one that keeps more than itself."""
+        """Evict from the agent with the highest usage: no agent loses a result to one that stores more."""
         if limited.usage(self.usage) <= most:
             return
-        # Of those who hold as much, the one that was idle longest.
+        # Of agents with equal usage, the one that was idle longest.
         fullest = [
             (-limited.usage(agent_entries.usage), idle, agent)
             for idle, (agent, agent_entries) in enumerate(self._by_agent.items())
@@ -368,9 +368,10 @@ class EvictionIndex:
 
 
 class _ExpiryQueues:
-    """When the time of each entry is over.
+    """The expiry of each entry.
 
-    Those with the same time to live end in the order in which they came, and there are few different ones.
+    Entries with the same time to live expire in the order in which they came, and there are few different
+    times to live.
     """
 
     def __init__(self) -> None:

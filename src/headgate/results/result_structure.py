@@ -20,13 +20,13 @@ from headgate.results.content import (
 )
 from headgate.results.pipeline import ProcessingError
 
-# A text that is longer as it stands in the message is read and kept piece by piece.
+# A longer text is decoded and stored in pieces.
 _LARGE_TEXT = 4 * 1024 * 1024
 _WINDOW = 1024 * 1024
 _WHITE_SPACE = re.compile(rb"\s")
-# What follows no backslash and is one begins an escape.
+# A backslash that follows no backslash begins an escape.
 _FIRST_BACKSLASH = re.compile(rb"[^\\](?=\\)", re.DOTALL)
-# So far before the end of a piece is looked for an escape that may be cut through.
+# How far before the end of a piece an escape may begin that the end would split.
 _NEAR = 64
 _UNREADABLE = "the result cannot be read as a result of the protocol"
 
@@ -49,14 +49,14 @@ _resource = msgspec.json.Decoder(_ResourceFields)
 
 
 class ContentBlock(msgspec.Struct, frozen=True):
-    """One block of content as it came; `text` is the JSON string in it that a model reads."""
+    """One content block, unmodified; `text` is the JSON string in it that a model reads."""
 
     raw: Raw
     type: str
     text: Raw | None = None
 
     def with_text(self, text: bytes) -> bytes:
-        """The block with another text, and every other member as it came."""
+        """The block with another text, and every other member unchanged."""
         members = _members.decode(self.raw)
         if self.type == "resource":
             inner = _members.decode(members["resource"])
@@ -66,7 +66,7 @@ class ContentBlock(msgspec.Struct, frozen=True):
 
 
 class ResultStructure(msgspec.Struct, frozen=True):
-    """A result in its parts."""
+    """The parts of a result."""
 
     members: dict[str, Raw]
     blocks: list[ContentBlock]
@@ -74,22 +74,22 @@ class ResultStructure(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether it is an answer, and not a question of the upstream."""
+        """Whether it is a final result, not an input request of the upstream."""
         return bytes(self.members.get("resultType", b'"complete"')) == b'"complete"'
 
     @property
     def failed(self) -> bool:
-        """Whether the tool says that it failed."""
+        """Whether the tool reports a failure."""
         return bytes(self.members.get("isError", b"false")) == b"true"
 
 
 def parse_structure(result: Content | memoryview) -> ResultStructure:
-    """The parts of a result, which stay views of its bytes; raises Refused when it has none."""
+    """The parts of a result, as views of its bytes; raises ProcessingError when it is none."""
     try:
         members = top_level_members(result)
         blocks = [_parse_block(raw) for raw in _content(members.get("content", Raw(b"[]")))]
     except ValueError as error:
-        # What is no Unicode in it is shown as such, and the rest is read.
+        # Invalid Unicode is replaced, and the rest is read.
         readable = replace_invalid_unicode(bytes(result))
         if readable != result:
             return parse_structure(readable)
@@ -99,11 +99,11 @@ def parse_structure(result: Content | memoryview) -> ResultStructure:
 
 
 def top_level_members(result: Content | memoryview | Raw) -> dict[str, Raw]:
-    """The members of an object, however deep they are nested; raises ValueError."""
+    """The members of an object, however deep they nest; raises ValueError."""
     try:
         return _members.decode(result)
     except RecursionError:
-        # Nested deeper than a parser goes: looked at from the outside.
+        # Nested deeper than the parser allows: only the outermost level is scanned.
         scanner = JsonObjectScanner()
         data = bytes(result)
         scanner.feed(data)
@@ -136,7 +136,7 @@ def _parse_block(raw: Raw) -> ContentBlock:
 
 
 def _skim_block(raw: Raw) -> _BlockFields:
-    """A block with something in it that is nested deeper than a parser goes."""
+    """A block that is nested deeper than the parser allows."""
     try:
         members = top_level_members(raw)
         kind = msgspec.json.decode(members.get("type", b'""'), type=str)
@@ -157,7 +157,7 @@ def _is_string(value: Raw | UnsetType) -> bool:
 
 
 def parse_envelope(result: bytes) -> ResultStructure:
-    """A result that is not opened further than to know whether it is an answer, and a success."""
+    """The result, parsed only as far as needed to see whether it is complete and successful."""
     try:
         return ResultStructure(top_level_members(result), [], None)
     except ValueError:
@@ -165,34 +165,34 @@ def parse_envelope(result: bytes) -> ResultStructure:
 
 
 def visible_size(result: bytes) -> int:
-    """How many characters a model gets to read.
+    """The number of characters that a model reads.
 
-    A client shows the texts or `structuredContent`, which mostly say the same: the larger of them counts.
+    A client shows the texts or `structuredContent`, which mostly repeat each other: the larger counts.
     """
     try:
         structure = parse_structure(result)
         texts = sum(len(decode_string(block.text)) for block in structure.blocks if block.text is not None)
         return max(texts, 0 if structure.structured is None else compact_size(structure.structured))
     except (ProcessingError, UnicodeDecodeError):
-        # What nobody can read is as long as it is.
+        # A result that cannot be parsed counts with all of its bytes.
         return len(result)
 
 
 def compact_size(structured: Raw) -> int:
-    """How many characters `structuredContent` has as compact JSON, in which nothing is escaped needlessly."""
+    """The characters of `structuredContent` as compact JSON without needless escapes."""
     compact = bytes(structured)
-    # What has no white space in its first megabyte has none that indents it.
+    # JSON without white space in its first megabyte is not indented.
     if _WHITE_SPACE.search(compact, 0, _WINDOW):
-        # What is nested too deep for that counts as it was written.
+        # Nested too deeply to be formatted, it counts as it is written.
         with suppress(DecodeError, RecursionError):
             compact = msgspec.json.format(compact, indent=-1)
-    # In a larger one escapes count as they were written: to look at each would take seconds.
+    # In larger JSON escapes count as they are written: scanning them would take seconds.
     spare = needless_escape_characters(compact) if len(compact) <= _LARGE_TEXT else 0
     return count_characters(compact) - spare
 
 
 def decode_string(literal: Raw) -> str:
-    """A JSON string as text; what is no Unicode in it is shown as such."""
+    """The text of a JSON string; invalid Unicode is replaced."""
     try:
         return msgspec.json.decode(literal, type=str)
     except (DecodeError, UnicodeDecodeError):
@@ -201,7 +201,7 @@ def decode_string(literal: Raw) -> str:
 
 
 def decode_text(literal: Raw, scratch: Scratch) -> Content:
-    """A JSON string as the UTF-8 that it stands for, however long it is."""
+    """The UTF-8 text of a JSON string of any length."""
     if len(memoryview(literal)) <= _LARGE_TEXT:
         return decode_string(literal).encode()
     return scratch.store(_unescaped(memoryview(literal)[1:-1]))
@@ -216,14 +216,14 @@ def _unescaped(inner: memoryview) -> Iterator[bytes]:
 
 
 def _boundary(inner: memoryview, start: int, end: int) -> int:
-    """Where a piece can end without cutting through a character or an escape."""
+    """The end of a piece that splits neither a character nor an escape."""
     if end == len(inner):
         return end
     near = max(start, end - _NEAR)
     tail = bytes(inner[near:end])
     if b"\\" not in tail:
         return _whole_character(inner, start, end)
-    # From the beginning of an escape on all can be told apart.
+    # From the start of an escape on, all escapes can be distinguished.
     anchor = _FIRST_BACKSLASH.search(tail)
     if anchor is None:
         near, tail = start, bytes(inner[start:end])
@@ -238,7 +238,7 @@ def _whole_character(inner: memoryview, start: int, end: int) -> int:
 
 
 class ResultDocument(msgspec.Struct, frozen=True):
-    """The text of a result as one content, which is what is searched, explored, read and queried."""
+    """All texts of a result as one content, which is searched, explored, read and queried."""
 
     content: Content
     json: bool
@@ -247,9 +247,9 @@ class ResultDocument(msgspec.Struct, frozen=True):
 def build_document(
     structure: ResultStructure, texts: Mapping[int, Content], scratch: Scratch
 ) -> ResultDocument:
-    """The texts of a result as one: several JSON values as an array, other texts one after the other.
+    """The texts of a result as one: several JSON values as an array, other texts concatenated.
 
-    Where there is no text, or one that only sums it up, what stands in structure is the document.
+    Without a text, or with one that is only a summary, `structuredContent` is the document.
     """
     if structure.structured is not None and exceeds_texts(structure.structured, texts):
         structured = memoryview(structure.structured)
@@ -267,7 +267,7 @@ def build_document(
 
 
 def exceeds_texts(structured: Raw, texts: Mapping[int, Content]) -> bool:
-    """Whether what stands in structure cannot all be in the texts, which mostly repeat it."""
+    """Whether `structuredContent` cannot be entirely contained in the texts, which mostly repeat it."""
     return len(memoryview(structured)) > 2 * sum(map(len, texts.values()))
 
 

@@ -22,9 +22,9 @@ from headgate.results.truncation import (
 )
 from headgate.schema.removal_rules import NOTHING_REMOVABLE, RemovalRuleIndex, RemovalRules, Schemas
 
-# Below this a value is kept whole: each level is one more scan of what is below it.
+# A deeper value is kept whole: each level is one more scan of everything below it.
 _DEEPEST = 20
-# So many members share the room, however little each gets, and more of them only if it is enough to read.
+# So many members share the room, however little each gets; more of them only if each gets enough to read.
 _FEW_MEMBERS = 32
 _READABLE = 64
 _KINDS = {b"{": "object", b"[": "array", b'"': "string"}
@@ -42,7 +42,7 @@ def truncate_structured(value: bytes, schema: bytes, room: int) -> bytes:
     try:
         opened = _value.decode(value)
         root = msgspec.json.decode(schema)
-        # References within a schema that has an address of its own are not read from the root.
+        # In a schema with an `$id` inside, references are not relative to the root.
         understood = isinstance(root, Mapping) and schema.count(b'"$id"') <= ("$id" in root)
         if not understood or leading_byte(opened) != b"{":
             return value
@@ -52,7 +52,7 @@ def truncate_structured(value: bytes, schema: bytes, room: int) -> bytes:
 
 
 def truncation_loss(whole: bytes | Raw, kept: bytes | Raw) -> TruncationLoss | None:
-    """What such a part lacks of the whole; None where nothing is missing but white space."""
+    """What the part lacks of the whole; None where only white space is missing."""
     with memoryview(whole) as one, memoryview(kept) as other:
         if one == other:
             return None
@@ -85,7 +85,7 @@ def _object_loss(
 
 
 class _StructuredTruncator:
-    """Cuts values, each to its room or, where its rules forbid that, as near to it as can be."""
+    """Truncates values to their room or, where the schema forbids that, as close to it as possible."""
 
     def __init__(self, book: RemovalRuleIndex) -> None:
         self._rule_index = book
@@ -114,7 +114,7 @@ class _StructuredTruncator:
         for index, element in enumerate(elements):
             needed = rules.fewest - index
             share = left // needed if needed > 1 else left
-            # The first one rather in part than not at all.
+            # The first element is truncated rather than omitted.
             if rules.elements_fixed or (index and needed <= 0):
                 data = minified_if_fits(element, share) or (bytes(element) if needed > 0 else None)
             else:
@@ -144,7 +144,7 @@ class _StructuredTruncator:
     def _share(
         self, members: Mapping[str, Raw], rules: RemovalRules, room: int, depth: int
     ) -> dict[str, bytes] | None:
-        """Small members whole and an equal part for each of the others; None where that is too little."""
+        """Small members whole and an equal share for each of the others; None where that is too little."""
         left = room + 1 - sum(character_count(encoded_key(key)) + 1 for key in members)
         kept: dict[str, bytes] = {}
         waiting = len(members)
@@ -169,7 +169,7 @@ class _StructuredTruncator:
     def _first_members(
         self, members: Mapping[str, Raw], rules: RemovalRules, room: int, depth: int
     ) -> dict[str, bytes]:
-        """What is required in half of the room, and the first of the others as long as they fit."""
+        """The required members in half of the room, then the first of the others that fit."""
         needed = {key: value for key, value in members.items() if key in rules.required}
         kept = self._share(needed, rules, room // 2, depth) or {}
         left = (
@@ -191,7 +191,7 @@ class _StructuredTruncator:
     def _by_size(
         self, members: Mapping[str, Raw], rules: RemovalRules, room: int, depth: int
     ) -> Iterator[str]:
-        """What must stay as it is comes first, then the small before the large."""
+        """Required members that cannot be truncated first, then by size."""
 
         def turn(key: str) -> tuple[bool, int]:
             value = members[key]
@@ -206,7 +206,7 @@ def _object(members: Mapping[str, bytes]) -> bytes:
 
 
 def _truncate_string(value: Raw, rules: RemovalRules, room: int) -> bytes:
-    # An ellipsis alone is the least that says that something is missing.
+    # An ellipsis alone is the least that indicates an omission.
     piece = truncate_value(value, max(room, 4))
     if piece is None:
         return bytes(value)

@@ -5,11 +5,11 @@ from typing import Final
 
 from headgate.results.content import Content
 
-# A longer text is sampled, in windows that are spread over all of it.
+# A longer text is sampled in windows spread over all of it.
 _WINDOWS: Final = 8
 _WINDOW_BYTES: Final = 512
 _SAMPLE_BYTES: Final = _WINDOWS * _WINDOW_BYTES
-# What a text of the least favourable kind, such as numbers, has at most in each token.
+# The characters for each token of the least favourable texts, such as numbers.
 _CHARACTERS_PER_TOKEN: Final = 2.2
 
 _ASCII: Final = bytes(range(0x80))
@@ -18,13 +18,13 @@ _CAPITALS: Final = _SMALL.upper()
 _DIGITS: Final = b"0123456789"
 _TABS: Final = b"\t\v\f"
 _SIGNS: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum() and byte not in b" \t\n\v\f\r")
-# What letters with accents begin with; the others are those of Georgian, which begins with the last, too.
+# First bytes of letters with accents; the last one is shared with Georgian.
 _ACCENTED: Final = (b"\xc3", b"\xc4", b"\xc5", b"\xc6", b"\xe1")
 _GEORGIAN: Final = b"\xe1\x83"
 
 
 def _kinds(*, accented: bool) -> bytes:
-    """A table that maps each byte to its kind: a letter, a capital, a digit, a sign, a blank, other."""
+    """A table that maps each byte to its class: lower case, upper case, digit, punctuation, blank, other."""
     small = _SMALL + bytes((*range(0x80, 0xC0), *range(0xC3, 0xCA))) if accented else _SMALL
     kinds = {
         b"a": small,
@@ -44,7 +44,7 @@ def _kinds(*, accented: bool) -> bytes:
 
 _PLAIN_KINDS: Final = _kinds(accented=False)
 _ACCENTED_KINDS: Final = _kinds(accented=True)
-# Leave one kind, and blanks in place of the others.
+# Each keeps one class and replaces the others by blanks.
 _SMALL_RUNS, _CAPITAL_RUNS, _DIGIT_RUNS, _SIGN_RUNS = (
     bytes(byte if byte == kind else ord(" ") for byte in range(256)) for kind in b"aA0."
 )
@@ -52,12 +52,12 @@ _SMALL_RUNS, _CAPITAL_RUNS, _DIGIT_RUNS, _SIGN_RUNS = (
 _WORD, _ONE_LETTER, _CAPITAL, _CAPITALS_RUN, _CASE_CHANGE = 0.949, -0.439, 0.111, 1.27, 0.3
 # For each letter beyond the sixth; words of languages with accents are in the vocabulary less often.
 _USUAL_LETTERS, _MORE_LETTERS, _MORE_ACCENTED_LETTERS = 6, 0.148, 0.42
-# Above this share of words beside digits or case changes, text is rather base64 than words.
+# Above this share of words beside digits or case changes, the text is more like base64 than words.
 _USUAL_CHANGES, _RANDOM_WORD, _RANDOM_LETTER = 0.35, 0.624, 0.642
-# A sign is mostly part of the word behind it.
+# A punctuation character is mostly one token with the word behind it.
 _SIGN, _TWO_SIGNS, _SIGN_RUN, _MORE_SIGNS, _JOINED_SIGN = 0.976, 1.3, 1.534, 0.576, -0.383
 _MOST_MORE_SIGNS: Final = 6
-# Where kinds of bytes follow each other: line ends, indentation, tabs; a space before a digit.
+# Weights of adjacent classes: line ends, indentation, tabs; a space before a digit.
 _PAIRS: Final = (
     (1.135, (b"a\n", b"A\n", b"0\n", b" \n", b"\x80\n")),
     (0.821, (b"a  ", b"A  ", b"0  ", b".  ", b"\n  ", b"\x80  ")),
@@ -66,7 +66,7 @@ _PAIRS: Final = (
     (_JOINED_SIGN, (b".a", b".A")),
 )
 _ESCAPE, _ESCAPED = b"\x1b", 0.912
-# By the first bytes of a character; what begins with them and is listed again differs by that.
+# By the first bytes of a character; a longer prefix adds its weight to that of the shorter one.
 _SCRIPTS: Final = (
     (0.448, (b"\xce", b"\xcf")),
     (0.32, (b"\xd0", b"\xd1", b"\xd2", b"\xd3")),
@@ -87,7 +87,7 @@ _SCRIPTS: Final = (
 
 
 def estimate_tokens(content: Content | memoryview) -> int:
-    """About so many tokens has the content; a benchmark counts, this weighs a sample."""
+    """An estimate of the number of tokens of the content."""
     size = len(content)
     if size <= _SAMPLE_BYTES:
         return round(_weighed(bytes(content[:])))
@@ -111,7 +111,7 @@ def _weighed(sample: bytes) -> float:
 
 
 def _is_accented(sample: bytes, foreign: int) -> bool:
-    """Whether half of what is not ASCII are letters with accents, so that they are parts of words."""
+    """Whether at least half of the non-ASCII characters are letters with accents, so parts of words."""
     return 4 * sum(map(sample.count, _ACCENTED)) > foreign > 6 * sample.count(_GEORGIAN)
 
 
@@ -140,10 +140,10 @@ def _signs(kinds: bytes) -> float:
 
 
 def _runs(kinds: bytes, table: bytes) -> Counter[int]:
-    """How many runs of one kind there are, by their length."""
+    """The number of runs of one class, by their length."""
     return Counter(map(len, kinds.translate(table).split()))
 
 
 def characters_for_tokens(tokens: int) -> int:
-    """So many characters have hardly more than so many tokens."""
+    """A number of characters that hardly ever has more than `tokens` tokens."""
     return int(tokens * _CHARACTERS_PER_TOKEN)

@@ -1,6 +1,4 @@
-"""The tools that read stored results (proxy_filter, proxy_search, proxy_explore, proxy_read, proxy_query):
-definitions and arguments.
-"""
+"""Definitions and arguments of the tools that read stored results."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -18,7 +16,7 @@ SEARCH: Final = "proxy_search"
 EXPLORE: Final = "proxy_explore"
 READ: Final = "proxy_read"
 QUERY: Final = "proxy_query"
-# In the order in which they are listed and named.
+# In the order in which they are listed.
 NAMES: Final = (SEARCH, FILTER, EXPLORE, READ, QUERY)
 
 
@@ -26,8 +24,8 @@ _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
 _SWITCH: Final = {"type": "boolean"}
 _TEXTS: Final = {"type": "array", "items": {"type": "string"}}
-# Either a stored result, or a call whose result is stored and looked at at once.
-# The arguments say that they are open, because pydantic-ai closes every object that does not.
+# Either a stored result, or a call whose result is stored and read at once. The object of arguments declares
+# that it is open, because pydantic-ai closes every object that does not.
 _ARGUMENTS: Final = {"type": "object", "additionalProperties": True}
 _SOURCE: Final = {"cache_id": _TEXT, "tool": _TEXT, "arguments": _ARGUMENTS}
 _SOURCE_PHRASE: Final = "of a stored result (cache_id) or of a new call (tool, arguments)"
@@ -110,7 +108,7 @@ _STUBBED: Final = {
 
 
 def _stub(name: str) -> bytes:
-    """The tool with as little said of it as a model needs to use it."""
+    """The tool with the least description that a model needs to call it."""
     description, arguments = _STUBBED[name]
     known = _TOOLS[name]["inputSchema"]["properties"]
     properties = {
@@ -136,7 +134,7 @@ _MODES: Final = {
     "unit": "lines, elements or characters",
     "format": "json or compact",
 }
-# Of the arguments of a tool that is called for its result.
+# For the arguments of a nested tool call.
 _CONTAINER: Final = "arguments"
 _Count = Annotated[int, Meta(ge=1, le=100_000)]
 _Around = Annotated[int, Meta(ge=0, le=1_000)]
@@ -147,7 +145,7 @@ _Format = Literal["json", "compact"]
 
 
 class _SourceArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Which result is meant. Null is what some models write for an argument that they leave out."""
+    """Which result to read. Some models write null for an argument that they omit."""
 
     cache_id: str | None = None
     tool: str | None = None
@@ -169,7 +167,7 @@ class _SearchArguments(_SourceArguments, frozen=True, kw_only=True):
     mode: SearchMode | None = None
     path: str | None = None
     max_results: _Count | None = None
-    # What models call it that have not seen the schema.
+    # Names that models use without having seen the schema.
     limit: _Count | None = None
     offset: _Offset | None = None
     context_lines: _Around | None = None
@@ -225,19 +223,19 @@ _SOURCE_ARGUMENTS: Final = {name: _reader(name, _SourceArguments, _SOURCE_HINT) 
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
-    """What an agent wants to see, of a stored result or of one that is called for now."""
+    """What to read, of a stored result or of the result of a nested call."""
 
     job: ReadJob
-    # Empty for a fresh call.
+    # Empty for a nested call.
     cache_id: str
     tool: str
     arguments: Raw
-    # Whether it can be done at once of a result that is small.
+    # Whether the job is cheap on a small result.
     cheap: bool = False
 
 
 def parse_read_request(name: str, params: Mapping[str, Raw], room: int) -> ReadRequest:
-    """What the call of one of the tools asks for; raises InvalidArguments."""
+    """The request in a call of one of the tools; raises InvalidArguments."""
     source, job = _PARSERS[name](params, room)
     if not source.cache_id and not source.tool:
         raise InvalidArguments(name, "neither cache_id nor tool is given", hint=_SOURCE_HINT)
@@ -280,7 +278,7 @@ def _projection(
 
 
 def _as_path_list(paths: list[str] | str | None) -> tuple[str, ...]:
-    """One name may be given without a list around it, and several as the text of one."""
+    """A single name may come without a list, and a list may come as JSON text."""
     if not isinstance(paths, str):
         return tuple(paths or ())
     try:
@@ -309,7 +307,7 @@ def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Rea
         context_type=given.context_type or ContextType.PARAGRAPH,
         room=room,
     )
-    # The projection runs first: the pattern meets only the fields that are left, and so does the reply.
+    # The projection runs first: the pattern matches only the fields that remain.
     filters = given.fields is not None or given.exclude is not None
     projection = _projection(SEARCH, given.fields, given.exclude, None) if filters else None
     job = ReadJob(tool=SEARCH, cache_id="", room=room, path=given.path or "", search=search)

@@ -20,7 +20,7 @@ from headgate.results.pipeline import ProcessingError
 
 
 def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
-    """How much each of them gets: small ones all that they need, large ones the same part of the rest."""
+    """The share of each size: small ones all that they need, large ones equal parts of the rest."""
     given = [0] * len(sizes)
     left = room
     for waiting, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
@@ -29,14 +29,14 @@ def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
     return given
 
 
-# Deeper parts are left out: each level is one more scan of what is below it.
+# Deeper parts are omitted: each level is one more scan of everything below it.
 _DEEPEST = 20
 _BYTES_PER_CHARACTER = 4
-# Nothing is shorter than this member with its comma: `"":1,`.
+# The shortest member with its comma is `"":1,`.
 _SHORTEST_MEMBER = 5
 # So many large members share the room, however little each gets ...
 _FEW_MEMBERS = 32
-# ... and more than that only if each gets so many characters, because nobody can read a hundred stumps.
+# ... and more of them only if each gets so many characters: a hundred stumps are unreadable.
 _READABLE = 64
 _ELLIPSIS = "…".encode()
 
@@ -46,10 +46,10 @@ _value = msgspec.json.Decoder(Raw)
 
 
 class TruncationLoss(NamedTuple):
-    """What was cut, and how much of it is left; of several losses that of the largest array tells most."""
+    """What was omitted, and how much is left; of several losses that of the largest array says most."""
 
     of_array: bool
-    # In bytes, of the value that was cut.
+    # In bytes, of the truncated value.
     size: int
     shown: int
     total: int
@@ -57,20 +57,20 @@ class TruncationLoss(NamedTuple):
 
 
 class TruncatedValue(NamedTuple):
-    """What fits of a value; without a loss it is all of it."""
+    """The part of a value that fits; without a loss it is the whole value."""
 
     content: bytes
     loss: TruncationLoss | None
 
 
 def leading_byte(value: Content | Raw) -> bytes:
-    """The sign that a value begins with: `[`, `{`, a quote, or that of a number or a word."""
-    # White space is only around the outermost value.
+    """The first byte of a value: `[`, `{`, a quote, or that of a number or literal."""
+    # Only the outermost value has white space around it.
     return bytes(memoryview(value)[:1]) if isinstance(value, Raw) else first_byte(value)
 
 
 def element_count(value: bytes) -> int:
-    """How many elements or members there are; any other value counts as one. Raises as msgspec does."""
+    """The number of elements or members; 1 for a scalar. Raises as msgspec does."""
     match leading_byte(value):
         case b"[":
             return len(_elements.decode(value))
@@ -81,7 +81,7 @@ def element_count(value: bytes) -> int:
 
 
 def truncate_value(value: Content | Raw, room: int, depth: int = 0) -> TruncatedValue | None:
-    """What fits of a value, None where that is nothing. The outermost array or object is always there.
+    """The part of a value that fits, None for nothing. The outermost array or object is always kept.
 
     Raises as msgspec does if the value is no JSON, or too deep for it.
     """
@@ -93,7 +93,7 @@ def truncate_value(value: Content | Raw, room: int, depth: int = 0) -> Truncated
     try:
         return _truncate_by_kind(value, room, depth)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        # What cannot be opened is left out, but the outermost value is no JSON then.
+        # A part that cannot be parsed is omitted; an outermost value like that is no JSON.
         if depth:
             return None
         raise
@@ -118,7 +118,7 @@ def minified_if_fits(value: Content | Raw, room: int) -> bytes | None:
             return None
         data = bytes(view)
     if b"\n" in data:
-        # In JSON a line end is never part of a value, and indentation would take a third of the room.
+        # A line end is never part of a JSON value, and indentation would take a third of the room.
         try:
             data = msgspec.json.format(data, indent=-1)
         except (DecodeError, RecursionError):
@@ -162,7 +162,7 @@ def _truncate_object(value: Content | Raw, room: int, depth: int) -> TruncatedVa
 def main_loss(
     value: Content | Raw, losses: Sequence[TruncationLoss], shown: int, total: int
 ) -> TruncationLoss | None:
-    """What an object has lost, of which so many members are shown: the largest array tells most."""
+    """The loss of an object with so many members shown; that of the largest array says most."""
     if not losses and shown == total:
         return None
     arrays = [loss for loss in losses if loss.of_array]
@@ -174,7 +174,7 @@ def main_loss(
 
 
 def _share_room(members: Mapping[str, Raw], room: int, depth: int) -> dict[bytes, TruncatedValue]:
-    """Small members whole and a fair share for each large one; nothing where shares would be too small."""
+    """Small members whole and a fair share for each large one; nothing where the shares are too small."""
     names = {key: encoded_key(key) for key in members}
     left = room + 1 - sum(character_count(name) + 1 for name in names.values())
     if left <= 0:
@@ -193,7 +193,7 @@ def _share_room(members: Mapping[str, Raw], room: int, depth: int) -> dict[bytes
 
 
 def _first_members(members: Mapping[str, Raw], room: int, depth: int) -> dict[bytes, TruncatedValue]:
-    """The first members as long as they fit; if the first one is too large, it gets half of the room."""
+    """The first members that fit; the first one gets half of the room if it is too large."""
     pieces: dict[bytes, TruncatedValue] = {}
     left = room
     for key, value in members.items():
@@ -243,15 +243,15 @@ def element_loss(value: Content | Raw, shown: int, total: int, *, of_array: bool
     return TruncationLoss(of_array, len(memoryview(value)), shown, total, PageUnit.ELEMENTS)
 
 
-# In UTF-8, so what is longer than this times the room does not fit.
+# A content with more bytes for each character of the room cannot fit.
 _MAX_UTF8_BYTES = 4
 
 
 class TruncatedContent(msgspec.Struct, frozen=True):
-    """What fits of a content; `whole` is whether nothing is missing but white space between values."""
+    """The part of a content that fits; `whole` says whether only white space is missing."""
 
     content: bytes
-    # Of the largest array that was cut; else of the members, of a long string, or of the lines.
+    # Of the largest truncated array; else of the members, of a long string, or of the lines.
     shown: int
     total: int
     unit: PageUnit
@@ -259,10 +259,10 @@ class TruncatedContent(msgspec.Struct, frozen=True):
 
 
 def truncate_json(content: Content, room: int) -> TruncatedContent:
-    """At most `room` characters of JSON of the same kind: first elements, small members, parts of large ones.
+    """At most `room` characters of JSON of the same type: first elements, small members, parts of large ones.
 
-    Numbers and strings are kept byte for byte, only a string that is too long ends with `…`. Without room for
-    anything it is `[]` or `{}`. Raises Refused for what is no JSON.
+    Numbers and strings are kept byte for byte; a string that is too long ends with `…`. Without room for
+    anything it is `[]` or `{}`. Raises ProcessingError if the content is no JSON.
     """
     try:
         if len(content) <= room * _MAX_UTF8_BYTES and character_count(content[:]) <= room:
@@ -277,7 +277,7 @@ def truncate_json(content: Content, room: int) -> TruncatedContent:
             "The result is no JSON that can be cut: read it in lines or characters."
         ) from error
     if piece is None or piece.loss is None:
-        # A number of hundreds of digits, or a string without room for one sign of it.
+        # A number of hundreds of digits, or a string without room for a single character.
         return TruncatedContent(
             b'""' if leading_byte(content) == b'"' else b"null", 0, 1, PageUnit.ELEMENTS, whole=False
         )
@@ -285,7 +285,7 @@ def truncate_json(content: Content, room: int) -> TruncatedContent:
 
 
 def truncate_text(content: Content, room: int) -> TruncatedContent:
-    """The first lines that fit, without the last line end; of an endless one its first characters."""
+    """The first lines that fit, without the last line end; the first characters of an endless line."""
     room = max(room, 0)
     # One character more than fits: the line end behind the last line is not shown.
     head = content[: (room + 1) * _MAX_UTF8_BYTES].decode(errors="replace")[: room + 1]
@@ -293,7 +293,7 @@ def truncate_text(content: Content, room: int) -> TruncatedContent:
         count = count_lines(content)
         return TruncatedContent(content[:], count, count, PageUnit.LINES, whole=True)
     lines, line_end, _ = head.rpartition("\n")
-    # A short line before an endless one does not leave the page empty.
+    # A short line before an endless one does not leave the page nearly empty.
     if line_end and lines.strip() and len(lines) >= room // 2:
         shown = lines.count("\n") + 1
         return TruncatedContent(
@@ -315,7 +315,7 @@ _SMALLEST = _TAIL + len(MARKER) + _TAIL
 
 
 def head_tail_size(limit: int) -> int:
-    """How many characters are left of a text that is cut."""
+    """The number of characters of a truncated text."""
     return limit if limit >= _SMALLEST else max(limit, 0) + len(MARKER)
 
 

@@ -38,20 +38,20 @@ from headgate.results.result_structure import decode_text
 from headgate.results.token_estimate import estimate_tokens
 
 _HEAD = 300
-# So much of the beginning tells what a text is.
+# The beginning that format detection reads.
 _PROBE = 64 * 1024
 _PROBED_LINES = 200
 _MOST_HEADINGS = 50
 _MOST_COLUMNS = 100
 _LONGEST_NAME = 80
-# Formats with a structure of their own, and as many of their characters as are looked at.
+# Formats with a structure of their own, and how many of their characters are parsed.
 _STRUCTURED = ("xml", "html", "yaml")
 _MOST_STRUCTURED = 16 * 1024 * 1024
 _MARGIN = 100
-# A list or a head that is not longer is left out rather than cut.
+# A list or head that is not longer is omitted rather than truncated.
 _SHORT = 10
 
-# Every white space becomes a space and everything else a letter, so that words can be counted in bulk.
+# White space becomes a space and anything else a letter, so that words can be counted in bulk.
 _WORDS = bytes(ord(" ") if byte in b" \t\n\r\v\f" else ord("x") for byte in range(256))
 _LEVELS = ("TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL")
 _LEVEL = re.compile(rf"(?<![\w-])({'|'.join(_LEVELS + tuple(map(str.lower, _LEVELS)))})(?![\w-])")
@@ -68,7 +68,7 @@ _HTML = re.compile(r"\ufeff?\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
 
 
 def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room: int) -> bytes:
-    """A JSON object of the facts and of what is said of the text; what is least needed goes until it fits."""
+    """A JSON object of the facts and the description of the text, reduced until it fits."""
     start = _start(texts())
     described = facts | _text_sizes(texts())
     if "\x1b[" in start:
@@ -86,12 +86,12 @@ def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room:
 
 
 def _without_codes(texts: TextChunks) -> TextChunks:
-    """The text without the codes that colour it."""
+    """The text without terminal control sequences."""
     return lambda: (_CODE.sub("", text) for text in texts())
 
 
 def _structure(looks_like: str, texts: TextChunks, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
-    """What XML, HTML or YAML consists of; of XML that no parser takes, why."""
+    """The outline of XML, HTML or YAML; for malformed XML the reason."""
     text = "".join(_limited(texts(), _MOST_STRUCTURED))
     if looks_like == "yaml":
         return outline_yaml(text, tokens, max_depth, room)
@@ -122,7 +122,7 @@ def _start(texts: Iterator[str]) -> str:
 
 
 def _head(start: str) -> str:
-    """The first lines, or as much of the first as is short."""
+    """The first lines, or the beginning of a long first line."""
     if len(start) <= _HEAD:
         return start.rstrip("\r\n")
     lines, line_end, _ = start[: _HEAD + 1].rpartition("\n")
@@ -137,7 +137,7 @@ def _text_sizes(texts: Iterator[str]) -> dict[str, int]:
             continue
         size += len(text)
         ends += text.count("\n")
-        # A word, and a line, may have begun in the piece before.
+        # A word, and a line, may have begun in the previous chunk.
         words += _count_words(text, before)
         first, *lines = text.split("\n")
         begun += len(first)
@@ -158,7 +158,7 @@ class _DetectedFormat(NamedTuple):
 
 
 def _detect_format(start: str, texts: TextChunks) -> _DetectedFormat:
-    """What the text is, only where that is sure, and what is known of that kind of text."""
+    """The format of the text, only where it is certain, and its own facts."""
     if "\0" in start:
         return _DetectedFormat("binary", {})
     if _HTML.match(start) or (_XML.match(start) and ("</" in start or "/>" in start)):
@@ -179,14 +179,14 @@ def _detect_format(start: str, texts: TextChunks) -> _DetectedFormat:
 
 
 def _lines(start: str) -> list[str]:
-    """The first lines that are not blank and not cut."""
+    """The first lines that are complete and not blank."""
     lines = start.split("\n")
     whole = lines if len(start) < _PROBE else lines[:-1]
     return [line for line in whole if line.strip()][:_PROBED_LINES]
 
 
 def _columns(start: str) -> tuple[str, ...]:
-    """The names of the columns of text with separators, if it has two records at least."""
+    """The column names of delimited text with at least two records."""
     text = start if len(start) < _PROBE else start[: start.rfind("\n") + 1]
     table = detect_delimited_lines(lambda: iter(StringIO(text, newline="\n")), fewest_records=2)
     return () if table is None else table.names
@@ -198,7 +198,7 @@ def _is_log(start: str) -> bool:
 
 
 def _period(texts: Iterator[str]) -> dict[str, str]:
-    """The times of the first and of the last line that has one."""
+    """The timestamps of the first and the last line that has one."""
     first = last = ""
     tail = ""
     for text in texts:
@@ -233,7 +233,7 @@ def _form(line: str, hit: re.Match[str]) -> _LevelFormat:
 
 
 def _levels(texts: Iterator[str], form: _LevelFormat) -> dict[str, int]:
-    """How often each level is written like that, which needs no look at every line."""
+    """The frequency of each level in this form, counted without splitting lines."""
     counts: Counter[str] = Counter()
     written = [level.lower() if form.is_lower else level for level in _LEVELS]
     for text in texts:
@@ -249,7 +249,7 @@ def _is_markdown(start: str) -> bool:
 
 
 def _headings(texts: Iterator[str]) -> dict[str, Any]:
-    """The headings, each with the offset at which it is read."""
+    """The headings, each with its line offset."""
     headings: list[dict[str, Any]] = []
     line = more = 0
     in_code = False
@@ -268,7 +268,7 @@ def _headings(texts: Iterator[str]) -> dict[str, Any]:
 
 
 def _fit(described: dict[str, Any], room: int) -> bytes:
-    """The description; where it is too long, with shorter lists and head, and then with fewer members."""
+    """The description, first with shorter lists and head, then with fewer members, until it fits."""
     while described:
         made = msgspec.json.encode(described)
         if character_count(made) <= room:
@@ -286,9 +286,9 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, str | list) else 0
 
 
-# Texts that are described one by one.
+# At most so many texts are described one by one.
 _FEW_BLOCKS = 8
-# What stands around the description of a text: its path, and the commas.
+# Characters around the description of a text: its path and commas.
 _OVERHEAD = 60
 _HEAD_CHARACTERS = 200
 
@@ -298,16 +298,16 @@ _raw = msgspec.json.Decoder(Raw)
 
 
 class ExploreProcessor:
-    """Says what a content is made of, or the part that a path leads to."""
+    """Outlines a content, or the part at a path."""
 
     name = "explore"
 
     def __init__(self, scratch: Scratch | None = None) -> None:
-        """`scratch` keeps the part that a path leads to."""
+        """`scratch` keeps the part at a path."""
         self._scratch = scratch
 
     def process(self, content: Content, params: ExploreParams) -> ProcessorResult:
-        """A JSON object that fits the room. Raises Refused when nothing is at the path."""
+        """A JSON object that fits the room. Raises ProcessingError when nothing is at the path."""
         where = resolve_path(content, params.path, self._scratch)
         facts: dict[str, Any] = {"path": where.path} if where.path else {}
         root = _lines_root(where, facts) or _json_root(where)
@@ -319,7 +319,7 @@ class ExploreProcessor:
         return processed(content, made, {"type": "json", "depth": depth})
 
     def _held_root(self, where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
-        """The JSON of a text that has little else in it; of other texts, a word on the JSON in them."""
+        """The JSON of a text that has little else in it; any other text gets a hint at the JSON in it."""
         text = _unquoted(where, self._scratch)
         facts["type"] = "string" if _is_string(where) else "text"
         main, mentioned = main_json_or_count(text, self._scratch)
@@ -349,7 +349,7 @@ def _describe_text(where: PathTarget, facts: dict[str, Any], params: ExplorePara
 def explore_blocks(
     blocks: Content, count: int, params: ExploreParams, scratch: Scratch
 ) -> tuple[list[bytes], dict[str, Any]]:
-    """What each of several texts consists of, given as one array; of very many, what they have in common."""
+    """The outlines of several texts, given as one array; for very many, one common outline."""
     explorer = ExploreProcessor(scratch)
     if count > _FEW_BLOCKS:
         return _explore_as_one(blocks, params, scratch)
@@ -377,7 +377,7 @@ def _explore_as_one(
 
 
 def _lines_root(where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
-    """The objects of JSON Lines, whose fields are named as if there was one object."""
+    """The objects of JSON Lines, outlined as if they were one object."""
     lines = None if where.path else json_lines(where.value)
     if lines is None or len(lines) < 2:
         return None
@@ -389,7 +389,7 @@ def _lines_root(where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | Non
 
 
 def _json_root(where: PathTarget) -> OutlineBranch | None:
-    """The value, if it is no text: neither plain, nor in a string, nor an object whose keys are no UTF-8."""
+    """The value, unless it is text, a string, or an object whose keys are no UTF-8."""
     sign = first_byte(where.value)
     if sign == b'"' or not (where.path or sign in (b"{", b"[")):
         return None
@@ -406,7 +406,7 @@ def _is_string(where: PathTarget) -> bool:
 
 
 def _unquoted(where: PathTarget, scratch: Scratch | None) -> Content:
-    """The text; of a string in JSON, what it stands for."""
+    """The text; for a JSON string its unescaped value."""
     if not _is_string(where):
         return where.value
     return decode_text(Raw(memoryview(where.value)), scratch or MemoryScratch())

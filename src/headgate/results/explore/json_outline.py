@@ -17,46 +17,46 @@ from headgate.results.token_estimate import estimate_tokens
 
 _KINDS = {ord("{"): "object", ord("["): "array", ord('"'): "string", ord("n"): "null"}
 _KINDS |= {ord("t"): "boolean", ord("f"): "boolean"}
-# Of many elements so many bytes are looked at, but not fewer elements than the least nor more than the most.
+# The bytes of elements that are sampled, and the fewest and most elements.
 _LOOKED_AT_BYTES = 128 * 1024
 _LEAST, _MOST = 50, 300
-# Of strings so many bytes are looked into for JSON, and the first whatever its size.
+# The bytes of strings that are searched for JSON; the first string always is.
 _OPENED_BYTES = 4 * 1024 * 1024
-# An object with more keys than this may be a map from ids to records.
+# An object with more keys may be a map from ids to records.
 _RECORD_KEYS = 50
-# And with more than this it is one, whatever is in it.
-# Values by which the tokens of all of them are told.
-_SAMPLED = 32
+# An object with more keys is a map, whatever its values.
 _MOST_KEYS = 1000
-# So many of its keys tell whether it is.
+# The sample for the token estimate of a branch.
+_SAMPLED = 32
+# The keys that are compared to detect a map.
 _PROBE = 100
 _MOST_FIELDS = 200
-# Longer keys are counted, not shown: nobody could write them into a path.
+# Longer keys are only counted: they are too long for a path.
 _LONGEST_KEY = 200
 
 
 class BranchContents(NamedTuple):
-    """What is in the arrays of a branch, or in its map."""
+    """The elements of the arrays at a branch, or the values of its map."""
 
-    # The values, as far as they are looked at.
+    # The sampled values.
     branch: "OutlineBranch"
     total: int
-    # How many the smallest and the largest of the arrays has.
+    # The sizes of the smallest and the largest array.
     least: int
     most: int
     is_map: bool
 
 
 class ChildBranches(NamedTuple):
-    """The branches that begin at a branch."""
+    """The branches below a branch."""
 
     branches: list["OutlineBranch"]
-    # Fields that are not among them.
+    # Fields without a branch.
     left_out: int
 
 
 class OutlineBranch:
-    """One place in a JSON value and the values there."""
+    """One path in a JSON value and the values there."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class OutlineBranch:
         among: int = 0,
         element_path: str | None = None,
     ) -> None:
-        """Each of the values stands for `weight` of them; `among` is how many objects could have had one."""
+        """Each sampled value stands for `weight` values; `among` objects could have one."""
         self.path = path
         self.values = values
         self.name = name
@@ -78,25 +78,25 @@ class OutlineBranch:
 
     @cached_property
     def kinds(self) -> str:
-        """Their types, the commonest first, null last."""
+        """The types of the values, the most frequent first, null last."""
         counts = Counter(map(json_type, self.values))
         ordered = sorted(counts, key=lambda kind: (kind == "null", -counts[kind]))
         return "|".join(ordered)
 
     @cached_property
     def tokens(self) -> int:
-        """About how many tokens all the values here have."""
+        """An estimate of the tokens of all values at this path."""
         sample = b"".join(self.values[:_SAMPLED])
         return round(estimate_tokens(sample) * self._weight * _bytes(self.values) / max(len(sample), 1))
 
     @cached_property
     def contents(self) -> BranchContents | None:
-        """The elements of the arrays here, or the values of the map here; None where there is neither."""
+        """The elements of the arrays, or the values of the map; None where there is neither."""
         arrays = [held for held in self._containers if isinstance(held, list)]
         if arrays:
             looked_at = sample_values([value for array in arrays for value in sample_values(array)])
             return self._contents_of(looked_at, list(map(len, arrays)), self._element_path, "[]")
-        # Of very many keys not even the names are gathered.
+        # With very many keys not even their names are collected.
         if max(map(len, self._objects), default=0) > _MOST_KEYS or _is_map(self._objects, self._fields):
             path = f"{self.path}.*" if self.path else "*"
             looked_at = sample_values(
@@ -113,14 +113,14 @@ class OutlineBranch:
 
     @cached_property
     def embedded_types(self) -> str:
-        """The types of the JSON values that strings here hold; empty where they hold none."""
+        """The types of the JSON inside strings; empty where there is none."""
         return "|".join(
             dict.fromkeys(json_type(inner) for inner in self._embedded_values if inner is not None)
         )
 
     @cached_property
     def _embedded_values(self) -> list[Raw | None]:
-        """For each value the JSON that it holds as a string."""
+        """For each value the JSON inside it, if it is a string."""
         inner: list[Raw | None] = []
         left = _OPENED_BYTES
         for value in self.values:
@@ -130,17 +130,17 @@ class OutlineBranch:
 
     @property
     def is_undecodable(self) -> bool:
-        """Whether none of the values can be opened, because a key is no UTF-8 or there are no members."""
+        """Whether no value can be decoded, because a key is no UTF-8 or all are scalars."""
         return not self._containers
 
     @property
     def keys(self) -> Iterable[str]:
-        """The first keys of the objects here."""
+        """The first keys of the objects."""
         return dict.fromkeys(islice(chain.from_iterable(self._objects), _PROBE))
 
     @cached_property
     def children(self) -> ChildBranches:
-        """The fields of the objects here and of those in the arrays here; arrays in arrays are one branch."""
+        """The fields of the objects, also of those in arrays; an array in an array is one branch."""
         inside = self.contents
         fields = ChildBranches([], 0) if inside is not None and inside.is_map else self._named()
         if inside is None:
@@ -180,7 +180,7 @@ class OutlineBranch:
 
 
 def json_type(value: Raw) -> str:
-    """The type of a value, in the words of JSON Schema."""
+    """The JSON Schema type of a value."""
     view = memoryview(value)
     kind = _KINDS.get(view[0])
     if kind is not None:
@@ -190,24 +190,24 @@ def json_type(value: Raw) -> str:
 
 
 class RawValues(Protocol):
-    """Values, as many as there may be."""
+    """A sequence of values that may be decoded on access."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of values."""
 
     def __getitem__(self, index: int, /) -> Raw:
-        """One of them."""
+        """One value."""
 
 
 def sample_values(values: RawValues) -> list[Raw]:
-    """All of a few values; of many the first, and more of them from everywhere."""
+    """All of a few values; of many the first, and more of them spread over the rest."""
     size = len(values)
     if size > _LEAST:
         average = _bytes(values[at] for at in range(_LEAST)) // _LEAST
         size = min(size, max(_LOOKED_AT_BYTES // max(average, 1), _LEAST), _MOST)
     first = size // 5 if size < len(values) else size
     found = [values[at] for at in range(first)]
-    # None of them twice: a step is never shorter than one.
+    # A step is at least one, so that no value is taken twice.
     step = (len(values) - first) / max(size - first, 1)
     return found + [values[first + int(at * step)] for at in range(size - first)]
 
@@ -220,12 +220,12 @@ def _decode_container(value: Raw) -> dict[str, Raw] | list[Raw] | None:
     try:
         return decode_container(value)
     except (ProcessingError, DecodeError, RecursionError):
-        # A key is no UTF-8: what is in there has no path.
+        # A key is no UTF-8: the values inside have no path.
         return None
 
 
 def _is_map(objects: list[dict[str, Raw]], fields: dict[str, list[Raw]]) -> bool:
-    """Whether the keys are ids, and the values all of one sort."""
+    """Whether the keys are ids and the values are similar."""
     if len(fields) <= _RECORD_KEYS:
         return False
     # Records have the same fields; each map has keys of its own.
@@ -246,21 +246,21 @@ def _are_ids(names: list[str]) -> bool:
 
 
 def _are_alike(objects: Sequence[Iterable[str]]) -> bool:
-    """Whether an object has, on average, half of the fields that all of them have together."""
+    """Whether an object has, on average, at least half of all their fields."""
     counts = Counter(name for names in objects for name in names)
     return sum(counts.values()) * 2 >= len(counts) * len(objects) > 0
 
 
 _SAMPLE = 60
-# Among so many values a sample is looked for that is neither null nor empty.
+# How many values are searched for a sample that is neither null nor empty.
 _SAMPLE_FROM = 20
-# Smaller sizes cost more than they say.
+# The size of a smaller value costs more than it says.
 _WORTH_SAYING_TOKENS = 10
 _CONTAINERS = ("object", "array", "null")
 
 
 class _OutlineStyle(NamedTuple):
-    """How much is said."""
+    """How detailed the outline is."""
 
     depth: int
     # Characters of a sample.
@@ -270,9 +270,9 @@ class _OutlineStyle(NamedTuple):
 
 
 def outline_json(root: OutlineBranch, facts: dict[str, Any], max_depth: int, room: int) -> tuple[bytes, int]:
-    """A JSON object of the facts, what is at the root, and every path below it; and how deep that goes.
+    """A JSON object of the facts, the root, and every path below it; and its depth.
 
-    Where it would not fit, samples are given up first, then depth, then fields.
+    Where it does not fit, samples are dropped first, then depth, then fields.
     """
     for style in _styles(max_depth):
         made = _render(root, facts, style, room)
@@ -293,28 +293,28 @@ def _styles(max_depth: int) -> Iterator[_OutlineStyle]:
 
 
 def _render(root: OutlineBranch, facts: dict[str, Any], style: _OutlineStyle, room: int) -> bytes | None:
-    """The outline in that style, or None as soon as it is longer than the room."""
-    # Once more at the end, because of JSON Lines there is more to say than of their objects.
+    """The outline in that style, or None as soon as it exceeds the room."""
+    # Again at the end, because JSON Lines have more facts than their objects.
     described = facts | _branch_facts(root, style, style.depth) | {"tokens": root.tokens} | facts
     head = _encoded(described)
     size = character_count(head)
     entries = []
     for branch, depth in _branches_below(root, style, style.depth):
         entries.append(_encoded(branch.path) + b":" + _encoded(_branch_facts(branch, style, depth)))
-        # And the comma; the first comes with what stands around all.
+        # With the comma; the first is counted with the frame.
         size += character_count(entries[-1]) + (1 if entries[1:] else len(',"paths":{}'))
         if size > room:
             return None
     if size > room:
         return None
-    # Flat and by path: nested it would cost more signs, hide the paths, and be harder to cut.
+    # Flat and by path: nesting would cost more characters, hide the paths, and be harder to truncate.
     return head[:-1] + b',"paths":{' + b",".join(entries) + b"}}" if entries else head
 
 
 def _branches_below(
     branch: OutlineBranch, style: _OutlineStyle, depth: int
 ) -> Iterator[tuple[OutlineBranch, int]]:
-    """Everything below a branch, each with how much deeper it goes on."""
+    """All branches below a branch, each with the remaining depth."""
     if depth == 0:
         return
     for child in branch.children.branches[: style.width]:
@@ -343,7 +343,7 @@ def _branch_facts(branch: OutlineBranch, style: _OutlineStyle, depth: int) -> di
 
 
 def _count_facts(branch: OutlineBranch, style: _OutlineStyle) -> dict[str, Any]:
-    """How many elements there are, and of which type."""
+    """The number and types of the elements."""
     inside = branch.contents
     if inside is None:
         return {}
@@ -360,7 +360,7 @@ def _count_facts(branch: OutlineBranch, style: _OutlineStyle) -> dict[str, Any]:
 
 
 def _names(names: Iterable[str], size: int) -> str:
-    """The first names, as many as fit into one short line."""
+    """The first names that fit into one short line."""
     line = ""
     for name in names:
         if len(line) + len(name) > size - len(", …"):
@@ -370,7 +370,7 @@ def _names(names: Iterable[str], size: int) -> str:
 
 
 def _sample(branch: OutlineBranch, size: int) -> Any:
-    """One short value from here or, where they have no line of their own, from the elements here."""
+    """A short value of this branch or, where they have no line of their own, of its elements."""
     # The JSON in a string has lines of its own.
     values = [] if branch.embedded_types else branch.values[:_SAMPLE_FROM]
     if branch.contents is not None and branch.contents.branch.contents is None:
@@ -390,6 +390,6 @@ def _short_string(value: Raw, size: int) -> str:
 
 
 def _short_number(value: Raw, size: int) -> Raw | str:
-    """The number, or the word, as it is written; one of hundreds of digits only begins."""
+    """The number or literal as it is written; the beginning of one with hundreds of digits."""
     view = memoryview(value)
     return value if len(view) <= size else f"{bytes(view[: size - 1]).decode()}…"

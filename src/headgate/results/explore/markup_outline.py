@@ -11,14 +11,14 @@ import msgspec
 from headgate.results.content import character_count
 from headgate.results.explore.outline_tree import MOST_NODES, OutlineNode, OutlineTree, render_tree, shorten
 
-# So much of the beginning is taken apart; of the rest the elements are counted by name. HTML costs more,
-# because no parser written in C reads it.
+# The beginning that is parsed; in the rest elements are only counted by name. HTML costs more, because its
+# parser is not written in C.
 _LOOKED_AT: Final = 384 * 1024
 _LOOKED_AT_HTML: Final = 128 * 1024
 _DEEPEST: Final = 64
 _MOST_HEADINGS: Final = 30
 _MOST_NAMES: Final = 25
-# Elements of one place whose attributes are looked at.
+# How many elements at one path have their attributes read.
 _SAMPLED: Final = 50
 _TAG_NAME: Final = re.compile(rb"<([A-Za-z_][\w:.-]{0,100})")
 _CDATA: Final = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|$)", re.DOTALL)
@@ -27,7 +27,7 @@ _VOID: Final = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
 _RAW: Final = frozenset(("script", "style", "textarea", "title"))
-# A start tag that ends an element that is still open.
+# Start tags that close an open element.
 _ENDS: Final = {
     "li": {"li"},
     "p": {"p"},
@@ -38,13 +38,13 @@ _ENDS: Final = {
     "dd": {"dt", "dd"},
     "option": {"option"},
 }
-# A value in quotes has no `<`, so that marks that are never closed cost no more than one look at each sign.
+# A value in quotes has no `<`, so that unclosed quotes cost no more than one look at each character.
 _HTML_TAG: Final = re.compile(
     r"<(?:!--(?P<comment>)|(?P<end>/?)(?P<name>[a-zA-Z][^\s/><]{0,100}+)"
     r"(?P<attributes>(?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+)[^<>]*+>)"
 )
 _ATTRIBUTE: Final = re.compile(r"([^\s=\"'/>]{1,100}+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
-# Those that XML of other kinds hardly has for its root.
+# Root elements that other kinds of XML hardly have.
 _HTML_NAME: Final = re.compile(
     r"article|aside|blockquote|body|br|div|dl|fieldset|figure|footer|h[1-6]|head|header|hr|html|iframe|img|li|main"
     r"|nav|ol|p|pre|script|section|span|strong|style|t(?:able|body|d|head|r)|ul",
@@ -54,7 +54,7 @@ _FIRST_TAG: Final = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)*<([A-Za-z][\w-]*)"
 
 
 class MalformedMarkup(Exception):
-    """XML that no parser takes; the message says where and why."""
+    """Malformed XML; the message says where and why."""
 
 
 def is_html_fragment(data: bytes) -> bool:
@@ -64,7 +64,7 @@ def is_html_fragment(data: bytes) -> bool:
 
 
 def outline_xml(data: bytes, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
-    """The elements of XML; raises BrokenMarkup. Entities are not expanded, and declaring one is refused."""
+    """The elements of XML; raises MalformedMarkup, also for XML that declares an entity."""
     reader = _XmlReader(data)
     reader.read()
     names = _ElementCounts(reader.root, data, _LOOKED_AT)
@@ -73,7 +73,7 @@ def outline_xml(data: bytes, tokens: int, max_depth: int, room: int) -> dict[str
 
 
 class _ElementCounts:
-    """How often each element occurs: in what was taken apart, and in the whole."""
+    """The frequency of each element, in the parsed part and in the whole."""
 
     def __init__(self, root: OutlineNode, data: bytes, looked_at: int) -> None:
         self._known: Counter[str] = Counter()
@@ -86,12 +86,12 @@ class _ElementCounts:
         self.totals = _tags(data) if self.partly else self._known
 
     def scale(self, name: str) -> float:
-        """How many elements of that name there are for each that was taken apart."""
+        """The number of elements of that name for each parsed one."""
         return max(self.totals[name] / self._known[name], 1.0) if self._known[name] else 1.0
 
 
 def _tags(data: bytes) -> Counter[str]:
-    """How often each name stands behind a `<`."""
+    """The frequency of each tag name."""
     return Counter({name.decode(): count for name, count in Counter(_TAG_NAME.findall(data)).items()})
 
 
@@ -100,13 +100,13 @@ def _path(above: str, name: str) -> str:
 
 
 class _XmlReader:
-    """Reads XML with expat and gathers its elements."""
+    """Reads XML with expat and collects its elements."""
 
     def __init__(self, data: bytes) -> None:
         body = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         self._skipped = len(data) - len(body)
         self._lines_before = data[: self._skipped].count(b"\n")
-        # Several elements side by side are no document, but a list that tools answer with.
+        # Several elements side by side are no document, but tools return such lists.
         self._wrapper = b"" if body.startswith((b"<?xml", b"<!DOCTYPE")) else b"<_>"
         self._data = body
         self.root = OutlineNode()
@@ -120,7 +120,7 @@ class _XmlReader:
         self._parser.EntityDeclHandler = self._refuse
 
     def read(self) -> None:
-        """Take the beginning apart, or all of what is short."""
+        """Parse the beginning, or all of a short text."""
         is_whole = len(self._data) <= _LOOKED_AT
         try:
             self._parser.Parse(self._wrapper, False)
@@ -130,7 +130,7 @@ class _XmlReader:
         except (expat.ExpatError, ValueError) as error:
             raise MalformedMarkup(str(error)) from error
         if self._wrapper:
-            # What stands around them is ours.
+            # The root around them is ours.
             self.root = self.root.children.get("_", self.root)
 
     def _refuse(self, name: str, *_: object) -> None:
@@ -156,7 +156,7 @@ class _XmlReader:
         end = self._parser.CurrentByteIndex
         node.own_bytes += end - start
         if node is not self._stack[-1]:
-            # What is inside of a part is counted there.
+            # The content of a child is counted there.
             self._stack[-1].own_bytes -= end - start
         if not node.sample and not node.children:
             first = start - len(self._wrapper)
@@ -164,13 +164,13 @@ class _XmlReader:
 
 
 def _text(element: bytes) -> str:
-    """The text of an element without its tags, with the characters that references stand for."""
+    """The text of an element without its tags, with references resolved."""
     inner = _CDATA.sub(lambda section: html.escape(section[1]), element.decode(errors="replace"))
     return html.unescape(_MARKUP.sub(" ", inner)).strip()[:200]
 
 
 def outline_html(data: bytes, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
-    """The title, the headings with their lines, how often each element occurs, and the elements by place."""
+    """The title, the headings with their lines, the frequency of each element, and the elements by path."""
     reader = _HtmlReader(data[:_LOOKED_AT_HTML].decode(errors="replace"))
     reader.read()
     names = _ElementCounts(reader.root, data, _LOOKED_AT_HTML)
@@ -184,13 +184,13 @@ def outline_html(data: bytes, tokens: int, max_depth: int, room: int) -> dict[st
 
 
 def _body(root: OutlineNode) -> OutlineNode:
-    """The element in which the content stands: depth is for that."""
+    """The element with the content, at which the depth begins."""
     page = root.children.get("html", root)
     return page.children.get("body", page)
 
 
 class _HtmlReader:
-    """Reads HTML as it is found: tags that are never closed, and closing tags of nothing."""
+    """Reads HTML tolerantly: unclosed tags, and closing tags without an element."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -203,7 +203,7 @@ class _HtmlReader:
         self._nodes = 0
 
     def read(self) -> None:
-        """Go through all tags."""
+        """Process all tags."""
         position = 0
         while (tag := _HTML_TAG.search(self._text, position)) is not None:
             position = tag.end()
@@ -222,7 +222,7 @@ class _HtmlReader:
             self._pop(len(self._text))
 
     def _raw_end(self, name: str, position: int) -> int:
-        """Where the text of an element ends that has no tags inside."""
+        """The end of the text of an element that has no tags inside."""
         found = re.compile(f"</{name}", re.IGNORECASE).search(self._text, position)
         end = len(self._text) if found is None else found.start()
         if name == "title" and not self.title:

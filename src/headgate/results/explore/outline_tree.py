@@ -8,38 +8,38 @@ import msgspec
 
 from headgate.results.content import character_count
 
-# Parts of different places; what comes beyond them is counted where it stands, without a place of its own.
+# Nodes in one tree; parts beyond it are counted at their parent.
 MOST_NODES: Final = 5_000
 _MOST_CHILDREN: Final = 100
 _MOST_ATTRIBUTES: Final = 8
 _LONGEST_NAME: Final = 80
 _SAMPLE: Final = 60
-# Smaller sizes cost more than they say.
+# The size of a smaller value costs more than it says.
 _WORTH_SAYING_TOKENS: Final = 10
 
 
-# A path, and what is said of what is there.
+# A path and its facts.
 _Entry = tuple[str, dict[str, Any]]
 
 
 @dataclass(slots=True)
 class OutlineNode:
-    """All parts of one name at one place."""
+    """All parts of one name at one path."""
 
-    # The line of the first, counted from 0 as `proxy_read` counts.
+    # The line of the first, counted from 0 as in `proxy_read`.
     line: int = 0
     count: int = 0
-    # Without what is in the children.
+    # Without the children.
     own_bytes: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     sample: str = ""
-    # Each with one of its values.
+    # Each with an example value.
     attributes: dict[str, str] = field(default_factory=dict)
     children: dict[str, "OutlineNode"] = field(default_factory=dict)
     _all_bytes: int | None = None
 
     def child(self, name: str, line: int) -> "OutlineNode":
-        """The node of a part with that name, counted once more."""
+        """The node of a child with that name, counted once more."""
         found = self.children.get(name)
         if found is None:
             found = self.children[name] = OutlineNode(line)
@@ -54,28 +54,28 @@ class OutlineNode:
 
     @property
     def all_bytes(self) -> int:
-        """The bytes of the parts and of all that is in them; asked when all of them are known."""
+        """The bytes of the parts with their children; valid when the tree is complete."""
         if self._all_bytes is None:
-            # No tree is deeper than its reader allows.
+            # The reader bounds the depth of the tree.
             self._all_bytes = self.own_bytes + sum(child.all_bytes for child in self.children.values())
         return self._all_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineTree:
-    """What a text consists of."""
+    """The structure of a text."""
 
     root: OutlineNode
-    # The path of a child, by the path of its parent and its name.
+    # The path of a child, from the path of its parent and its name.
     path: Callable[[str, str], str]
     tokens_per_byte: float
-    # How often the parts of a name are in the whole text for each one that was looked at.
+    # The number of parts of a name in the whole text for each parsed one.
     scale: Callable[[str], float]
     with_offsets: bool = True
 
 
 def render_tree(tree: OutlineTree, max_depth: int, room: int) -> dict[str, Any]:
-    """The facts of each part by its path, as deep as there is room for."""
+    """The facts of each part by its path, as deep as they fit."""
     for depth in range(max_depth, 0, -1):
         for sample in (_SAMPLE, 20, 0):
             told = _all_if_fits(tree, depth, sample, room)
@@ -86,7 +86,7 @@ def render_tree(tree: OutlineTree, max_depth: int, room: int) -> dict[str, Any]:
 
 
 def _all_if_fits(tree: OutlineTree, depth: int, sample: int, room: int) -> dict[str, Any] | None:
-    """All of it, or None as soon as that is longer than the room."""
+    """All of it, or None as soon as it exceeds the room."""
     told: dict[str, Any] = {}
     left = room - len("{}")
     for path, facts in _entries(tree, tree.root, "", depth, sample):

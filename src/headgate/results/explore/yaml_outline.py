@@ -6,11 +6,11 @@ from typing import Any, Final
 from headgate.results.explore.outline_tree import MOST_NODES, OutlineNode, OutlineTree, render_tree
 from headgate.results.json_paths import member_path
 
-# So much of the beginning is read; counts and sizes of the rest are estimated by it.
+# The beginning that is read; counts and sizes of the rest are extrapolated.
 _LOOKED_AT: Final = 96 * 1024
 _DEEPEST: Final = 64
 _PROBED_LINES: Final = 200
-# Of the lines that a probe looks at: those that only go on with a text.
+# The largest share of probed lines that only continue a text.
 _MOST_OTHERS: Final = 0.1
 _LINE: Final = re.compile(
     r"(?P<indent> *+)(?P<dashes>(?:-[ \t]++)*+(?:-$)?)"
@@ -43,7 +43,7 @@ def looks_like_yaml(start: str) -> bool:
 
 
 def outline_yaml(text: str, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
-    """The keys of YAML by place; of several documents those of all of them together."""
+    """The keys of YAML by path, of all documents together."""
     looked_at = text if len(text) <= _LOOKED_AT else text[: text.rfind("\n", 0, _LOOKED_AT) + 1 or _LOOKED_AT]
     reader = _YamlReader()
     for number, line in enumerate(looked_at.split("\n")):
@@ -61,7 +61,7 @@ def _path(above: str, name: str) -> str:
 
 
 class _YamlLevel:
-    """A mapping or a sequence that is open: where its keys or dashes stand."""
+    """An open mapping or sequence, and the column of its keys or dashes."""
 
     __slots__ = ("column", "is_sequence", "node")
 
@@ -72,27 +72,27 @@ class _YamlLevel:
 
 
 class _YamlReader:
-    """Takes lines and gathers what they say."""
+    """Reads lines and collects their keys and values."""
 
     def __init__(self) -> None:
         self.root = OutlineNode()
         self.documents = 1
         self.has_nested = False
-        # Whether something is nested in what has a value already.
+        # Whether something is nested below a key that already has a value.
         self.is_broken = False
         self._levels: list[_YamlLevel] = []
-        # The key or item whose value is on the lines that follow.
+        # The key or item whose value is on the following lines.
         self._pending: OutlineNode = self.root
         self._leaf: OutlineNode = self.root
         self._is_open = True
-        # Lines that are indented farther belong to a text; None outside of one.
+        # Lines with more indentation belong to a block text; None outside of one.
         self._block_column: int | None = None
         self._open_brackets = 0
         self._nodes = 0
         self._seen = False
 
     def read_line(self, line: str, number: int) -> str:
-        """What the line is: key, item, text, comment, mark, or other."""
+        """The type of the line: key, item, text, comment, mark, or other."""
         stripped = line.strip()
         column = len(line) - len(line.lstrip(" "))
         if self._block_column is not None and (not stripped or column > self._block_column):
@@ -143,12 +143,12 @@ class _YamlReader:
         return "item"
 
     def _holder(self, column: int, *, is_sequence: bool) -> OutlineNode:
-        """The mapping or sequence that has its keys or dashes in this column."""
+        """The mapping or sequence with its keys or dashes in this column."""
         levels = self._levels
         while levels and levels[-1].column > column:
             levels.pop()
         if not is_sequence:
-            # Dashes may stand right below the key that they belong to.
+            # Dashes may be in the column of the key that they belong to.
             while levels and levels[-1].column == column and levels[-1].is_sequence:
                 levels.pop()
         if levels and levels[-1].column == column and levels[-1].is_sequence == is_sequence:

@@ -20,12 +20,12 @@ from headgate.search.text_analysis import stem
 
 _LONGEST_QUERY = 1_000
 _MOST_TERMS = 32
-# A word this frequent says little about where it stands.
+# A term this frequent says little about the position of a match.
 _MOST_HITS_PER_TERM = 200_000
-# Enough to see where in a piece they are densest.
+# Enough to find where in a unit they are densest.
 _MOST_PLACES = 10_000
 _BM25 = Bm25(k1=1.2, b=0.75)
-# The words of a content that are longer are no forms of an English word.
+# Longer words of a content are no forms of an English word.
 _LONGEST_FORM = 40
 # With fewer letters in common with its stem, as `dying` has with `die`, a word is found only as it is.
 _SHORTEST_PREFIX = 2
@@ -37,7 +37,7 @@ class Bm25Processor:
     name = "bm25"
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The best pieces, best first. Raises `Refused`."""
+        """The best units, best first. Raises ProcessingError."""
         terms = _terms(params.pattern)
         limit = params.top_k if params.max_results is None else params.max_results
         page = RankedPage(params.offset, limit, params.room, between=b"\n--\n")
@@ -52,7 +52,7 @@ class Bm25Processor:
 
 @dataclass(frozen=True, slots=True)
 class _QueryTerm:
-    """What one word of the query looks like in a folded content."""
+    """One word of the query as it appears in a folded content."""
 
     # Each begins with the space before the word and ends with the one behind it, or with the last letter that
     # all forms of the word share. Scripts without spaces have neither.
@@ -61,7 +61,7 @@ class _QueryTerm:
     stem: str = ""
 
     def occurrences(self, text: bytes) -> list[int]:
-        """Where the word is in a folded text that begins and ends with a space."""
+        """The offsets of the word in a folded text that begins and ends with a space."""
         found: list[int] = []
         find = text.find
         for needle in self.needles:
@@ -115,7 +115,7 @@ def _term(word: str) -> _QueryTerm:
 
 
 def _term_frequencies(units: RankingUnits, terms: Sequence[_QueryTerm]) -> tuple[list[dict[int, int]], bool]:
-    """How often each term is in each piece that has it, and whether the counting ended early."""
+    """The frequency of each term in each unit that has it, and whether the counting ended early."""
     counts: list[dict[int, int]] = [{} for _ in terms]
     left = [_MOST_HITS_PER_TERM] * len(terms)
     for base, window in units.windows():

@@ -1,6 +1,4 @@
-"""The passages of a text around hits: their extent by paragraph, section, sentence or lines, and their
-merging.
-"""
+"""Passages of a text around hits: their extent by paragraph, section, sentence or lines, and merging."""
 
 import re
 from bisect import bisect_right
@@ -15,15 +13,15 @@ from headgate.results.search.matching_lines import is_longer
 
 
 class PassageExtent(NamedTuple):
-    """How far a passage reaches around a hit."""
+    """How far a passage extends around a hit."""
 
     start: int
     end: int
-    # To where no other hit has a passage of its own.
+    # Up to here no other hit gets a passage of its own.
     behind: int
-    # How many characters of it are shown at most.
+    # The most characters of it that are shown.
     most: int
-    # Whether it is some lines on each side, so that hits in those have lines behind them too.
+    # Whether it is a number of lines on each side, so that hits in those extend it.
     by_lines: bool = False
 
 
@@ -31,23 +29,23 @@ ExtentOfHit = Callable[[tuple[int, int]], PassageExtent]
 
 _LINES = 2
 _LONGEST_HALF_SENTENCE_BYTES = 1_000
-# In characters. What has no blank line for longer is no paragraph but a log, a table or a document of data,
-# of which some lines around the hit are shown.
+# In characters. A longer run without a blank line is no paragraph but a log, a table or data: some lines
+# around the hit are shown.
 _LONGEST_PARAGRAPH = 2_000
-# Of lines that were not asked for, and of a sentence.
+# For implicit lines, and for a sentence.
 _MOST_SHOWN = 1_000
 
 # A full stop with what follows it, those of Chinese and Japanese, a blank line.
 _sentence_ends = compile_pattern(
     r"[.!?]+[\"')\]]*\s+|[\x{3002}\x{ff01}\x{ff1f}]|\n[ \t\r]*\n", multiline=True
 )
-# Only in what could be shown.
+# Searched only within the room.
 _blank_lines = re.compile(rb"\n(?:[^\S\n]*\n)+")
 _fences = (b"```", b"~~~")
 
 
 def passage_extents(content: Content, params: SearchParams) -> ExtentOfHit:
-    """What widens a hit in this content to what was asked for."""
+    """The function that extends a hit in this content to the requested context."""
     # More could not be shown.
     room = max(params.room, 1)
     given = params.before or params.after
@@ -57,7 +55,7 @@ def passage_extents(content: Content, params: SearchParams) -> ExtentOfHit:
     def lines(hit: tuple[int, int]) -> PassageExtent:
         return _lines(content, hit, (min(before, room), min(after, room)), room, most)
 
-    # The last paragraph that was none: every other hit in it has none either.
+    # The last paragraph that was too long: it applies to every other hit in it.
     too_long = 0, 0
 
     def paragraph(hit: tuple[int, int]) -> PassageExtent:
@@ -103,8 +101,8 @@ def _own_lines(content: Content, hit: tuple[int, int], reach: int) -> tuple[int,
 
 
 def _line_start(content: Content, position: int, reach: int) -> int:
-    """Where the line begins, or so far ahead that it could not be shown: lines may be endless."""
-    # No character has more than four bytes.
+    """The start of the line, or a position so far ahead that it could not be shown: lines may be endless."""
+    # A character has at most four bytes.
     low = max(position - 4 * reach - 4, 0)
     return max(content.rfind(b"\n", low, position) + 1, low)
 
@@ -118,7 +116,7 @@ def _line_end(content: Content, position: int, reach: int) -> int:
 def _paragraph(content: Content, hit: tuple[int, int], reach: int) -> PassageExtent:
     """From blank line to blank line, but no further than could be shown."""
     start, end = _own_lines(content, hit, reach)
-    # A blank line that is longer is none that anybody sees as one.
+    # A longer blank line is not visible as one.
     if end - start >= 1_000 or content[start:end].strip():
         start, end = _paragraph_start(content, start, reach), _paragraph_end(content, end, reach)
     return PassageExtent(start, end, end + 1, reach)
@@ -131,7 +129,7 @@ def _paragraph_start(content: Content, start: int, reach: int) -> int:
         # The first line may be blank too.
         low, above = -1, b"\n" + above
     blanks = [blank.end() for blank in _blank_lines.finditer(above)]
-    # Else the first line that is there from its beginning.
+    # Else the first complete line.
     return low + (blanks[-1] if blanks else above.find(b"\n") + 1)
 
 
@@ -142,7 +140,7 @@ def _paragraph_end(content: Content, end: int, reach: int) -> int:
         return end + blank.start()
     if end + reach < len(content):
         return end + max(below.rfind(b"\n"), 0)
-    # Nothing but white space in the last line.
+    # Only white space in the last line.
     return end + (len(below) if below.rpartition(b"\n")[2].strip() else max(below.rfind(b"\n"), 0))
 
 
@@ -167,7 +165,7 @@ def _sentence(content: Content, hit: tuple[int, int], room: int) -> PassageExten
 
 
 def _headings(content: Content) -> tuple[list[int], list[int]]:
-    """Where the headings of Markdown are, and how deep each is; what is fenced in has none."""
+    """The offsets of Markdown headings and their levels; fenced code has none."""
     starts, levels, fence = list[int](), list[int](), b""
     # The text before the first heading is a section too.
     for start, end in compile_pattern(r"^(?:#{1,6}[ \t]|```|~~~)").find_hits(content):
@@ -198,35 +196,35 @@ def _section(
 
 
 class ContextPassage(NamedTuple):
-    """What is shown around one or more hits."""
+    """The shown context of one or more hits."""
 
     start: int
     end: int
-    # Where each of them begins.
+    # The offset of each hit.
     hits: tuple[int, ...]
-    # Whether there would be more of it.
+    # Whether it is truncated on either side.
     cut_before: bool = False
     cut_after: bool = False
 
     @property
     def is_cut(self) -> bool:
-        """Whether it is less than what was asked for."""
+        """Whether it is less than the requested context."""
         return self.cut_before or self.cut_after
 
     def joins(self, last: "ContextPassage") -> bool:
-        """Whether nothing lies between the last one and this one."""
+        """Whether nothing lies between the previous passage and this one."""
         return self.start <= last.end + 1
 
     def joined(self, last: "ContextPassage") -> "ContextPassage":
-        """The last one and this one as one."""
+        """The previous passage and this one as one."""
         return ContextPassage(last.start, self.end, last.hits + self.hits, last.cut_before, self.cut_after)
 
     def with_hits(self, hits: Iterable[int], end: int) -> "ContextPassage":
-        """The same with more hits in it, up to another end."""
+        """The passage with more hits in it, up to another end."""
         return ContextPassage(self.start, end, (*self.hits, *hits), self.cut_before, self.cut_after)
 
     def text(self, content: Content) -> bytes:
-        """What is shown, with a sign where a line of it is cut."""
+        """The shown text, with an ellipsis where a line is truncated."""
         first = ELLIPSIS if self.cut_before and content[self.start - 1] != ord("\n") else ""
         last = ELLIPSIS if self.cut_after and content[self.end] != ord("\n") else ""
         return first.encode() + content[self.start : self.end] + last.encode()
@@ -235,12 +233,12 @@ class ContextPassage(NamedTuple):
 def context_passages(
     content: Content, hits: Iterator[Span], params: SearchParams, limit: int
 ) -> Iterator[ContextPassage]:
-    """What is around each hit, in at most `limit` characters; other hits that it shows have no own."""
+    """The passages around the hits, each at most `limit` characters; hits inside a passage get no own."""
     widened = passage_extents(content, params)
     covered, hit = 0, next(hits, None)
     while hit is not None:
         reach = widened(hit)
-        # What was shown with the passage before is not shown again.
+        # Text of the previous passage is not repeated.
         whole = min(max(reach.start, covered), hit[0]), max(reach.end, hit[1])
         most = min(limit, reach.most)
         shown = _narrow_to_limit(content, whole, hit, most)
@@ -254,7 +252,7 @@ def context_passages(
 
 
 class _PassageHits:
-    """The hits that a passage shows besides its first one."""
+    """The hits in a passage besides its first one."""
 
     def __init__(self, content: Content, passage: ContextPassage, reach: PassageExtent, most: int) -> None:
         self._content = content
@@ -266,7 +264,7 @@ class _PassageHits:
         self.covered = self._covered()
 
     def add_if_covered(self, hit: Span, widened: ExtentOfHit) -> bool:
-        """Whether the passage shows this hit too; a passage of lines then goes on to the lines behind it."""
+        """Whether the passage includes this hit too; a passage of lines then extends behind it."""
         if hit[1] > self.covered:
             return False
         self.hits.append(hit[0])
@@ -278,16 +276,16 @@ class _PassageHits:
         return True
 
     def _covered(self) -> int:
-        """Where the hits end that the passage shows."""
+        """The end of the hits that the passage includes."""
         covered = self.end + 1 if self._content[self.end : self.end + 1] == b"\n" else self.end
         return covered if self._passage.cut_after else max(covered, self._reach.behind)
 
 
 def _narrow_to_limit(content: Content, whole: Span, hit: Span, limit: int) -> Span:
-    """As much of a passage as there is room for around its hit; whole lines, where that can be."""
+    """The part of a passage around its hit that fits; whole lines, if possible."""
     if not is_longer(content, whole, limit):
         return whole
-    # A sign on each side says that it was cut.
+    # An ellipsis on each side.
     room = max(limit - 2, 1)
     at, stop = hit[0], position_after(content, hit[0], hit[1], room)
     left = room - character_count(content[at:stop])
@@ -298,7 +296,7 @@ def _narrow_to_limit(content: Content, whole: Span, hit: Span, limit: int) -> Sp
 
 
 def _trim_to_lines(content: Content, shown: Span, whole: Span, hit: Span) -> Span:
-    """Without the parts of lines at its ends, unless they are of the line of the hit."""
+    """Without partial lines at its ends, unless the hit is in them."""
     start, end = shown
     line_end = content.find(b"\n", max(start - 1, 0), hit[0]) if start > whole[0] else -1
     last_end = content.rfind(b"\n", hit[1], end + 1) if end < whole[1] else -1

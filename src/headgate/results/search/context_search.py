@@ -31,23 +31,23 @@ from headgate.results.search.matching_lines import line_numbers
 from headgate.results.truncation import fair_shares
 
 _MOST_SHOWN = 5
-# Nobody reads more, and each of them is looked around in.
+# More hits are never read, and each costs a look at its surroundings.
 _MOST_FOUND = 1_000
-# Less says nothing.
+# A shorter passage says nothing.
 _FEWEST_CHARACTERS = 200
 _DEEPEST = 64
-# Around a hit in a long string, in what stands for lines there: about as much as of a long line in a text.
+# Lines of context around a hit in a long string: about as much as of a long line of text.
 _PART_LINES = 4
 _BETWEEN = b"\n--\n"
 
 
 class ContextProcessor:
-    """Shows what stands around each hit."""
+    """Shows the context of each hit."""
 
     name = "context"
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """What is around the first hits, as far as there is room. Raises Refused for a bad pattern."""
+        """The context of the first hits, as far as it fits. Raises ProcessingError for a bad pattern."""
         pattern = compile_pattern_for_json(
             params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
         )
@@ -59,7 +59,7 @@ class ContextProcessor:
 def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
     page = _PassagePage(content, params)
     limit = _limit(content, pattern, params)
-    # So that the pages behind the first can be reached.
+    # So that later pages can be reached.
     most = pattern.max_hits + min(max(params.offset, 0), pattern.max_hits)
     hits = _CountedHits(_hits(content, pattern), most)
     for passage in context_passages(content, hits, params, limit):
@@ -73,12 +73,12 @@ def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) 
 def _hits(content: Content, pattern: RegexPattern) -> Iterator[Span]:
     size = len(content)
     hits = pattern.find_hits(content) if pattern.multiline else pattern.find_hits_in_line(content, 0, size)
-    # Behind the last character is nothing to show.
+    # After the last character there is nothing to show.
     return takewhile(lambda hit: hit[0] < size, hits)
 
 
 class _CountedHits:
-    """Hits, and how many there are."""
+    """Hits with a running count."""
 
     def __init__(self, hits: Iterator[Span], most: int) -> None:
         self._all = hits
@@ -95,7 +95,7 @@ class _CountedHits:
         return hit
 
     def total(self) -> int:
-        """How many there are, those included that nobody has asked for yet."""
+        """The number of hits, including those not consumed yet."""
         self._count += sum(1 for _ in self._hits)
         return self._count
 
@@ -106,7 +106,7 @@ class _CountedHits:
 
 
 class _PassagePage:
-    """The passages of one page, and how many hits are before and on it."""
+    """The passages of one page, and the number of hits before and on it."""
 
     def __init__(self, content: Content, params: SearchParams) -> None:
         self._content = content
@@ -114,14 +114,14 @@ class _PassagePage:
         self._offset = max(params.offset, 0)
         self._left = params.room
         self._passages: list[ContextPassage] = []
-        # Hits up to the end of the last passage that was taken or passed over.
+        # Hits up to the end of the last added or skipped passage.
         self._seen = 0
         self._cut = 0
         self._firsts: list[int] = []
         self.places: list[int] = []
 
     def add(self, passage: ContextPassage) -> bool:
-        """Take it in; false if the page ends before it."""
+        """Add the passage; false if the page ends before it."""
         count = len(passage.hits)
         if self._seen + count <= self._offset:
             self._seen += count
@@ -150,12 +150,12 @@ class _PassagePage:
         return max(self._seen - self._offset, 0)
 
     def text(self) -> bytes:
-        """All of it."""
+        """The passages as text."""
         made = _BETWEEN.join(passage.text(self._content) for passage in self._passages)
         return first_characters(made, self._params.room)
 
     def metadata(self, total: int, *, at_least: bool) -> dict[str, Any]:
-        """What is said of the search."""
+        """The metadata of the search."""
         facts: dict[str, Any] = {
             "mode": SearchMode.CONTEXT.value,
             "matches": total,
@@ -175,9 +175,9 @@ class _PassagePage:
 
 
 def _limit(content: Content, pattern: RegexPattern, params: SearchParams) -> int:
-    """The most characters of one passage: as many as let a first page have as many passages as it may.
+    """The most characters of one passage, so that a first page holds as many passages as it may.
 
-    The same for every page, so that each page goes on where the last one ended.
+    The same for every page, so that each page continues where the last one ended.
     """
     found = context_passages(content, _hits(content, pattern), params, params.room)
     first = list(islice(found, params.max_results))
@@ -198,7 +198,7 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
             continue
         path = msgspec.json.encode(place.path)
         around = character_count(path) + len('{"path":,"value":},')
-        # Something of each value is to be seen too.
+        # A part of each value must fit too.
         if counter.record_fit(around + len("null") * (len(found) + 1) <= room):
             found.append((path, place.value))
             elements.append(place.element)
@@ -217,7 +217,7 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
 
 
 def _value_or_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
-    """The value whole, or what matches in it."""
+    """The value whole, or the matches in it."""
     data = memoryview(value)
     if len(data) <= room:
         return bytes(data)
@@ -231,7 +231,7 @@ def _value_or_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
 
 
 def _string_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
-    """What is around the matches in a string, as an array has it that has nothing else."""
+    """The context of the matches in a string."""
     if memoryview(value)[0] != ord('"'):
         return b"null"
     assembly = JsonAssembler(is_object=False, room=room + len("[]"))
@@ -247,7 +247,7 @@ class _MatchedValue(NamedTuple):
 
     container: MatchContainer | None
     key: str | None
-    # Which one it is of the parts.
+    # Its index in the container.
     number: int
     value: Raw
 
@@ -257,7 +257,7 @@ class _MatchedValue(NamedTuple):
 
     @property
     def element(self) -> int:
-        """Which of the outermost parts it is or is in."""
+        """The index of the outermost element that contains it."""
         return top_level_index(self.container, self.number)
 
     @property
@@ -267,7 +267,7 @@ class _MatchedValue(NamedTuple):
 
 
 class _MatchedPart(NamedTuple):
-    """What one hit is in, where the value around it has more hits than a page has room for."""
+    """The part around one hit, where the whole value has more hits than fit on a page."""
 
     path: str
     element: int
@@ -278,7 +278,7 @@ class _MatchedPart(NamedTuple):
 def _values_around_hits(
     content: Content, matcher: JsonMatcher, params: SearchParams
 ) -> Iterator[_MatchedValue | _MatchedPart]:
-    """What is shown of each hit; every hit in a value that no page has room for counts by itself."""
+    """The value to show for each hit; in a value that fits on no page every hit counts by itself."""
     for place in _enclosing_objects(content, matcher):
         findings = [] if len(place.value) <= params.room else _findings(place, matcher, params.room)
         if len(findings) < 2 or _fit(place, findings, params.room):
@@ -318,7 +318,7 @@ def _part(place: _MatchedValue, finding: JsonMatch, params: SearchParams) -> _Ma
 
 
 def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_MatchedValue]:
-    """The smallest object around each hit, once; a value that is in none stands for itself."""
+    """The smallest object around each hit, once; a value outside of any object stands for itself."""
     held = decode_container_or_none(content)
     if held is None:
         return
@@ -326,7 +326,7 @@ def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_Matc
     told: dict[int, _MatchedValue] = {}
     for place in _innermost(held, MatchContainer(isinstance(held, dict)), whole, matcher):
         if id(place) not in told:
-            # Kept, so that no other one gets the same id.
+            # Kept alive, so that no other one gets the same id.
             told[id(place)] = place
             yield place
 

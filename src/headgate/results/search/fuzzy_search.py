@@ -15,28 +15,28 @@ from headgate.search.folded_text import FuzzyVocabulary, fold_bytes, json_unesca
 _LONGEST_QUERY = 200
 _MOST_WORDS = 16
 _DEFAULT_RESULTS = 10
-# Each is one more scan of the content.
+# Each form is one more scan of the content.
 _MOST_FORMS = 48
 _MOST_PIECES_PER_FORM = 200_000
-# Of hits that are equal word by word, so many of the first are compared as phrases.
+# Of hits with equal word scores, so many of the first are compared as phrases.
 _MOST_COMPARED = 100
 _COMPARED_BYTES = 1_000
 _MOST_PLACES = 10_000
 _LARGEST_KEPT_BYTES = 16 * 1024 * 1024
 
-# What to look for in a folded content, and how near that is to which words of the query (by their number).
+# The forms to find in a folded content, each with its similarity to query words (by their number).
 _Forms = Mapping[bytes, Mapping[int, float]]
-# The pieces that have each form.
+# The units that have each form.
 _UnitsByForm = Mapping[bytes, "array[int]"]
 
 
 class FuzzyProcessor:
-    """Finds the elements of JSON, or the lines of a text, with words like those of the pattern."""
+    """Finds the elements of JSON, or the lines of a text, with words similar to those of the pattern."""
 
     name = "fuzzy"
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The nearest pieces, nearest first; the score of each is 0 to 1. Raises `Refused`."""
+        """The most similar units first; each score is 0 to 1. Raises ProcessingError."""
         words = _words(params.pattern)
         if not 0 <= params.threshold <= 1:
             raise ProcessingError(
@@ -45,7 +45,7 @@ class FuzzyProcessor:
         limit = _DEFAULT_RESULTS if params.max_results is None else params.max_results
         page = RankedPage(params.offset, limit, params.room, between=b"\n")
         units = elements_or_lines(content)
-        # A query without digits looks for MacBook in MacBook2021 too.
+        # A query without digits also finds MacBook in MacBook2021.
         texts = _FoldedWindows(units, digits=any(sign.isdecimal() for word in words for sign in word))
         vocabulary = FuzzyVocabulary.of(text for _, text in texts)
         forms = _forms(words, vocabulary, params.threshold)
@@ -61,7 +61,7 @@ class FuzzyProcessor:
 
 
 class _FoldedWindows:
-    """The folded windows of all pieces; those of a content that is not large are folded only once."""
+    """The folded windows of all units; those of a small content are folded only once."""
 
     def __init__(self, units: RankingUnits, *, digits: bool) -> None:
         self.units = units
@@ -74,7 +74,7 @@ class _FoldedWindows:
         return self._folded(self.units.windows()) if self._kept is None else iter(self._kept)
 
     def of(self, index: int) -> Iterator[tuple[int, bytes]]:
-        """The windows of one piece."""
+        """The windows of one unit."""
         return self._folded(self.units.windows_of(self.units.starts[index], self.units.ends[index]))
 
     def _folded(self, windows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -111,7 +111,7 @@ def _forms(words: Sequence[str], vocabulary: FuzzyVocabulary, threshold: float) 
     for number, (one, other) in enumerate(pairwise(words)):
         for form, score in vocabulary.nearest(one + other, threshold, most, whole=True):
             scores = forms.setdefault(form, {})
-            # Both words only if it is not the one of them and a bit.
+            # Both words only if the pair is more similar than either word alone.
             if score > max(scores.get(number, 0), scores.get(number + 1, 0)):
                 scores |= {number: score, number + 1: score}
     return forms
@@ -120,7 +120,7 @@ def _forms(words: Sequence[str], vocabulary: FuzzyVocabulary, threshold: float) 
 def _rank(
     texts: _FoldedWindows, words: Sequence[str], forms: _Forms, found: _UnitsByForm, threshold: float
 ) -> list[RankedHit]:
-    # A long word says more than a short one.
+    # A long word has more weight than a short one.
     whole = sum(map(len, words))
     totals: dict[int, float] = {}
     for word, nearest in zip(words, _nearest(found, len(words), forms), strict=True):
@@ -133,17 +133,17 @@ def _rank(
 
 
 def _nearest(found: _UnitsByForm, number: int, forms: _Forms) -> list[dict[int, float]]:
-    """For each word of the query: how near it is to anything in each piece."""
+    """For each word of the query, its best similarity in each unit."""
     nearest: list[dict[int, float]] = [{} for _ in range(number)]
     scored = [(score, word, form) for form, scores in forms.items() for word, score in scores.items()]
-    # The nearest come last and replace the others.
+    # The most similar come last and replace the others.
     for score, word, form in sorted(scored):
         nearest[word].update(dict.fromkeys(found[form], score))
     return nearest
 
 
 def _units_by_form(texts: _FoldedWindows, forms: _Forms) -> tuple[_UnitsByForm, bool]:
-    """The pieces that have each form, and whether there may be more of them."""
+    """The units that have each form, and whether there may be more."""
     found, capped = {form: array("q") for form in forms}, False
     for base, text in texts:
         for form, indexes in found.items():
@@ -155,7 +155,7 @@ def _units_by_form(texts: _FoldedWindows, forms: _Forms) -> tuple[_UnitsByForm, 
 
 
 def _units_with_form(units: RankingUnits, base: int, text: bytes, form: bytes) -> list[int]:
-    """The pieces of a window that have the form, each once."""
+    """The units of a window that have the form, each once."""
     needle = b" %b " % form
     found = []
     at = text.find(needle)
@@ -164,13 +164,13 @@ def _units_with_form(units: RankingUnits, base: int, text: bytes, form: bytes) -
         end = units.ends[index] - base
         if at < end:
             found.append(index)
-        # The rest of the piece says nothing new; the space behind one word is the space before the next.
+        # Further occurrences in the unit add nothing; the space behind one word is the space before the next.
         at = text.find(needle, max(at + len(needle) - 1, end))
     return found
 
 
 def _rerank_by_phrase(texts: _FoldedWindows, words: Sequence[str], hits: list[RankedHit]) -> list[RankedHit]:
-    """Among the best, those that are equal word by word by how like the whole query they are."""
+    """Sort the best hits with equal word scores by their similarity to the whole query."""
     from rapidfuzz import fuzz  # noqa: PLC0415 (only who searches this way pays for it)
 
     phrase = " ".join(words)

@@ -9,10 +9,10 @@ from headgate.results.search.match_page import WindowWidths, window_widths
 
 
 class JsonAssembler:
-    """A JSON document that grows by one part after the other, as long as there is room."""
+    """A JSON document that grows part by part, as long as they fit."""
 
     def __init__(self, *, is_object: bool, room: int, before: int = 0, after: int = 0) -> None:
-        """`before` and `after` are how many lines of context are wanted around a match in a long string."""
+        """`before` and `after` are lines of context around a match in a long string."""
         self._is_object = is_object
         self._left = room - 2
         self._widths = window_widths(room, before, after)
@@ -23,7 +23,7 @@ class JsonAssembler:
         self._last: JsonMatch | None = None
 
     def add(self, finding: JsonMatch) -> bool:
-        """Take it in; false if there is no room for it."""
+        """Add the match; false if it does not fit."""
         string = self._string_of_last(finding)
         if string is not None and finding.part is not None:
             return self._extend(string, finding.part)
@@ -45,7 +45,7 @@ class JsonAssembler:
         return True
 
     def _string_of_last(self, finding: JsonMatch) -> TruncatedString | None:
-        """The string that was shown last, if this is another match in it."""
+        """The last string, if this is another match in it."""
         last = self._last
         if (
             last is None
@@ -68,7 +68,7 @@ class JsonAssembler:
         return True
 
     def _new_containers(self, container: MatchContainer | None) -> list[MatchContainer]:
-        """Those that nothing is in yet, from the inside out."""
+        """The containers that are not in the document yet, from the inside out."""
         new = []
         while container is not None and container not in self._parts:
             new.append(container)
@@ -81,7 +81,7 @@ class JsonAssembler:
         return _whole(finding.value, room)
 
     def _cut(self, part: StringMatch, room: int) -> TruncatedString | None:
-        """What is around the match; on an empty page less of it, if escapes make it too long."""
+        """The context of the match; on an empty page less of it, if escapes make it too long."""
         width: WindowWidths | None = self._widths
         while width is not None:
             string = TruncatedString(part.text).with_hit(part, width)
@@ -91,7 +91,7 @@ class JsonAssembler:
         return None
 
     def json(self) -> bytes:
-        """The document; an empty one of the same kind if there is nothing in it."""
+        """The document; an empty one of the same type if it has no parts."""
         if self._root is None:
             return b"{}" if self._is_object else b"[]"
         return self._encode(self._root)
@@ -111,7 +111,7 @@ class JsonAssembler:
 
 
 def _whole(value: Raw, room: int) -> bytes | None:
-    # No character has more than four bytes.
+    # A character has at most four bytes.
     if len(value) > 4 * max(room, 0):
         return None
     data = bytes(value)

@@ -15,7 +15,7 @@ from headgate.results.pipeline import ProcessingError
 from headgate.results.regex import RegexPattern, compile_pattern
 from headgate.results.search.match_page import ELLIPSIS, Span, WindowWidths, match_window
 
-# A longer string is not unescaped, and only this much of it on each side of its first match is looked at.
+# A longer string is not unescaped, and only so much on each side of its first match is read.
 LONGEST_STRING_BYTES = 16 * 1024 * 1024
 _REACH_BYTES = 64 * 1024
 
@@ -23,16 +23,16 @@ _REACH_BYTES = 64 * 1024
 class StringMatch(NamedTuple):
     """One match in a string."""
 
-    # What the string stands for.
+    # The unescaped string.
     text: bytes
     hit: Span
-    # Where the match before it ends, and where the one behind it begins.
+    # The end of the previous match, and the start of the next.
     previous: int
     following: int
 
 
 def string_matches(value: Raw, pattern: RegexPattern) -> Iterator[StringMatch]:
-    """Each match; the beginning of a string that only matches as it is written, or with its name."""
+    """Each match; the beginning of a string that only matches in its escaped form, or with its name."""
     text = _string_text(value, pattern)
     values = pattern.for_values
     hits = values.find_hits(text) if values.multiline else values.find_hits_in_line(text, 0, len(text))
@@ -51,7 +51,7 @@ def _ended(hits: Iterator[Span], end: int) -> Iterator[Span]:
 
 
 def _string_text(value: Raw, pattern: RegexPattern) -> bytes:
-    """What a string says; of a very long one, what is written around the first match."""
+    """The unescaped string; for a very long one, the escaped text around the first match."""
     if len(value) <= LONGEST_STRING_BYTES:
         try:
             return msgspec.json.decode(value, type=str).encode()
@@ -63,14 +63,14 @@ def _string_text(value: Raw, pattern: RegexPattern) -> bytes:
 
 
 class TruncatedString:
-    """A string of which only what is around some of its matches is shown."""
+    """A string of which only the context of some matches is shown."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self._spans: list[Span] = []
 
     def with_hit(self, part: StringMatch, width: WindowWidths) -> "TruncatedString":
-        """The same string with one more match, which is behind the others."""
+        """The string with one more match, which is after the others."""
         start, end = match_window(self.text, part.hit, (part.previous, part.following), width)
         made = TruncatedString(self.text)
         if self._spans and start <= self._spans[-1][1]:
@@ -80,7 +80,7 @@ class TruncatedString:
         return made
 
     def json(self) -> bytes:
-        """As JSON, with a sign wherever something is left out."""
+        """As JSON, with an ellipsis for each omission."""
         parts = [self.text[start:end].decode(errors="replace") for start, end in self._spans]
         shown = ELLIPSIS.join(parts)
         if self._spans and self._spans[0][0] > 0:
@@ -92,12 +92,12 @@ class TruncatedString:
 
 JsonContainer = dict[str, Raw] | list[Raw]
 
-# Small values are searched together, a line each: that costs one search for each hit and not for each value.
-# Larger ones are searched where they are, so that nothing large is copied.
+# Small values are searched together, one on each line: one search for each hit, not for each value. Larger
+# ones are searched in place, so that nothing large is copied.
 _TOGETHER_BYTES = 256 * 1024
-# A string that is larger is searched as it is written only.
+# A larger string is searched in its escaped form only.
 _LONGEST_STRING_BYTES = 16 * 1024 * 1024
-# What is deeper is searched as it is written only.
+# Deeper values are searched in their escaped form only.
 _DEEPEST = 64
 
 # A float as it is written, so that no number is too large and `^1.50$` finds it.
@@ -105,7 +105,7 @@ _values = msgspec.json.Decoder(float_hook=str)
 
 
 class JsonMatcher:
-    """Looks for a pattern in JSON as it is written, and in its values where that is not the same."""
+    """Matches a pattern against JSON as it is written, and against its values where they differ."""
 
     def __init__(self, pattern: RegexPattern, content: Content) -> None:
         self.pattern = pattern
@@ -114,7 +114,7 @@ class JsonMatcher:
         self._colon = b": " if b'": ' in content[:_TOGETHER_BYTES] else b":"
 
     def indexes(self, held: JsonContainer, depth: int = 0) -> Iterator[int]:
-        """The positions of those that match, in order."""
+        """The indexes of the matching members or elements, in order."""
         keys, values = (list(held), list(held.values())) if isinstance(held, dict) else (None, held)
         ends = list(accumulate(map(len, values), initial=0))
         first = 0
@@ -141,7 +141,7 @@ class JsonMatcher:
         return [b"".join((name, self._colon, value)) for name, value in zip(names, values, strict=True)]
 
     def _in_small(self, texts: Sequence[bytes | Raw], *, members: bool) -> list[int]:
-        """Which of some small texts match."""
+        """The indexes of the matching texts."""
         joined = b"\n".join(texts)
         anchored, escapes = self.pattern.anchored, b"\\" in joined
         found = _matches_each(self.pattern.prefilter if anchored else self.pattern, texts, joined)
@@ -172,7 +172,7 @@ class JsonMatcher:
 
 
 def decode_container_or_none(value: Raw | Content) -> JsonContainer | None:
-    """The members or elements; None of a value that has none, or that cannot be opened."""
+    """The members or elements; None for a scalar, or a value that cannot be decoded."""
     try:
         return decode_container(value)
     except (ProcessingError, RecursionError, msgspec.DecodeError):
@@ -182,7 +182,7 @@ def decode_container_or_none(value: Raw | Content) -> JsonContainer | None:
 def _matches_each(
     pattern: RegexPattern | None, texts: Sequence[bytes | Raw], joined: bytes | None = None
 ) -> bytearray:
-    """For each text whether it is hit; without a pattern each of them is."""
+    """For each text whether it matches; without a pattern all do."""
     if pattern is None or not texts:
         return bytearray(b"\1" * len(texts))
     if pattern.multiline:
@@ -196,7 +196,7 @@ def _matches_each(
 
 
 def _values_of(text: bytes | Raw, *, members: bool) -> bytes:
-    """The values and names inside, a line each; what cannot be read stays as it is written."""
+    """The values and names inside, one on each line; text that cannot be decoded stays as it is."""
     try:
         value = _values.decode(b"{%b}" % text if members else text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -205,7 +205,7 @@ def _values_of(text: bytes | Raw, *, members: bool) -> bytes:
 
 
 def _leaves(value: object) -> list[str]:
-    """Every name and every value that has no parts, as text."""
+    """All names and scalars, as text."""
     found, waiting = list[str](), [value]
     while waiting:
         one = waiting.pop()
@@ -223,17 +223,17 @@ def _leaves(value: object) -> list[str]:
     return found
 
 
-# What lies deeper is kept whole or not at all.
+# Deeper values are kept whole or not at all.
 _MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchContainer:
-    """An array or an object on the way to something that was found."""
+    """An array or object around a match."""
 
     is_object: bool
     parent: "MatchContainer | None" = None
-    # Its place in the parent.
+    # Its index in the parent.
     key: str | None = None
     index: int = 0
     depth: int = 0
@@ -241,14 +241,14 @@ class MatchContainer:
     overhead: int = 2
 
     def child(self, held: JsonContainer, key: str | None, index: int) -> "MatchContainer":
-        """The container that one of its parts is."""
+        """The container of one of its parts."""
         name = 0 if key is None else len(msgspec.json.encode(key)) + 1
         overhead = self.overhead + name + 3
         return MatchContainer(isinstance(held, dict), self, key, index, self.depth + 1, overhead)
 
     @property
     def path(self) -> str:
-        """Where it is, as a path."""
+        """Its path."""
         return "" if self.parent is None else path_of(self.parent, self.key, self.index)
 
 
@@ -258,47 +258,47 @@ def path_of(container: MatchContainer, key: str | None, index: int) -> str:
 
 
 class JsonMatch(NamedTuple):
-    """One part of a container that matches."""
+    """One matching part of a container."""
 
     container: MatchContainer
     key: str | None
     value: Raw
-    # Which one it is of the parts.
+    # Its index in the container.
     number: int
-    # It matches as a whole only, and no page has room for it.
+    # It matches only as a whole, and fits on no page.
     too_large: bool = False
-    # It is a string that no page has room for, and this is one of the matches in it.
+    # It is one of the matches in a string that fits on no page.
     part: StringMatch | None = None
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Its path."""
         return path_of(self.container, self.key, self.number)
 
     @property
     def element(self) -> int:
-        """Which of the outermost parts it is or is in."""
+        """The index of the outermost element that contains it."""
         return top_level_index(self.container, self.number)
 
 
 def top_level_index(container: MatchContainer | None, index: int) -> int:
-    """Which of the outermost parts of a document a part of one of its containers is in."""
+    """The index of the outermost element that contains a part of a container."""
     while container is not None and container.parent is not None:
         container, index = container.parent, container.index
     return index
 
 
 class JsonMatchFinder:
-    """Looks through a document for what matches."""
+    """Finds the matching parts of a document."""
 
     def __init__(self, matcher: JsonMatcher, room: int) -> None:
         self._matcher = matcher
         self._room = room
 
     def find(self, content: Content | Raw) -> Iterator[JsonMatch]:
-        """All of them, in order; of what is larger than the room, what matches in it.
+        """All matches, in order; in a value larger than the room, the matches inside it.
 
-        If nothing in it matches by itself, it is given as too large.
+        If no part of it matches by itself, it is reported as too large.
         """
         held = decode_container_or_none(content)
         if held is not None:
@@ -332,17 +332,17 @@ class JsonMatchFinder:
     def _parts(
         self, value: Raw, held: JsonContainer, container: MatchContainer, key: str | None, index: int
     ) -> Iterator[JsonMatch]:
-        """What matches in a value that does."""
+        """The matching parts of a matching value."""
         empty = True
         for finding in self._inside(held, container.child(held, key, index)):
             empty = False
             yield finding
         if empty:
-            # What matches runs from one of its parts into another.
+            # The match spans several of its parts.
             yield JsonMatch(container, key, value, index, too_large=not self._fits(value, container, key))
 
     def _all(self, value: Raw, container: MatchContainer, key: str | None, index: int) -> Iterator[JsonMatch]:
-        """Whole, or else all of its parts."""
+        """The whole value, or else all of its parts."""
         held = None if self._fits(value, container, key) else decode_container_or_none(value)
         if held is None or container.depth >= _MAX_DEPTH:
             yield from self._single(value, container, key, index)
@@ -355,7 +355,7 @@ class JsonMatchFinder:
     def _single(
         self, value: Raw, container: MatchContainer, key: str | None, index: int
     ) -> Iterator[JsonMatch]:
-        """A value that is not opened: whole, or each match in a string that is too long."""
+        """A value that is not decoded: whole, or each match in a string that is too long."""
         if memoryview(value)[0] != ord('"') or self._fits(value, container, key):
             yield JsonMatch(container, key, value, index)
             return
@@ -367,7 +367,7 @@ class JsonMatchFinder:
         room = self._room - container.overhead - name - 1
         if len(value) <= room:
             return True
-        # No character has more than four bytes.
+        # A character has at most four bytes.
         return len(value) <= 4 * room and character_count(bytes(value)) <= room
 
 

@@ -14,14 +14,14 @@ from headgate.results.jobs import SearchMode, SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
 from headgate.results.search.ranking_units import RankingUnits
 
-# Stands where something is left out.
+# Marks an omission.
 ELLIPSIS = "…"
 Span = tuple[int, int]
 
 # In characters. A longer line is not shown whole, and each match in it counts.
 _LONG_LINE = 2_000
 _SIDE = 120
-# A line of context that was asked for is so much more of a long line.
+# Characters of a long line for each requested line of context.
 _LINE = 100
 _JOINER = "\u200d"
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
@@ -29,30 +29,30 @@ _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
 
 
 class WindowWidths(NamedTuple):
-    """How much is shown at most, in characters."""
+    """The most characters to show."""
 
     # Of a line.
     line: int
     # On both sides of a match in a longer line.
     before: int
     after: int
-    # Of such a match itself.
+    # Of the match itself.
     match: int
 
     @property
     def beside(self) -> int:
-        """Of a long line that is shown for the one beside it."""
+        """Of a long line of context."""
         return min(self.line, 2 * _SIDE)
 
     def narrower(self) -> "WindowWidths | None":
-        """About half of it; None if there is nothing to halve."""
+        """About half of the widths; None if there is nothing to halve."""
         if self.before + self.after == 0 and self.match <= 1:
             return None
         return WindowWidths(self.line, self.before // 2, self.after // 2, max(self.match // 2, 1))
 
 
 def window_widths(room: int, before: int = 0, after: int = 0) -> WindowWidths:
-    """What lets one match, cut on both sides, fit the room; `before` and `after` are lines of context."""
+    """Widths with which one truncated match fits; `before` and `after` are lines of context."""
     line = max(min(_LONG_LINE, room), 1)
     side, most = min(_SIDE, line // 5), room // 3
     ahead_of, behind = (min(side + _LINE * lines, most) for lines in (before, after))
@@ -60,7 +60,7 @@ def window_widths(room: int, before: int = 0, after: int = 0) -> WindowWidths:
 
 
 def match_window(content: Content, hit: Span, bounds: Span, width: WindowWidths) -> Span:
-    """What is shown of a match and of both its sides; `bounds` are where the sides end at the latest."""
+    """The span of a match with its context; `bounds` limit both sides."""
     start, end = hit
     if end - start > width.match:
         end = position_after(content, start, end, width.match)
@@ -72,7 +72,7 @@ def match_window(content: Content, hit: Span, bounds: Span, width: WindowWidths)
 
 def position_before(content: Content, position: int, floor: int, count: int) -> int:
     """The position at most `count` characters before, and not before `floor`."""
-    # No character has more than four bytes, and one more is looked at.
+    # A character has at most four bytes, and one more is looked at.
     low = max(floor, position - 4 * (count + 1))
     text = _text(content[low:position])
     if len(text) <= count and low == floor:
@@ -84,7 +84,7 @@ def position_before(content: Content, position: int, floor: int, count: int) -> 
 
 
 def position_after(content: Content, position: int, ceiling: int, count: int) -> int:
-    """The position at most `count` characters behind, and not behind `ceiling`."""
+    """The position at most `count` characters after, and not after `ceiling`."""
     high = min(ceiling, position + 4 * (count + 1))
     text = _text(content[position:high])
     if len(text) <= count and high == ceiling:
@@ -96,7 +96,7 @@ def position_after(content: Content, position: int, ceiling: int, count: int) ->
 
 
 def _extends_grapheme(sign: str, before: str) -> bool:
-    """Whether a character is read as one with the character before it."""
+    """Whether the character is part of the grapheme before it."""
     if before == _JOINER or sign == _JOINER or ord(sign) in _SKIN_TONES:
         return True
     if ord(sign) in _FLAG_LETTERS:
@@ -105,7 +105,7 @@ def _extends_grapheme(sign: str, before: str) -> bool:
 
 
 def _text(data: bytes) -> str:
-    # Back and forth gives the same bytes, whatever they are.
+    # The round trip preserves any bytes.
     return data.decode(errors="surrogateescape")
 
 
@@ -117,14 +117,14 @@ FoundT = TypeVar("FoundT")
 
 
 class MatchCounter:
-    """How many were found, which of them are shown, and where the next page begins."""
+    """Counts the matches of a search and its page, and computes the next offset."""
 
     def __init__(
         self, mode: SearchMode, params: SearchParams, *, most: int, most_shown: int | None = None
     ) -> None:
         self._mode = mode
         self._offset = max(params.offset, 0)
-        # So that the pages behind the first can be reached, but not at any cost.
+        # So that later pages can be reached, but not at any cost.
         self._most = most + min(self._offset, most)
         self._most_shown = most_shown if params.max_results is None else params.max_results
         self._more = False
@@ -134,13 +134,13 @@ class MatchCounter:
         self.shown = 0
 
     def count(self, findings: Iterable[FoundT]) -> Iterator[FoundT]:
-        """Each of them, until there are too many to count."""
+        """Each match, until there are too many to count."""
         left = iter(findings)
         for finding in islice(left, self._most):
             self.found += 1
             yield finding
             if self._is_over:
-                # The others are counted only.
+                # The others are only counted.
                 self.found += sum(1 for _ in islice(left, self._most - self.found))
                 break
         self._more = next(left, None) is not None
@@ -152,11 +152,11 @@ class MatchCounter:
 
     @property
     def is_on_page(self) -> bool:
-        """Whether the one that was counted last belongs on the page."""
+        """Whether the last counted match belongs on the page."""
         return self.found > self._offset and not self._is_over
 
     def record_fit(self, fits: bool) -> bool:  # noqa: FBT001 (it is all that is said)
-        """Note whether the page took it; the first that does not fit ends the page."""
+        """Record whether the match fits; the first that does not ends the page."""
         if fits:
             self.shown += 1
         else:
@@ -164,12 +164,12 @@ class MatchCounter:
         return fits
 
     def skip(self) -> None:
-        """Go on behind one that would fit no page."""
+        """Continue after a match that fits on no page."""
         self._full = False
         self._left_out += 1
 
     def metadata(self, further: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What is said of the search."""
+        """The metadata of the search."""
         facts: dict[str, Any] = {"mode": self._mode.value, "matches": self.found, "shown": self.shown}
         if self._more:
             facts["at_least"] = True
@@ -182,22 +182,22 @@ class MatchCounter:
         return {**facts, **(further or {})}
 
 
-# In characters: of what fits no page so much is shown.
+# In characters, of a unit that fits on no page.
 _LONGEST_EXCERPT = 1_000
 
 
-# A score, of which more is better, and the number of the piece. No class, because there may be very many.
+# A score, higher is better, and the index of the unit. No class, because there may be very many.
 RankedHit = tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPage:
-    """Which of the hits are wanted, and how they are shown."""
+    """Which hits to show, and how."""
 
     offset: int
     limit: int
     room: int
-    # What stands between two pieces of a text.
+    # Separates two units of a text.
     between: bytes
 
     def __post_init__(self) -> None:
@@ -209,12 +209,12 @@ class RankedPage:
             raise ProcessingError(f"`max_results` and `top_k` must be at least 1, not {self.limit}.")
 
 
-# The places in a piece where something of the query was found, in order and counted from its start.
+# The offsets of query terms in a unit, in order and from its start.
 HitPositions = Callable[[int], Sequence[int]]
 
 
 def best_first(hits: Iterable[RankedHit]) -> list[RankedHit]:
-    """In order of their scores; what is equal stays in the order of the content."""
+    """By score, highest first; equal ones in the order of the content."""
     ordered = sorted(hits, key=itemgetter(1))
     ordered.sort(key=itemgetter(0), reverse=True)
     return ordered
@@ -228,9 +228,10 @@ def render_ranked_page(
     places: HitPositions,
     metadata: dict[str, Any],
 ) -> ProcessorResult:
-    """The page: of JSON an array of elements byte for byte, of a text its pieces.
+    """The page: an array of JSON elements byte for byte, or the units of a text.
 
-    A piece that fits no page is cut around most of what was found; another that does not fit ends the page.
+    A unit that fits on no page is truncated around most of its matches; another that does not fit ends the
+    page.
     """
     wanted = hits[page.offset : page.offset + page.limit]
     texts, cut = _texts_that_fit(units, wanted, page, places)
@@ -252,7 +253,7 @@ def render_ranked_page(
 def _texts_that_fit(
     units: RankingUnits, wanted: Sequence[RankedHit], page: RankedPage, places: HitPositions
 ) -> tuple[list[bytes], int]:
-    """The texts that there is room for, and how many of them are cut."""
+    """The texts that fit, and how many of them are truncated."""
     between = 1 if units.is_json else len(page.between)
     whole = page.room - 2 if units.is_json else page.room
     left, cut, texts = whole, 0, list[bytes]()
@@ -267,9 +268,9 @@ def _texts_that_fit(
 
 
 def _unit_text(units: RankingUnits, index: int, room: int, places: HitPositions) -> tuple[bytes, bool]:
-    """What is shown of a piece that has a page for itself, and whether that is cut."""
+    """The text of a unit alone on a page, and whether it is truncated."""
     before, behind = (ELLIPSIS.encode() * is_cut for is_cut in units.cut_sides(index))
-    # No character has more than four bytes, and what is that large is not even read.
+    # A character has at most four bytes; a unit that large is not even read.
     if units.size(index) <= 4 * room:
         text = before + units.text(index) + behind
         if character_count(text) <= room:
@@ -278,7 +279,7 @@ def _unit_text(units: RankingUnits, index: int, room: int, places: HitPositions)
 
 
 def _excerpt(units: RankingUnits, index: int, room: int, places: HitPositions) -> bytes:
-    """As much as there is room for, around the most places that are near each other."""
+    """The part that fits, around the densest matches."""
     found = places(index)
     width = room - 2
     while width > 0:
@@ -287,7 +288,7 @@ def _excerpt(units: RankingUnits, index: int, room: int, places: HitPositions) -
         size = character_count(made)
         if size <= room:
             return made
-        # Quotes and the like are two characters or more in a string of JSON.
+        # Quotes and the like take two characters or more in a JSON string.
         width = min(width - 1, width * room // size)
     return b'""' if units.is_json else b""
 
@@ -304,7 +305,7 @@ def _around(units: RankingUnits, index: int, width: int, found: Sequence[int]) -
 
 
 def _densest_span(found: Sequence[int], width: int) -> tuple[int, int]:
-    """The first and the last of the most places that lie within `width` bytes."""
+    """The first and the last of the most offsets within `width` bytes."""
     best, low, most = (found[0], found[0]) if found else (0, 0), 0, 0
     for high, place in enumerate(found):
         while place - found[low] > width:

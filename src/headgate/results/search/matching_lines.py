@@ -24,14 +24,14 @@ class MatchingLines(NamedTuple):
     start: int
     end: int
     hit: Span
-    # Where the match before it ends.
+    # The end of the previous match.
     previous: int = 0
 
 
 def matching_lines(content: Content, pattern: RegexPattern, longest: int) -> Iterator[MatchingLines]:
-    """Each line that matches, once, and each match in a line of more than `longest` characters.
+    """Each matching line, once, and each match in a line of more than `longest` characters.
 
-    With a pattern that goes over line ends, the lines of each match.
+    For a multiline pattern, the lines of each match.
     """
     size = len(content)
     # There is no line behind the last line end.
@@ -59,11 +59,11 @@ def _in_one_line(content: Content, pattern: RegexPattern, line: Span, start: int
 
 
 def _lines_of_hits(content: Content, hits: Iterator[Span]) -> Iterator[MatchingLines]:
-    # Of the line that the last hit ended in; another hit in it must not cost the whole line again.
+    # The line in which the last hit ended; another hit in it must not cost the whole line again.
     start, end, previous = 0, -1, 0
     for hit in hits:
         first = start if start <= hit[0] <= end else line_start(content, hit[0])
-        # A match that ends with a line end touches nothing of the next line.
+        # A match that ends with a line end does not touch the next line.
         last = hit[1] - 1 if hit[1] > hit[0] and content[hit[1] - 1] == ord("\n") else hit[1]
         if last > end:
             end = line_end(content, last)
@@ -73,29 +73,29 @@ def _lines_of_hits(content: Content, hits: Iterator[Span]) -> Iterator[MatchingL
 
 
 def is_longer(content: Content, span: Span, most: int) -> bool:
-    """Whether there are more characters than that between two positions."""
+    """Whether a span has more than `most` characters."""
     size = span[1] - span[0]
-    # No character has more than four bytes.
+    # A character has at most four bytes.
     return size > 4 * most or (size > most and character_count(content[span[0] : span[1]]) > most)
 
 
 def line_start(content: Content, position: int) -> int:
-    """Where the line begins that the position is in."""
+    """The start of the line at a position."""
     return content.rfind(b"\n", 0, position) + 1
 
 
 def line_end(content: Content, position: int) -> int:
-    """Where the line ends that the position is in."""
+    """The end of the line at a position."""
     end = content.find(b"\n", position)
     return len(content) if end < 0 else end
 
 
 class _ShownLine(NamedTuple):
-    """What is shown of one line."""
+    """The shown part of one line."""
 
     start: int
     end: int
-    # The line.
+    # The whole line.
     first: int
     last: int
 
@@ -123,7 +123,7 @@ _SEPARATOR = _ShownLine(-1, -1, -1, -1)
 
 
 class MatchingLinesPage:
-    """What is shown of the lines that match, as long as there is room."""
+    """The matching lines that fit on a page."""
 
     def __init__(self, content: Content, *, before: int, after: int, room: int) -> None:
         self._content = content
@@ -136,11 +136,11 @@ class MatchingLinesPage:
         self._left = room + 1
         self._rows: list[_ShownLine] = []
         self._ends_early = False
-        # How many matches are shown without the whole of their lines.
+        # The number of matches whose lines are truncated.
         self.cut = 0
 
     def add(self, lines: MatchingLines, following: MatchingLines | None) -> bool:
-        """Take them in, with the lines around them up to the `following` match; false if there is no room."""
+        """Add the lines with their context up to the `following` match; false if they do not fit."""
         hit_rows = self._rows_of(lines, following)
         rows = self._with_context(lines, hit_rows, following)
         if self._cost(rows) > self._left:
@@ -157,7 +157,7 @@ class MatchingLinesPage:
         return True
 
     def text(self) -> bytes:
-        """All of it, without a last line end."""
+        """The page, without a last line end."""
         rows = [row.text(self._content) for row in self._rows]
         return first_characters(
             b"\n".join([*rows, ELLIPSIS.encode()] if self._ends_early else rows), self._room
@@ -166,7 +166,7 @@ class MatchingLinesPage:
     def _fitting(
         self, lines: MatchingLines, hit_rows: list[_ShownLine], following: MatchingLines | None
     ) -> list[_ShownLine]:
-        """The first lines with fewer lines around them, and in the end just the first of the hit itself."""
+        """The first lines with less context, or at last only the beginning of the match."""
         while self._before or self._after:
             self._before, self._after = self._before // 2, self._after // 2
             rows = self._with_context(lines, hit_rows, following)
@@ -190,13 +190,13 @@ class MatchingLinesPage:
         return sum(row.size(self._content) for row in rows)
 
     def _extends_last(self, row: _ShownLine) -> bool:
-        """Whether it is of the line that was shown last, and nothing lies between the two."""
+        """Whether it continues the last shown line without a gap."""
         last = self._rows[-1] if self._rows else _SEPARATOR
         return row.first == last.first >= 0 and row.start <= last.end
 
     @property
     def _shown_to(self) -> int:
-        """Where the last line ends that something was shown of."""
+        """The end of the last line that is shown."""
         return self._rows[-1].last if self._rows else -1
 
     def _with_context(
@@ -223,7 +223,7 @@ class MatchingLinesPage:
         return rows
 
     def _rows_of(self, lines: MatchingLines, following: MatchingLines | None) -> list[_ShownLine]:
-        """The lines of a match; those that were shown whole are left out, long ones are cut around it."""
+        """The lines of a match, without those already shown whole; long ones are truncated around it."""
         rows = list[_ShownLine]()
         start, left = lines.start, self._left
         while start <= lines.end and (left >= 0 or not rows):
@@ -241,13 +241,13 @@ class MatchingLinesPage:
         if not is_longer(self._content, line, self._widths.line):
             return _ShownLine(*line, *line)
         at, stop = (min(max(position, line[0]), line[1]) for position in lines.hit)
-        # What another match is shown with is not shown with this one too.
+        # The context of another match is not repeated.
         floor = max(line[0], min(lines.previous, at))
         ceiling = line[1] if following is None else min(line[1], max(following.hit[0], stop))
         return _ShownLine(*match_window(self._content, (at, stop), (floor, ceiling), self._widths), *line)
 
     def _row(self, start: int, end: int) -> _ShownLine:
-        """A line that is shown for the ones beside it."""
+        """A line of context."""
         if is_longer(self._content, (start, end), self._widths.line):
             return _ShownLine(
                 start, position_after(self._content, start, end, self._widths.beside), start, end
@@ -256,7 +256,7 @@ class MatchingLinesPage:
 
 
 def line_prefix(content: Content, line: Span, most: int) -> bytes:
-    """A line, or its first characters and a sign that there are more."""
+    """A line, or its first characters and an ellipsis."""
     if not is_longer(content, line, most):
         return content[line[0] : line[1]]
     end = position_after(content, line[0], line[1], max(most - len(ELLIPSIS), 0))
@@ -264,7 +264,7 @@ def line_prefix(content: Content, line: Span, most: int) -> bytes:
 
 
 def line_numbers(content: Content, positions: list[int]) -> list[int]:
-    """The numbers of the lines that rising positions are in, from 1 on."""
+    """The line numbers of ascending positions, from 1 on."""
     numbers, number, done = [], 1, 0
     for position in positions:
         for start in range(done, position, _WINDOW):
@@ -275,7 +275,7 @@ def line_numbers(content: Content, positions: list[int]) -> list[int]:
 
 
 def with_next(found: Iterator[MatchingLines]) -> Iterator[tuple[MatchingLines, MatchingLines | None]]:
-    """Each with the one after it."""
+    """Each item with the next one."""
 
     def ended() -> Iterator[MatchingLines | None]:
         yield from found

@@ -16,14 +16,14 @@ from headgate.results.content import Content, first_byte
 
 _BLANK = b" \t\r\n"
 _BETWEEN = b", \t\r\n"
-# What is searched in is found near the top; below that, an element is an element.
+# Deeper arrays are part of their element.
 _DEEPEST = 8
 # An object with more members is a table with names for its rows.
 _FEWEST_ROWS = 64
-# Pages of results are few and large: what is in them is looked for, not the pages.
+# A few large elements are pages of results: their parts are ranked, not the pages.
 _MOST_PAGES = 16
 _SMALLEST_PAGE_BYTES = 8_000
-# An object without an array in it is one piece up to here, and beyond it each of its members is.
+# A larger object without an array in it is split into its members.
 _LARGEST_MEMBER_BYTES = 2_000
 _MOST_OPENED = 1_000
 _COMPARED_BYTES = 1024 * 1024
@@ -35,18 +35,18 @@ _as_key = msgspec.json.Decoder(str)
 
 
 class JsonElements:
-    """The elements of all arrays near the top of a document, and the members that are in no array."""
+    """The elements of all arrays near the root of a document, and the members that are in no array."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
         self._opened = 0
         self.starts = array("q")
         self.ends = array("q")
-        # The starts of those that are `"name": value`.
+        # The starts of units that are `"name": value`.
         self.members: set[int] = set()
 
     def find(self) -> bool:
-        """Look for them; false for what is not JSON, or an object that cannot be taken apart."""
+        """Collect them; false for a content that is not JSON, or an object that cannot be split."""
         sign = first_byte(self._content)
         if sign not in (b"{", b"["):
             return False
@@ -61,8 +61,8 @@ class JsonElements:
         return self._add_object(at, whole, 0) is not None
 
     def _add_array(self, at: int, elements: list[Raw], depth: int) -> bool:
-        """Add each element; false, and nothing added, if there are only numbers and the like."""
-        # A few thousand say what the rest is.
+        """Add each element; false, and nothing added, if all are scalars other than strings."""
+        # A few thousand are representative.
         if not any(_sign(element) in b'{["' for element in elements[:4096]):
             return False
         pages = len(elements) <= _MOST_PAGES
@@ -73,9 +73,9 @@ class JsonElements:
         return True
 
     def _add_nested(self, at: int, value: Raw, depth: int, *, apart: bool) -> bool:
-        """Add what the arrays inside hold; false, and nothing added, if there is none.
+        """Add the elements of the arrays inside; false, and nothing added, if there are none.
 
-        With `apart`, a large object without any is taken apart all the same.
+        With `apart`, a large object without any is split all the same.
         """
         self._opened += 1
         sign = _sign(value)
@@ -95,7 +95,7 @@ class JsonElements:
         return False
 
     def _add_object(self, at: int, members: dict[str, Raw], depth: int) -> bool | None:
-        """Add what it holds and say whether an array was among it; None if it names something twice."""
+        """Add its parts and return whether an array is among them; None if it has duplicate keys."""
         mark = len(self.starts)
         rows = len(members) > _FEWEST_ROWS
         found = rows
@@ -127,7 +127,7 @@ class JsonElements:
 
 
 class _DuplicateKey(Exception):
-    """An object has two members of one name, so that what was decoded is not all of it."""
+    """An object has two members of one name, so that decoding it has lost one."""
 
 
 def _decode_or_none(decoder: "msgspec.json.Decoder[Any]", data: Content | Raw) -> Any:
@@ -142,10 +142,10 @@ def _sign(value: Raw) -> int:
 
 
 def _located(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[int, Raw]]:
-    """Where each element starts; `at` is behind the bracket."""
+    """The offset of each element; `at` is after the bracket."""
     gap = b""
     for element in elements:
-        # Most documents have the same between all their elements.
+        # Most documents have the same bytes between all their elements.
         after = at + len(gap)
         if content[at:after] == gap and content[after] not in _BETWEEN:
             at = after
@@ -158,7 +158,7 @@ def _located(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[i
 
 
 def _named(content: Content, at: int, members: dict[str, Raw]) -> Iterator[tuple[int, int, Raw]]:
-    """Where each name and each value starts; `at` is behind the brace. Raises `_NamedTwice`."""
+    """The offsets of each name and value; `at` is after the brace. Raises _DuplicateKey."""
     for name, value in members.items():
         at = _skip_bytes(content, at, _BETWEEN)
         quoted = _quoted.match(content, at)
@@ -186,24 +186,24 @@ def _stands_at(content: Content, at: int, value: Raw) -> bool:
 
 
 def _skip_bytes(content: Content, at: int, signs: bytes) -> int:
-    """The first place from `at` on where none of the signs is, which is the end of the content at most."""
+    """The first position from `at` on with none of these bytes, or the end of the content."""
     size = len(content)
     while at < size and content[at] in signs:
         at += 1
     return at
 
 
-# A paragraph that is longer says too many things at once to be ranked as one.
+# A longer paragraph covers too many subjects to be ranked as one.
 LONGEST_PARAGRAPH_BYTES = 2_000
-# A line is shown whole while it can be. One that is longer, or longer than a paragraph may be where these are
-# ranked, is ranked in parts.
+# A line up to here is one unit. A longer one, or one longer than a paragraph where paragraphs are ranked, is
+# ranked in parts.
 LONGEST_LINE_BYTES = 2_000
 _PART_BYTES = 400
-# Where lines are that long, each is an entry of its own, with or without blank lines between them.
+# Lines that long are entries of their own, with or without blank lines between them.
 _LONG_LINE_BYTES = 300
-# Small enough to stay near the processor while its words are counted.
+# Small enough for the cache of the processor while its words are counted.
 _WINDOW_BYTES = 256 * 1024
-# How far from its longest end a piece may be cut for the sake of a whole word.
+# How far before its longest end a part may end for the sake of a whole word.
 _LOOK_BACK_BYTES = 256
 
 _blank_lines = re.compile(rb"\n(?:[ \t\r]*\n)+")
@@ -211,13 +211,13 @@ _blank_lines = re.compile(rb"\n(?:[ \t\r]*\n)+")
 
 @dataclass(frozen=True, slots=True)
 class RankingUnits:
-    """Spans of a content, in order and without overlap; no piece is opened before it is asked for."""
+    """Spans of a content, in order and without overlap; a unit is decoded on access."""
 
     content: Content
     starts: "array[int]"
     ends: "array[int]"
     is_json: bool
-    # Where pieces start that are `"name": value`, which is JSON in braces only.
+    # The starts of units that are `"name": value`, which need braces to be JSON.
     members: set[int] = field(default_factory=set)
 
     def __len__(self) -> int:
@@ -228,13 +228,13 @@ class RankingUnits:
         return self.ends[index] - self.starts[index]
 
     def text(self, index: int) -> bytes:
-        """The piece byte for byte; a member of an object is an object of its own."""
+        """The unit byte for byte; a member of an object becomes an object of its own."""
         start = self.starts[index]
         data = self.content[start : self.ends[index]]
         return b"{%b}" % data if start in self.members else data
 
     def cut_sides(self, index: int) -> tuple[bool, bool]:
-        """Whether it is a part of a line that goes on before it, and behind it."""
+        """Whether it is part of a line that extends before it, and behind it."""
         start, end = self.starts[index], self.ends[index]
         if self.is_json:
             return False, False
@@ -244,11 +244,11 @@ class RankingUnits:
         )
 
     def index_at(self, position: int) -> int:
-        """The piece that a position of the content lies in, or the one before it."""
+        """The unit at a position of the content, or the one before it."""
         return bisect_right(self.starts, position) - 1
 
     def indexes_at(self, base: int, offsets: Iterable[int]) -> Iterator[int]:
-        """The piece of each offset from `base`; an offset in none is left out. Quick if they are in order."""
+        """The unit of each offset from `base`, without offsets outside of units. Fast for sorted offsets."""
         starts, ends = self.starts, self.ends
         index, start, end = -1, 0, 0
         for offset in offsets:
@@ -260,9 +260,9 @@ class RankingUnits:
                 yield index
 
     def windows(self) -> Iterator[tuple[int, bytes]]:
-        """Where each window starts and its bytes, none much larger than the others.
+        """The offset and bytes of each window, none much larger than the others.
 
-        A window ends where a piece ends; a piece larger than a window is cut between words if it has any.
+        A window ends with a unit; a unit larger than a window is split between words if it has any.
         """
         if not self.starts:
             return
@@ -288,7 +288,7 @@ def elements_or_paragraphs(content: Content) -> RankingUnits:
 def elements_or_lines(content: Content) -> RankingUnits:
     """The elements of JSON; the lines of a text."""
     elements = _elements(content)
-    # An empty array has no elements and is JSON all the same.
+    # An empty array is JSON without elements.
     return _as_text(content, *_lines(content), LONGEST_LINE_BYTES) if elements is None else elements
 
 
@@ -311,13 +311,13 @@ def _paragraphs(content: Content) -> RankingUnits:
 
 
 def _lines(content: Content) -> tuple["array[int]", "array[int]"]:
-    """Where the lines start and end that are not empty."""
+    """The spans of the lines that are not empty."""
     starts, ends = array("q"), array("q")
     base, size = 0, len(content)
     while base < size:
         stop = min(base + _WINDOW_BYTES, size)
         if stop < size:
-            # A line longer than a window is looked for to its end, not read to it.
+            # The end of a line longer than a window is searched, without reading the line.
             last = content.rfind(b"\n", base, stop)
             stop = last if last >= 0 else content.find(b"\n", stop)
             stop = stop + 1 if stop >= 0 else size
@@ -360,12 +360,12 @@ def _split_long(content: Content, start: int, end: int, longest: int) -> Iterato
 
 
 def _between_words(content: Content, start: int, stop: int) -> int:
-    """The last place before `stop` where no word is cut, or else where no character is."""
+    """The last position before `stop` that splits no word, or else no character."""
     low = max(start + 1, stop - _LOOK_BACK_BYTES)
     cut = max(content.rfind(sign, low, stop) for sign in (b" ", b",", b"\n", b">", b";", b"}"))
     if cut > start:
         return cut + 1
-    # The bytes of a character after its first are 0x80 to 0xBF, and there are three at most.
+    # Continuation bytes are 0x80 to 0xBF, at most three for a character.
     for back in range(stop, max(stop - 4, start), -1):
         if content[back] & 0xC0 != 0x80:
             return back

@@ -1,4 +1,4 @@
-"""Removes terminal control sequences (ANSI) before a search, and maps positions back."""
+"""Search by regular expression, without ANSI control sequences, and dispatch of the other search modes."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,23 +26,23 @@ from headgate.results.search.matching_lines import (
 from headgate.results.search.structure_search import StructureProcessor
 
 _WINDOW = 4 * 1024 * 1024
-# Colours and cursor moves, links and titles, and everything that is one sign behind the escape.
+# Colours and cursor moves, links and titles, and every single character after an escape.
 _RAW = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[@-Z\\-_=>])"
 )
-# As a JSON string has them. An escaped backslash is passed over, so that what follows it is no escape.
+# The same in a JSON string. An escaped backslash is consumed, so that what follows it is no escape.
 _ESCAPED = re.compile(rb"(\\\\)|\\u001[bB](?:\[[0-?]*[ -/]*[@-~]|[()*+][0-9A-Za-z])")
 _IN_PATTERN = ("\x1b", "\\x1b", "\\x{1b}", "\\x{001b}", "\\033")
 
 
 def mentions_ansi(pattern: str) -> bool:
-    """Whether somebody looks for the control sequences themselves."""
+    """Whether the pattern itself is about control sequences."""
     low = pattern.lower()
     return any(spelling in low for spelling in _IN_PATTERN)
 
 
 class ContentWithoutAnsi:
-    """A content without control sequences, and where its places are in the content that was given."""
+    """A content without control sequences, which maps its positions back to the original."""
 
     def __init__(self, given: Content, scratch: Scratch) -> None:
         self._given = given
@@ -50,7 +50,7 @@ class ContentWithoutAnsi:
         self.content = given if self._expression is None else _stripped(given, self._expression, scratch)
 
     def original_positions(self, places: Sequence[int]) -> list[int]:
-        """Where places of the plain content are in the given one."""
+        """The positions in the original content."""
         if self._expression is None:
             return list(places)
         found, removed = dict[int, int](), 0
@@ -67,7 +67,7 @@ class ContentWithoutAnsi:
 def _expression(content: Content) -> "re.Pattern[bytes] | None":
     if content.find(b"\x1b") >= 0:
         return _RAW
-    # In JSON and JSON Lines. Elsewhere it is a program that writes them.
+    # In JSON and JSON Lines. In other text it is source code that writes them.
     is_escaped = first_byte(content) in (b"{", b"[") and content.find(b"\\u001") >= 0
     return _ESCAPED if is_escaped else None
 
@@ -83,7 +83,7 @@ def _without(data: bytes, expression: "re.Pattern[bytes]") -> bytes:
 
 
 def _windows(content: Content) -> Iterator[bytes]:
-    """The content in pieces that end behind a line end or a comma, where no sequence goes on."""
+    """Windows that end with a line end or a comma, which no sequence spans."""
     start, size = 0, len(content)
     while start < size:
         window = content[start : start + _WINDOW]
@@ -95,19 +95,18 @@ def _windows(content: Content) -> Iterator[bytes]:
 
 
 def _sequence_spans(content: Content, expression: "re.Pattern[bytes]") -> Iterator[tuple[int, int]]:
-    """Where each sequence begins and ends."""
     return (found.span() for found in expression.finditer(content) if not (found.re.groups and found[1]))
 
 
-# Of so many lines the numbers are told.
+# How many line numbers the metadata lists.
 _MOST_NUMBERS = 20
-# Of what is too large to show so many paths are told.
+# How many paths of matches that do not fit are listed.
 _MOST_PATHS = 3
 _LONGEST_PATH = 100
 
 
 class SearchProcessor:
-    """Searches by regular expression, and hands every other way of searching to the one that knows it."""
+    """Searches by regular expression, and dispatches the other modes."""
 
     name = "search"
 
@@ -119,7 +118,7 @@ class SearchProcessor:
         self._scratch = scratch or MemoryScratch()
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """What matches, as much of it as there is room for. Raises Refused for a pattern that is none."""
+        """The matches that fit. Raises ProcessingError for an invalid pattern."""
         if mentions_ansi(params.pattern):
             return self._search(content, params)
         plain = ContentWithoutAnsi(content, self._scratch)
@@ -175,7 +174,7 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
         if counter.record_fit(assembly.add(finding)):
             shown.append(finding)
         elif finding.too_large or not counter.shown:
-            # It fits no page, so that the search must go on behind it.
+            # It fits on no page, so the search continues after it.
             counter.skip()
             too_large.append(finding.path)
     facts = _paths_too_large(too_large) | _truncated_string_facts(shown)
@@ -184,8 +183,8 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
 
 
 def _paths_too_large(paths: list[str]) -> dict[str, str]:
-    """How to read what matches and was not shown."""
-    # A longer one would be cut in the note.
+    """How to read matches that were not shown."""
+    # A longer one would be truncated in the note.
     named = [path for path in paths if len(path) <= _LONGEST_PATH][:_MOST_PATHS]
     if not named:
         return {}
@@ -193,7 +192,7 @@ def _paths_too_large(paths: list[str]) -> dict[str, str]:
 
 
 def _truncated_string_facts(shown: list[JsonMatch]) -> dict[str, Any]:
-    """How many matches are shown without the whole of the string that they are in, and where the first is."""
+    """The number of matches in truncated strings, and the positions of those in the first string."""
     cut = [(finding, finding.part) for finding in shown if finding.part is not None]
     if not cut:
         return {}

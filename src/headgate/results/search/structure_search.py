@@ -22,20 +22,20 @@ from headgate.results.search.json_matches import decode_container_or_none
 from headgate.results.search.match_page import MatchCounter
 from headgate.results.search.matching_lines import line_numbers, line_prefix, matching_lines
 
-# So much is built of Python objects at once.
+# How much is decoded to Python objects at once.
 _BATCH_BYTES = 1024 * 1024
-# An object with more names is a map by id: what is below them is taken together.
+# An object with more names is a map by id: its values are taken together.
 _MOST_NAMES = 500
-# No path that is accepted has more steps.
+# No accepted path has more steps.
 _DEEPEST = 60
 _MOST_PATHS = 20_000
 _SAMPLE_CHARACTERS = 40
 
-# The fields of CSV have no types; these are what they would be in JSON.
+# CSV fields have no types; these are the types that they would have in JSON.
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
-# Asked with the name (none if it is an element), its path, and the path of what it is in.
+# Called with the name (None for an element), its path, and the path of its container.
 PathFilter = Callable[[str | None, str, str], bool]
 
 _TYPES: dict[type, str] = {
@@ -48,38 +48,38 @@ _TYPES: dict[type, str] = {
     type(None): "null",
 }
 _values = msgspec.json.Decoder()
-# What is too large for a double is a number like any other here.
+# A number too large for a double is still a number.
 _any_values = msgspec.json.Decoder(float_hook=float)
 
 
 @dataclass(slots=True)
 class PathStatistics:
-    """What is at one path."""
+    """The values at one path."""
 
     types: Counter[str] = field(default_factory=Counter)
     sample: object = None
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return self.types.total()
 
 
 class PathScanner:
-    """Goes through a document and keeps what is at the paths that are wanted."""
+    """Scans a document and collects statistics of the selected paths."""
 
     def __init__(self, wanted: PathFilter) -> None:
         self._filter = wanted
         self.found: dict[str, PathStatistics] = {}
 
     def scan(self, value: Raw | Content, path: str = "", parent: str = "", name: str | None = None) -> None:
-        """Go through a value of any size; a large one is opened, not built."""
+        """Scan a value of any size; a large one is decoded one level at a time."""
         if len(value) <= _BATCH_BYTES:
             self._walk(_decode_values([Raw(memoryview(value))]), path, parent, name)
             return
         held = decode_container_or_none(value)
         if held is None:
-            # Its beginning is all that is told of it.
+            # Its beginning is the sample.
             head = bytes(memoryview(value)[1:_SAMPLE_CHARACTERS]).decode(errors="ignore")
             self._record(path, parent, name, Counter([str]), [f"{head}…"])
             return
@@ -95,7 +95,7 @@ class PathScanner:
                 self.scan(member, member_path(path, key), path, key)
 
     def scan_all(self, values: Iterable[Raw], path: str, parent: str) -> None:
-        """Go through values that share a path."""
+        """Scan values that share a path."""
         batch, size = list[Raw](), 0
         for value in values:
             if len(value) > _BATCH_BYTES:
@@ -109,7 +109,7 @@ class PathScanner:
         self._walk(_decode_values(batch), path, parent, None)
 
     def scan_table(self, table: DelimitedText) -> None:
-        """Go through the columns of text with separators; empty fields are not counted."""
+        """Scan the columns of delimited text; empty fields are not counted."""
         for at, name in enumerate(table.names):
             path = member_path("", name)
             if not self._is_selected(name, path, ""):
@@ -158,7 +158,7 @@ class PathScanner:
 
 
 def _readable(records: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The records up to the first that is none, for a quotation mark that is never closed."""
+    """The records up to the first invalid one, such as one with an unclosed quotation mark."""
     with suppress(csv.Error):
         yield from records
 
@@ -184,7 +184,7 @@ def _is_scalar(value: object) -> bool:
 
 
 def _decode_values(values: list[Raw]) -> list[Any]:
-    """The values as Python objects; of one that cannot be built as much as can be."""
+    """The values as Python objects, decoded as far as possible."""
     try:
         built: list[Any] = _values.decode(b"[%b]" % b",".join(values))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -208,7 +208,7 @@ def _decode_tolerantly(values: list[Raw], depth: int = 0) -> Iterator[Any]:
 
 
 def _steps(path: str) -> int:
-    """About how many steps a path has, and never too few."""
+    """An upper bound of the number of steps."""
     return path.count(".") + path.count("[")
 
 
@@ -222,7 +222,7 @@ def shorten_sample(value: object) -> object:
 
 
 _LONGEST_LINE = 200
-# With the signs behind it and the line end.
+# With the punctuation behind it and the line end.
 _LONGEST_NUMBER = 12
 
 # A heading of Markdown, a section of a settings file, a key with or without its value.
@@ -233,17 +233,17 @@ _LOOKS_LIKE_STRUCTURE = (
 
 
 class StructureProcessor:
-    """Finds names and not values."""
+    """Searches names, not values."""
 
     name = "structure"
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The paths, or the lines, that match. Raises Refused for a bad pattern."""
+        """The matching paths or lines. Raises ProcessingError for an invalid pattern."""
         pattern = compile_pattern(params.pattern, case_insensitive=params.case_insensitive)
         columns = PathScanner(_FieldMatcher(pattern.for_values))
         lines = json_lines(content)
         if lines is not None:
-            # Each line is a document of its own, so that paths begin inside of it.
+            # Each line is a document of its own, so paths begin inside it.
             columns.scan_all((lines[index] for index in range(len(lines))), "", "")
         elif is_json(content):
             columns.scan(content)
@@ -256,7 +256,7 @@ class StructureProcessor:
 
 
 class _FieldMatcher:
-    """Whether a pattern means a field: it matches its name, or its path down to its name."""
+    """Whether a pattern selects a field: it matches its name, or its path up to the end of its name."""
 
     def __init__(self, pattern: RegexPattern) -> None:
         self._pattern = pattern

@@ -21,16 +21,16 @@ from headgate.workers.sql.table_columns import (
 
 _BATCH = 500
 _TYPES = ("INTEGER", "REAL", "TEXT")
-# Numbers within 64 bits and without needless zeros, since those are parts of codes.
+# Numbers within 64 bits and without leading zeros, which mark codes.
 _WHOLE = r"-?(?:0|[1-9][0-9]{0,17})"
 _NUMBER = _WHOLE + r"(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?"
-# The fields of a column of each of the first two types, one on each line.
+# Matches a column of each of the first two types, one field on each line.
 _COLUMNS = tuple(re.compile(rf"(?:(?:{field})?\n)*") for field in (_WHOLE, _NUMBER))
 
 _DECIMALS = re.compile(r"\.([0-9]+)")
 # `1.10` beside `1.9` is a version; `10.0` is how programs write a whole number.
 _PADDED = re.compile(r"\.[0-9]+0\n")
-# What no whole number with points between thousands has.
+# Matches what no whole number with points between thousands has.
 _NO_THOUSANDS = re.compile(r"(?:^|\n)-?(?:0|[0-9]{4,})\.|[eE]")
 
 Records = list[list[str]]
@@ -41,12 +41,12 @@ def delimited_table(
 ) -> SqlTable | None:
     """A column for each name in the first line; None if the text is no such table after all.
 
-    Columns of numbers have numbers, with NULL for empty fields. Fields beyond the last name are in `rest`.
-    What is small is read once and kept.
+    Numeric columns hold numbers, with NULL for empty fields. Fields beyond the last name are in `rest`. A
+    small table is read once and kept.
     """
     try:
         return _table(table, statement_names or StatementNames(), small=small)
-    # A quotation mark that is never closed, or a field too long to be one.
+    # An unclosed quotation mark, or a field beyond the limit of the csv module.
     except csv.Error:
         return None
 
@@ -75,16 +75,16 @@ def _table(table: DelimitedText, statement_names: StatementNames, *, small: bool
 
 
 class _TypedColumns(NamedTuple):
-    """The columns of a table: names, types, and how numbers are written that are not plain."""
+    """The columns of a table: names, types, and notations of numbers."""
 
     names: Sequence[str]
     types: Sequence[str]
     surveys: Mapping[int, NotationDetector]
-    # Filled when the rows are read.
+    # Filled while the rows are read.
     readings: dict[str, str]
 
     def typed(self, at: int, fields: Sequence[SqlCell]) -> Sequence[SqlCell]:
-        """The fields of a column as SQLite takes them for their type."""
+        """The fields of a column as SQLite values of its type."""
         survey = self.surveys.get(at)
         if survey is not None and survey.notation is not None:
             plain = survey.notation.plain
@@ -99,7 +99,7 @@ def _batches(table: DelimitedText) -> Iterator[Records]:
 
 
 def _detect_types(batches: Iterable[Records], count: int, separator: str) -> tuple[list[str], int]:
-    """The narrowest type that has every field of each column, and the length of the longest record."""
+    """The narrowest type that fits every field of each column, and the length of the longest record."""
     columns, longest = [_ColumnTypeDetector(separator) for _ in range(count)], 0
     for batch in batches:
         longest = max(longest, *map(len, batch))
@@ -109,18 +109,18 @@ def _detect_types(batches: Iterable[Records], count: int, separator: str) -> tup
 
 
 class _ColumnTypeDetector:
-    """Finds out the type of one column."""
+    """Detects the type of one column."""
 
     def __init__(self, separator: str) -> None:
         self._separator = separator
         self._rank = 0
         self._has_fields = False
-        # How many decimals there are, and what speaks for a version, or against marks between thousands.
+        # The numbers of decimals, and evidence for a version or against marks between thousands.
         self._decimals: set[int] = set()
         self._has_padding = self._is_decimal = False
 
     def add(self, fields: Sequence[str]) -> None:
-        """Some more fields."""
+        """Take more fields into account."""
         self._has_fields = self._has_fields or any(fields)
         if self._rank == len(_COLUMNS):
             return
@@ -134,18 +134,18 @@ class _ColumnTypeDetector:
 
     @property
     def type(self) -> str:
-        """The narrowest that has every field, TEXT where numbers could mean something else."""
+        """The narrowest type that fits every field; TEXT where numbers could mean something else."""
         if not self._has_fields:
             return "TEXT"
         kind = _TYPES[self._rank]
         is_version = self._has_padding and len(self._decimals) > 1
-        # Where the comma is the decimal mark, fields are not separated by it.
+        # Where the comma is the decimal mark, it is not the delimiter.
         is_grouped = self._separator == ";" and self._decimals == {3} and not self._is_decimal
         return "TEXT" if kind == "REAL" and (is_version or is_grouped) else kind
 
 
 def _detect_notations(batches: Iterable[Records], places: Iterable[int]) -> dict[int, NotationDetector]:
-    """How numbers are written in columns of text; a column is left at the first field that is none."""
+    """The number notations of text columns; a column is dropped at the first field that is no number."""
     surveys = {at: NotationDetector() for at in places}
     for batch in batches:
         for at, survey in list(surveys.items()):
@@ -174,7 +174,7 @@ def _rows(
 
 
 def _folded(batch: Records, separator: str, most: int) -> Records:
-    """The records, with all fields of the longer ones that are too many in the last."""
+    """The records, with the surplus fields of longer ones joined in the last field."""
     if max(map(len, batch)) <= most:
         return batch
     return [

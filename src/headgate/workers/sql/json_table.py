@@ -23,15 +23,15 @@ from headgate.workers.sql.table_columns import (
 
 # One JSON value, not parsed.
 Text = Raw | bytes
-# The keys that lead to a value; none lead to an element that is no object.
+# The keys down to a value; empty for an element that is no object.
 Steps = tuple[str, ...]
-# Some values as they are written, and the same parsed.
+# Some values as JSON, and the same parsed.
 Batch = tuple[Sequence[Text], list[Any]]
 Batches = Callable[[], Iterator[Batch]]
 Levels = tuple[dict[Steps, None], ...]
 
 _DEEPEST = 3
-# Keys beyond are not even counted, so that an object used as a map does not fill the memory.
+# Further keys are not even counted, so that an object used as a map does not fill the memory.
 _MOST_KEYS = 5_000
 _BATCH = 500
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -49,9 +49,9 @@ def record_table(
     path: str = "",
     statement_names: StatementNames | None = None,
 ) -> SqlTable:
-    """A row for each text, with the key of each in a column of its own where there are keys.
+    """A row for each value; `keys`, if there are any, become a column of their own.
 
-    What is small is parsed once and kept, anything else as often as it is read.
+    A small table is parsed once and kept, a large one is parsed on each read.
     """
     statement_names = statement_names or StatementNames()
     batches: Batches = partial(_batches, texts)
@@ -81,7 +81,7 @@ def record_table(
 
 
 class _ColumnPath(NamedTuple):
-    """Where the values of a column are; a walked one goes as deep as its keys, and through arrays."""
+    """The position of a column's values; a walked one has any depth and passes through arrays."""
 
     steps: Steps
     is_walked: bool = False
@@ -92,7 +92,9 @@ class _ColumnPath(NamedTuple):
 
     @property
     def is_dotted(self) -> bool:
-        """Whether a key has a dot in it; of `a.b` and b in a the second keeps the name, as it is explored."""
+        """Whether a key has a dot in it; where names collide, a nested key keeps the dotted name, as in
+        explore.
+        """
         return any("." in step for step in self.steps)
 
 
@@ -102,7 +104,7 @@ def _paths_named_in_statement(
     column_paths: Sequence[_ColumnPath],
     found: Sequence[Steps],
 ) -> list[_ColumnPath]:
-    """Ways that are named in the statement, and lead deeper, or through arrays, or to one column too many."""
+    """Paths in the statement that go deeper, or through arrays, or to one column too many."""
     known, further, more = (
         {column_path.steps for column_path in column_paths},
         set(found),
@@ -124,7 +126,7 @@ def _leads_somewhere(batches: Iterable[Batch], steps: Steps) -> bool:
 
 
 def _walk(value: Any, steps: Steps) -> Any:
-    """What is at the steps, of each element where there is an array on the way; NULL where nothing is."""
+    """The value at the steps, collected from the elements of arrays on the way; NULL where there is none."""
     if not steps:
         return value
     if type(value) is list:
@@ -147,7 +149,7 @@ def _parsed(batch: list[Text]) -> list[Any]:
 
 
 def _decode_tolerantly(text: Text) -> Any:
-    """The value; what Python cannot hold of it, such as half of a surrogate pair, as it is written."""
+    """The value; parts that Python cannot decode, such as lone surrogates, as they are written."""
     try:
         return _value.decode(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -165,7 +167,7 @@ def _written(text: Text) -> str:
 
 
 def _column_paths(batches: Iterable[Batch]) -> list[Steps]:
-    """Every way to a value: those of one step first, in the order in which they are seen."""
+    """The paths of all values: those of one step first, in the order of their appearance."""
     levels: Levels = tuple({} for _ in range(_DEEPEST))
     has_plain = False
     for _, elements in batches:
@@ -177,7 +179,7 @@ def _column_paths(batches: Iterable[Batch]) -> list[Steps]:
 
 
 def _collect_keys(objects: list[dict[str, Any]], above: Steps, levels: Levels) -> None:
-    # Most have the same keys in the same order, and their values then stand in columns.
+    # Most objects have the same keys in the same order, so their values form columns.
     shapes: dict[Steps, list[dict[str, Any]]] = defaultdict(list)
     for each in objects:
         shapes[tuple(each)].append(each)
@@ -217,7 +219,7 @@ def _read(notation: NumberNotation, text: str) -> SqlCell:
 def _detect_notations(
     batches: Iterable[Batch], column_paths: Mapping[int, _ColumnPath]
 ) -> dict[int, NotationDetector]:
-    """How numbers are written in columns of text; a column is left at the first value that is none."""
+    """The number notations of text columns; a column is dropped at the first value that is no number."""
     surveys = {at: NotationDetector() for at in column_paths}
     for batch in batches:
         for at, survey in list(surveys.items()):

@@ -9,7 +9,7 @@ from typing import Final
 
 from headgate.workers.sql.statement_guard import StatementGuard
 
-# SQLite reads such a text as a number, and all of it.
+# SQLite converts all of such a text to a number.
 PLAIN_NUMBER: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
 
 _SPACES: Final = " \u00a0\u2009\u202f'\u2019"
@@ -30,21 +30,21 @@ class AmbiguousNumber(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberNotation:
-    """A way to write numbers with marks between thousands, or with a decimal comma."""
+    """A notation of numbers with marks between thousands, or with a decimal comma."""
 
-    # All texts of a column, each with a newline behind it; blank ones are allowed.
+    # Matches all texts of a column, each with a newline behind it; blank ones are allowed.
     column: re.Pattern[str]
-    # What is in one text at least, and only there where this notation is the right one.
+    # Matches at least one text where this notation is right, and none where it is not.
     proof: re.Pattern[str]
-    # How SQLite writes them.
+    # Translates to the notation of SQLite.
     table: dict[int, str | None]
 
     def plain(self, text: str) -> str:
-        """The same number as SQLite writes it."""
+        """The number in the notation of SQLite."""
         return text.translate(self.table)
 
     def number(self, text: str) -> int | float | None:
-        """The number; None of a blank text."""
+        """The number; None for a blank text."""
         return _value(self.plain(text)) if text else None
 
 
@@ -55,7 +55,7 @@ def _notation(groups: str, mark: str, proof: str) -> NumberNotation:
     return NumberNotation(re.compile(rf"(?:(?:{field})?\n)*"), re.compile(proof), table)
 
 
-# No column can be of two of them: each has a proof that the others do not match.
+# No column can have two of them: each has a proof that the others do not match.
 NOTATIONS: Final = (
     _notation(",", ".", r"[0-9],[0-9]{3}\.[0-9]|,[0-9]{3},[0-9]{3}"),
     _notation(".", ",", r",(?![0-9]{3}\n)[0-9]|\.[0-9]{3},[0-9]|(?<![0-9.])0,[0-9]"),
@@ -65,7 +65,7 @@ NOTATIONS: Final = (
 
 
 class NotationDetector:
-    """Finds out which notation the texts of one column have, some of them at a time."""
+    """Detects the notation of one column from batches of its texts."""
 
     def __init__(self) -> None:
         self.example = ""
@@ -74,11 +74,11 @@ class NotationDetector:
 
     @property
     def is_ruled_out(self) -> bool:
-        """Whether the column is no column of numbers, whatever follows."""
+        """Whether the column is not numeric, whatever follows."""
         return not self._possible
 
     def add(self, texts: Iterable[str]) -> None:
-        """Some more texts of the column."""
+        """Take more texts of the column into account."""
         column = "\n".join(texts) + "\n"
         self._possible = [one for one in self._possible if one.column.fullmatch(column)]
         for one in self._possible:
@@ -89,17 +89,17 @@ class NotationDetector:
 
     @property
     def notation(self) -> NumberNotation | None:
-        """The one that all texts have, if one of them proves it."""
+        """The notation that all texts have, if one of them proves it."""
         found = [one for one in self._possible if one in self._proven]
         return found[0] if len(found) == 1 else None
 
 
 @lru_cache(_MOST_REMEMBERED)
 def parse_number(text: str, mark: str | None = None) -> int | float | None:
-    """The number that a text is, None if it is none.
+    """The number in a text, None if it is no number.
 
-    Currencies, a percent sign, white space and parentheses around negative numbers are left out of account.
-    `mark` says which of `.` and `,` is the decimal mark. Raises Ambiguous where that has to be known.
+    Currencies, a percent sign, white space and parentheses around negative numbers are ignored. `mark` is the
+    decimal mark, `.` or `,`. Raises AmbiguousNumber where it has to be given.
     """
     if len(text) > _LONGEST:
         return None
@@ -130,7 +130,7 @@ def _is_currency(part: str) -> bool:
 
 
 def _ungrouped(text: str, mark: str | None) -> str | None:
-    """The digits with a decimal point, and nothing between thousands; None if it is no number."""
+    """The digits with a decimal point and no marks between thousands; None if it is no number."""
     mark = mark or _decimal_mark(text)
     whole, _, fraction = text.partition(mark) if mark else (text, "", "")
     found = _GROUPED.fullmatch(whole)
@@ -141,7 +141,7 @@ def _ungrouped(text: str, mark: str | None) -> str | None:
 
 
 def _decimal_mark(text: str) -> str | None:
-    """The sign of the two that stands before the decimals; None if there are no decimals."""
+    """The decimal mark of the text; None if it has no decimals."""
     point, comma = text.rfind("."), text.rfind(",")
     if point >= 0 and comma >= 0:
         return text[max(point, comma)]
@@ -170,13 +170,13 @@ _SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
 
 
 def quote_example(text: str) -> str:
-    """The text as an example in a sentence: short, and in single quotes."""
+    """The text as an example for a message: shortened, in single quotes."""
     short = text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 1]}…"
     return "'" + " ".join(short.split()) + "'" if short.strip() else f"'{short[:1]}'"
 
 
 class NumberFunction:
-    """`number(text)` and `number(text, decimal_mark)`."""
+    """The SQL functions `number(text)` and `number(text, decimal_mark)`."""
 
     def __init__(self, guard: StatementGuard) -> None:
         self._guard = guard
@@ -184,7 +184,7 @@ class NumberFunction:
         self.unread: str | None = None
 
     def __call__(self, value: SqlValue, mark: SqlValue = None) -> int | float | None:
-        """The number that a text is, NULL where it is none. Raises where it could be two numbers."""
+        """The number in a text, NULL if it is none. Raises ValueError if it is ambiguous."""
         if mark is not None and mark not in DECIMAL_MARKS:
             raise self._refused("The second argument of number() is the decimal mark: write '.' or ','.")
         if not isinstance(value, str):
@@ -206,7 +206,7 @@ class NumberFunction:
 
 
 class _CheckedSum:
-    """What SQLite's own sums do, but for text that is no number."""
+    """SQLite's own sums, except that they reject text that is no number."""
 
     name = ""
     guard: StatementGuard
@@ -264,7 +264,7 @@ class _CheckedSum:
 
 
 def checked_sum(of: str, watched_by: StatementGuard) -> type[_CheckedSum]:
-    """The class that SQLite makes one of for each sum, average or total."""
+    """The aggregate class that SQLite instantiates for each sum, average or total."""
 
     class Checked(_CheckedSum):
         name = of

@@ -11,7 +11,7 @@ from headgate.workers.sql.number_notation import PLAIN_NUMBER, AmbiguousNumber, 
 from headgate.workers.sql.sqlite_program import ColumnUse, ValueUse
 from headgate.workers.sql.table_columns import SqlTable, quote_identifier
 
-# So many different values tell whether a column is one of numbers that are written as text.
+# How many distinct values are examined to recognise numbers written as text.
 _SAMPLE: Final = 1_000
 _NOT_PLAIN: Final = "headgate_not_plain"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -21,7 +21,7 @@ _ORDER_BY: Final = re.compile(
 
 
 class NumericTextChecks:
-    """The columns of one table that is loaded."""
+    """Checks the columns of one loaded table."""
 
     def __init__(self, database: sqlite3.Connection, table: SqlTable) -> None:
         self._database = database
@@ -29,14 +29,14 @@ class NumericTextChecks:
         database.create_function(_NOT_PLAIN, 1, _is_not_plain, deterministic=True)
 
     def refuse(self, uses: Iterable[ColumnUse]) -> None:
-        """Raises Refused where the statement would make a wrong number, or compare what cannot be."""
+        """Raises ProcessingError where the statement would compute or compare numbers wrongly."""
         for use in sorted(uses, key=lambda use: (use.column, use.use.value)):
             sentence = self._refusal(use)
             if sentence is not None:
                 raise ProcessingError(sentence)
 
     def warnings(self, uses: Iterable[ColumnUse], sql: str) -> Iterator[str]:
-        """A clause for each column that is cast or ordered otherwise than its numbers are."""
+        """A clause for each column that is cast or sorted otherwise than its numbers would be."""
         ordered = {use.column for use in uses if use.use is ValueUse.ORDERED} | set(self._ordered_by(sql))
         for column in sorted(ordered):
             example = self._misordered(column)
@@ -82,7 +82,7 @@ class NumericTextChecks:
         return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
 
     def _ordered_by(self, sql: str) -> Iterator[int]:
-        """The columns that stand alone as a term of an ORDER BY."""
+        """The columns that are by themselves a term of an ORDER BY."""
         places = {name.lower(): at for at, name in enumerate(self._table.columns)}
         for clause in _ORDER_BY.finditer(sql):
             for term in clause[1].split(","):
@@ -92,7 +92,7 @@ class NumericTextChecks:
                     yield places[name]
 
     def _not_plain(self, column: int) -> str | None:
-        """A text in the column that is not, and as a whole, a number for SQLite."""
+        """A text in the column that SQLite does not convert entirely to a number."""
         return self._first(column, f"AND {_NOT_PLAIN}({quote_identifier(self._table.columns[column])})")
 
     def _first_text(self, column: int) -> str | None:
@@ -114,7 +114,7 @@ class NumericTextChecks:
         return next((text for text in alike if not is_text or text != str(_number(text))), None)
 
     def _misordered(self, column: int) -> str | None:
-        """A text of a column of numbers that stands elsewhere than its number would."""
+        """A text of a numeric column whose sort position differs from that of its number."""
         values = self._sample(column)
         texts = [value for value in values if isinstance(value, str) and value.strip()]
         numbers = [(_number(value), value) for value in values if value != ""]

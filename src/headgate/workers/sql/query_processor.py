@@ -36,14 +36,14 @@ class QueryProcessor:
         scratch: Scratch | None = None,
         most_heap_bytes: int = MAX_HEAP_BYTES,
     ) -> None:
-        """`most_heap_bytes` bounds what SQLite takes in the whole process, for as long as that lives."""
+        """`most_heap_bytes` bounds SQLite's memory in the whole process, for its lifetime."""
         self._seconds = seconds
         self._clock = clock
         self._most_heap_bytes = most_heap_bytes
         self._scratch = scratch or MemoryScratch()
 
     def process(self, content: Content, params: QueryParams) -> ProcessorResult:
-        """The rows that there is room for, as JSON with the columns named once. Raises Refused."""
+        """The rows that fit, as JSON with the columns named once. Raises ProcessingError."""
         sql = check_statement(params.sql)
         try:
             part = resolve_path(content, params.path, self._scratch).value
@@ -76,7 +76,7 @@ class QueryProcessor:
 
 
 def _flatten_arrays(part: Content) -> Content:
-    """The elements of several arrays as those of one: a path through an array leads to many."""
+    """The elements of several arrays as one array: a path through an array selects many."""
     if first_byte(part) != b"[":
         return part
     try:

@@ -19,11 +19,11 @@ from headgate.workers.sql.json_table import record_table
 from headgate.workers.sql.table_columns import RowBatch, SqlCell, SqlTable, StatementNames
 
 _OBJECT, _ARRAY, _STRING = ord("{"), ord("["), ord('"')
-# Objects that are looked into; the table that somebody means is not behind so many others.
+# How many objects are searched; a table is hardly ever behind so many others.
 _MOST_OBJECTS = 10_000
-# Each level is read once more than the one above it.
+# Each level is one more scan of everything below it.
 _DEEPEST = 8
-# Members that are compared to tell a map of like objects from an object with parts.
+# How many members are compared to distinguish a map of similar objects from an object with parts.
 _SAMPLED_MEMBERS = 20
 
 _container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
@@ -33,17 +33,17 @@ _container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Deco
 
 @dataclass(frozen=True, slots=True)
 class JsonTableLayout:
-    """The values that are rows, their keys if they are the members of a map, and where they are."""
+    """The values that are rows, their keys if they are members of a map, and their path."""
 
     rows: list[Raw]
     keys: list[str] | None = None
     path: str = ""
-    # False where the rows are one object with no table in it, or strings.
+    # False where the rows are strings, or one object with no table in it.
     has_records: bool = True
 
 
 def find_table_layout(content: Content) -> JsonTableLayout | None:
-    """The rows of a JSON text; None of what is no object and no array, or has keys that are no UTF-8."""
+    """The rows of a JSON text; None for a scalar, or for JSON with keys that are no UTF-8."""
     held = _decode_container(content)
     if held is None:
         return None
@@ -60,7 +60,7 @@ def _decode_container(text: Content | Raw) -> dict[str, Raw] | list[Raw] | None:
 
 
 def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
-    """The shallowest first, so that of two equals the one nearer to the top is taken."""
+    """Breadth first, so that of two equals the one nearer to the root is taken."""
     largest = _map("", members)
     waiting = deque([("", 1, members)])
     looked_into = 0
@@ -91,13 +91,13 @@ def _map(path: str, members: dict[str, Raw]) -> JsonTableLayout | None:
     if len(members) < 2 or any(_kind(value) != _OBJECT for value in members.values()):
         return None
     sample = [set(_decode_container(value) or ()) for value in islice(members.values(), _SAMPLED_MEMBERS)]
-    # Like objects: half of all their keys are keys of each.
+    # Similar objects share half of all their keys.
     if 2 * len(set.intersection(*sample)) < max(1, len(set.union(*sample))):
         return None
     return JsonTableLayout(list(members.values()), list(members), path)
 
 
-# Parsed values take several times the room of their text.
+# Parsed values take several times the memory of their text.
 _SMALL_BYTES = 8 * 1024 * 1024
 _SAMPLE = 20
 
@@ -105,7 +105,7 @@ _string = msgspec.json.Decoder(Raw)
 
 
 def make_table(content: Content, scratch: Scratch, statement_names: StatementNames | None = None) -> SqlTable:
-    """The table that the content is; every content is one. `asked` are the names that columns are given."""
+    """The table of a content; every content is one. `statement_names` are the names in the statement."""
     statement_names = statement_names or StatementNames()
     sign = first_byte(content)
     if sign in (b"{", b"["):
@@ -113,7 +113,7 @@ def make_table(content: Content, scratch: Scratch, statement_names: StatementNam
         if table is not None:
             return table
     if sign == b'"' and _is_string(content):
-        # A path led to it: a log, or a table, that somebody put into JSON.
+        # A path selected it: a log or a table inside JSON.
         text = decode_text(Raw(memoryview(content)), scratch)
         main = main_json(text, scratch)
         return make_table(text if main is None else main.content, scratch, statement_names)

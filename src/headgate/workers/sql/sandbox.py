@@ -29,22 +29,22 @@ MAX_ROWS = 1_000_000
 # Columns times rows.
 MAX_VALUES = 20_000_000
 MAX_BYTES = 256 * 1024 * 1024
-# With what is sorted and grouped, which is copied once or twice.
+# Sorting and grouping copies the rows once or twice.
 MAX_HEAP_BYTES = 512 * 1024 * 1024
 _PAGE_BYTES = 4096
-# In bytes: of two values of the first length some functions take seconds that nothing can interrupt, and
-# with the length the time grows by its square; so only rows that have longer values are allowed longer ones.
+# In bytes: on two values of the first length some functions take seconds that nothing can interrupt, and the
+# time grows with the square of the length; so longer values are allowed only where the rows have them.
 _LONG_VALUE = 1_000_000
 _LONGEST_VALUE = 16_000_000
-# The most values in one INSERT: many rows at a time load several times faster than one by one.
+# The most values in one INSERT: batches load several times faster than single rows.
 _VALUES = 2_000
-# Steps of SQLite between two looks at the clock.
+# SQLite instructions between two checks of the clock.
 _STEPS = 1_000
 _MOST_NAMED = 30
 
 _SETTINGS = (
     f"page_size={_PAGE_BYTES}",
-    # What is sorted never goes to a file.
+    # Sorting never uses a file.
     "temp_store=MEMORY",
     "journal_mode=OFF",
 )
@@ -58,14 +58,14 @@ _LIMITS = (
     (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 0),
     (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
 )
-# SQLite does not say which columns these compare.
+# SQLite does not report which columns these compare.
 _SILENT_JOINS = re.compile(r"\b(?:natural|using)\b", re.IGNORECASE)
 _ROWS, _RESULT = (re.compile(rf"\b{name}\b", re.IGNORECASE) for name in TABLES)
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class SqlSandbox:
-    """The database of one table and one statement; what fails raises Refused with a sentence."""
+    """The database of one table and one statement; every failure raises ProcessingError."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SqlSandbox:
         most_bytes: int = MAX_BYTES,
         most_heap_bytes: int = MAX_HEAP_BYTES,
     ) -> None:
-        """`most_heap_bytes` bounds SQLite in the whole process, and only a smaller number changes it."""
+        """`most_heap_bytes` bounds SQLite in the whole process; only a smaller number takes effect."""
         self.rows = 0
         self._longest_value = _LONG_VALUE
         self._table = table
@@ -89,7 +89,7 @@ class SqlSandbox:
         self._most_bytes = most_bytes
         self._most_heap_bytes = most_heap_bytes
         self._database = self._open_database()
-        # Has the function under its own name still.
+        # Still has SQLite's own printf, which `_install_guard` replaces.
         self._formatter = self._open_database()
 
     def __enter__(self) -> Self:
@@ -102,7 +102,7 @@ class SqlSandbox:
         self._formatter.close()
 
     def load(self) -> None:
-        """Take in all rows, but only the columns that the statement reads; it is checked before."""
+        """Check the statement, then load all rows with only the columns that it reads."""
         wanted = self._columns_read()
         with self._translate_errors():
             try:
@@ -113,7 +113,7 @@ class SqlSandbox:
                 self._fill(wanted)
 
     def _fill(self, wanted: Sequence[int]) -> None:
-        # Where only the other name is used that is the table itself, so that it has a rowid.
+        # If only the second name is used, it becomes the table itself, so that it has a rowid.
         only_other = _RESULT.search(self._sql) and not _ROWS.search(self._sql)
         name, other = reversed(TABLES) if only_other else TABLES
         self._create(name)
@@ -123,9 +123,9 @@ class SqlSandbox:
         self._database.execute("COMMIT")
 
     def execute(self) -> tuple[list[str], Generator[tuple[Any, ...], None, None]]:
-        """The names of the columns of the answer, and its rows, which are made while they are read.
+        """The column names of the result, and its rows, which are computed while they are read.
 
-        Whoever does not read them to the end closes them.
+        A caller that does not read them to the end closes them.
         """
         self._check_text()
         self._install_guard()
@@ -141,7 +141,7 @@ class SqlSandbox:
             yield from cursor
 
     def notes(self) -> list[str]:
-        """What to know about the answer, after its rows are read: how text was taken for numbers."""
+        """Notes on the result, after its rows are read: which text was read as numbers."""
         read = self._table.readings.items()
         notes = [
             *self._warnings,
@@ -166,13 +166,13 @@ class SqlSandbox:
 
     def _open_database(self) -> sqlite3.Connection:
         database = sqlite3.connect(":memory:", isolation_level=None)
-        # A statement can make text that is no UTF-8.
+        # A statement can produce text that is no UTF-8.
         database.text_factory = lambda text: text.decode(errors="replace")
         for setting in _SETTINGS:
             database.execute(f"PRAGMA {setting}").close()
         database.execute(f"PRAGMA max_page_count={self._most_bytes // _PAGE_BYTES}").close()
         database.execute(f"PRAGMA hard_heap_limit={self._most_heap_bytes}").close()
-        # They declare themselves when they are used first, which the guard would take for a change.
+        # They declare themselves on first use, which the guard would take for a schema change.
         database.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()
         for limit, value in _LIMITS:
             database.setlimit(limit, value)
@@ -197,13 +197,13 @@ class SqlSandbox:
         return self._formatter.execute(f"SELECT printf({places})", arguments).fetchone()[0]
 
     def _columns_read(self) -> list[int]:
-        """The places of the columns that the statement reads, found out with empty tables."""
+        """The indexes of the columns that the statement reads, found by preparing it on empty tables."""
         with self._translate_errors():
             for name in TABLES:
                 self._create(name)
             roots = [root for (root,) in self._database.execute("SELECT rootpage FROM sqlite_master")]
             self._install_guard()
-            # A name in double quotes that is no column SQLite takes for a text, one in backticks it does not.
+            # SQLite takes an unknown name in double quotes for a text, but not one in backticks.
             program = SqliteProgram(
                 self._database.execute(f"EXPLAIN {quote_with_backticks(self._sql)}"), roots
             )
@@ -265,7 +265,7 @@ class SqlSandbox:
         return f"SQLite refuses the statement: {reason}; {self._known(reason)}."
 
     def _known(self, reason: str) -> str:
-        """The names of the columns, those first that are most like the one that is missing."""
+        """The column names, those first that are most similar to the missing one."""
         names: Sequence[str] = self._table.columns[:_MOST_NAMED]
         if reason.startswith("no such column: "):
             nearest = process.extract(
@@ -288,7 +288,7 @@ def _in_rows(some: RowBatch) -> Iterator[SqlCell]:
 
 
 def _packed(values: Iterator[SqlCell], size: int) -> tuple[Iterator[list[SqlCell]], list[SqlCell]]:
-    """Packs of that size, and a list that has what is left over when all of them are taken."""
+    """Batches of that size, and a list that receives the rest when all of them are consumed."""
     last: list[SqlCell] = []
 
     def packs() -> Iterator[list[SqlCell]]:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 
 class ValueUse(Enum):
-    """What is done with a value, of what matters for text that looks like numbers."""
+    """How a statement uses a value, as far as that matters for text that looks like numbers."""
 
     COMPUTED = auto()
     CAST = auto()
@@ -18,7 +18,7 @@ class ValueUse(Enum):
 
 
 class SqliteInstruction(NamedTuple):
-    """One step of a program, as EXPLAIN shows it."""
+    """One instruction of a program, as EXPLAIN returns it."""
 
     opcode: str
     p1: int
@@ -30,7 +30,7 @@ class SqliteInstruction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """A column by its place, what is done with it, and the column that it is compared with, if it is one."""
+    """A column by its index, its use, and the column that it is compared with, if any."""
 
     column: int
     use: ValueUse
@@ -38,7 +38,7 @@ class ColumnUse:
 
 
 class _ValueOrigin(Enum):
-    """Where a value comes from that is none of a column."""
+    """The origin of a value that is not from a column."""
 
     NUMBER = auto()
     TEXT = auto()
@@ -62,10 +62,10 @@ _NUMERIC_FUNCTION_NAMES: Final = """
 _NUMERIC_FUNCTIONS: Final = frozenset(_NUMERIC_FUNCTION_NAMES.split())
 _EXTREMES: Final = frozenset(("min", "max"))
 _NUMBERS: Final = frozenset(("number", "length", "instr", "unicode", "count", *_NUMERIC_FUNCTIONS))
-# Affinities from this one on are those of numbers.
+# This and higher affinities are numeric.
 _NUMERIC_AFFINITY: Final = ord("C")
 
-# Which operand names the register that an instruction writes.
+# The operand with the register that an instruction writes.
 _WRITES_P2_NAMES: Final = """
     Integer Int64 Real String String8 Blob Variable Rowid Count NewRowid Sequence SCopy IntCopy Not
     BitNot SorterData RowData IsTrue Null Copy Move
@@ -76,7 +76,7 @@ _WRITES_P3: Final = frozenset(
 )
 _WRITES_P1: Final = frozenset(("Cast", "AggFinal"))
 _FALLS_NOT_THROUGH: Final = frozenset(("Goto", "Halt", "Gosub", "Jump", "EndCoroutine", "Init"))
-# Those whose second operand is no address, of all that have none in a register.
+# Instructions whose second operand is a jump address.
 _JUMP_NAMES: Final = """
     Init Goto Gosub If IfNot IsNull NotNull Once Rewind Next Prev Last Sort SorterSort SorterNext Eq
     Ne Lt Le Gt Ge ElseEq ElseNotEq SeekGE SeekGT SeekLE SeekLT SeekRowid SeekScan NotExists
@@ -89,10 +89,10 @@ _INSERTS: Final = frozenset(("Insert", "IdxInsert", "SorterInsert"))
 
 
 class SqliteProgram:
-    """The program of one statement."""
+    """The compiled program of one statement."""
 
     def __init__(self, explained: Iterable[Sequence[Any]], roots: Iterable[int]) -> None:
-        """`explained` is what EXPLAIN gives, `roots` are the root pages of the tables in question."""
+        """`explained` are the rows of EXPLAIN, `roots` the root pages of the examined tables."""
         self._steps = [
             SqliteInstruction(opcode, p1, p2, p3, str(p4 or ""), p5)
             for _, opcode, p1, p2, p3, p4, p5, *_ in explained
@@ -105,11 +105,11 @@ class SqliteProgram:
         self._before = _predecessors(self._steps)
 
     def uses(self) -> set[ColumnUse]:
-        """Everything that is done with columns and could go wrong with text."""
+        """Every use of a column that could go wrong with text."""
         return {use for at, step in enumerate(self._steps) for use in self._used(at, step)}
 
     def sums_other_values(self) -> bool:
-        """Whether something is summed up that is not simply a column: what a function gave, say."""
+        """Whether a sum has an argument other than a plain column, such as the value of a function."""
         return any(
             step.opcode == "AggStep"
             and _name(step) in SUMS
@@ -147,12 +147,12 @@ class SqliteProgram:
                     yield ColumnUse(origin, use)
 
     def _listed(self, cursor: int) -> set[Origin]:
-        """Where the values of a list come from, as in `x IN (1, 2)`."""
+        """The origins of the values of a list, as in `x IN (1, 2)`."""
         records = [at for at in self._records(cursor) if self._steps[at].p2 == 1]
         return {origin for at in records for origin in self._origins(self._steps[at].p1, at)}
 
     def _origins(self, register: int, at: int) -> set[Origin]:
-        """Where the value of a register may come from when the instruction at an address reads it."""
+        """The possible origins of a register's value when the instruction at an address reads it."""
         found: set[Origin] = set()
         waiting, seen = [(register, at)], {(register, at)}
         while waiting:
@@ -170,7 +170,7 @@ class SqliteProgram:
     def _came_from(
         self, step: SqliteInstruction, wanted: int, at: int, found: set[Origin]
     ) -> list[tuple[int, int]]:
-        """Note where a written value is from, or say which registers it is a copy of."""
+        """Record the origin of a written value, or return the registers that it is a copy of."""
         if step.opcode in ("Copy", "SCopy", "Move"):
             return [(step.p1 + wanted - step.p2, at)]
         if step.opcode == "Column":
@@ -188,7 +188,7 @@ class SqliteProgram:
         return [(self._steps[at].p1 + step.p2, at) for at in records]
 
     def _records(self, cursor: int) -> Iterator[int]:
-        """The addresses where the records are made that a cursor reads."""
+        """The addresses of the instructions that make the records which a cursor reads."""
         registers = {self._pseudo[cursor]} if cursor in self._pseudo else set()
         sorters = {step.p1 for step in self._steps if step.opcode == "SorterData" and step.p2 in registers}
         stores = {self._base(one) for one in (sorters or {cursor})}
@@ -254,7 +254,7 @@ def _predecessors(steps: Sequence[SqliteInstruction]) -> Mapping[int, list[int]]
     before: dict[int, list[int]] = defaultdict(list)
     resumed: dict[int, set[int]] = defaultdict(set)
     for at, step in enumerate(steps):
-        # Whoever gave control to a routine or took it from one goes on behind that instruction.
+        # A subroutine or coroutine returns to the instruction after the one that called or resumed it.
         if step.opcode in ("Gosub", "Yield"):
             resumed[step.p1].add(at + 1)
         elif step.opcode == "InitCoroutine":
@@ -282,5 +282,5 @@ def _name(step: SqliteInstruction) -> str:
 
 def _arguments(step: SqliteInstruction) -> int:
     count = step.p4.partition("(")[2].rstrip(")")
-    # A function that takes any number of arguments has -1 there, and the true number elsewhere.
+    # For a function with any number of arguments it is -1, and the actual number is in p5.
     return int(count) if count.isdigit() else max(step.p5, 1)

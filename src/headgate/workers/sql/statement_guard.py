@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from headgate.results.pipeline import ProcessingError
 from headgate.results.regex import RegexPattern, compile_pattern
 
-# The second is the same table by another name.
+# The second is an alias of the first.
 TABLES = ("rows", "result")
 
 _MAX_SQL_CHARACTERS = 10_000
 _READABLE = {*TABLES, "json_each", "json_tree", "sqlite_master", "sqlite_schema"}
-# SQLite's own that only compute, and `number`; none that could reach a file, or the memory of the process,
-# is among them.
+# SQLite's own pure functions, and `number`; none of them can reach a file or the memory of the process.
 _FUNCTION_NAMES = """
     abs changes char coalesce concat concat_ws format glob hex if ifnull iif instr last_insert_rowid length
     like likelihood likely lower ltrim max min nullif octet_length printf quote random randomblob regexp
@@ -29,15 +28,15 @@ _FUNCTION_NAMES = """
     json_replace json_set json_type json_valid
 """
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
-# A pattern that is a word is found several times faster without a machine for patterns.
+# A pattern that is a plain text is found several times faster without RE2.
 _LITERAL = re.compile(r"[\w :/=-]{1,100}")
 _WIDE = re.compile(r"%[^%a-zA-Z]*(?:\*|[0-9]{4})")
-# Below it a search takes no time worth measuring.
+# Searching a shorter value takes no time worth measuring.
 _LONG_VALUE = 64 * 1024
 
 
 def check_statement(sql: str) -> str:
-    """The text, if it can be a statement; raises Refused."""
+    """The SQL, if it can be a statement; raises ProcessingError."""
     if len(sql) > _MAX_SQL_CHARACTERS:
         raise ProcessingError(
             f"The SQL has {len(sql)} characters, at most {_MAX_SQL_CHARACTERS} are allowed: shorten it."
@@ -52,7 +51,7 @@ def check_statement(sql: str) -> str:
 
 
 class StatementGuard:
-    """Watches over one statement, and knows why it was stopped."""
+    """Authorizes one statement, bounds its time, and records why it was stopped."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -61,19 +60,19 @@ class StatementGuard:
         self._pattern: tuple[str, RegexPattern] | None = None
         # The columns that the statement reads.
         self.columns: set[str] = set()
-        # A sentence, where SQLite only knows that something was wrong.
+        # A message that is more specific than SQLite's own.
         self.reason: str | None = None
 
     def start(self) -> None:
-        """From now on the time counts."""
+        """Start the time limit."""
         self._until = self._clock() + self._seconds
 
     def authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        """SQLite's question while it reads the statement: whether this is allowed."""
+        """SQLite's authorizer callback: whether an action is allowed."""
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_READ:
-            # Without a column something is only counted, perhaps what the statement itself made.
+            # Without a column rows are only counted, perhaps those of a subquery.
             if not second or (first or "").lower() in _READABLE:
                 self.columns.add(second or "")
                 return sqlite3.SQLITE_OK
@@ -87,14 +86,14 @@ class StatementGuard:
         return sqlite3.SQLITE_DENY
 
     def is_past_deadline(self) -> bool:
-        """SQLite's question from time to time: whether to stop."""
+        """SQLite's progress callback: whether to stop."""
         if self._clock() <= self._until:
             return False
         self.reason = f"The statement was stopped after {self._seconds:g} s: join, repeat or read less."
         return True
 
     def matches(self, pattern: str | float | bytes | None, value: str | float | bytes | None) -> bool | None:
-        """What `value REGEXP pattern` is."""
+        """The value of `value REGEXP pattern`."""
         if pattern is None or value is None:
             return None
         if type(value) is type(pattern) is str and _LITERAL.fullmatch(pattern):
@@ -105,7 +104,7 @@ class StatementGuard:
         return self._compiled(str(pattern)).search(searched) is not None
 
     def allows_format(self, arguments: Sequence[object]) -> bool:
-        """Whether what `printf` is asked for stays small; SQLite would write a million blanks, one by one."""
+        """Whether the output of `printf` stays small; SQLite would write a million blanks, one by one."""
         if not arguments or not _WIDE.search(str(arguments[0])):
             return True
         self.reason = "The format asks for a width of '*' or of more than 999: write a smaller number."

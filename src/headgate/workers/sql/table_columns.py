@@ -10,9 +10,9 @@ from headgate.results.pipeline import ProcessingError
 
 SqlCell = str | int | float | None
 
-# SQLite takes it for NULL, and Python hands it over many times faster than None; JSON has no such number.
+# SQLite stores it as NULL, and Python passes it many times faster than None; JSON has no NaN.
 NULL = float("nan")
-# Nobody names more, and a row stays small.
+# More are hardly ever named, and a row stays small.
 MAX_COLUMNS = 200
 _LONGEST_NAME = 100
 
@@ -30,24 +30,24 @@ class SqlTable:
     """A result as rows and columns."""
 
     columns: tuple[str, ...]
-    # All rows, some at a time, each with the values of the columns at the given places only.
+    # Yields all rows in batches, each with the values of the columns at the given indexes only.
     rows: Callable[[Sequence[int]], Iterator[RowBatch]]
-    # The SQL types of the columns; without them each value keeps its own.
+    # The SQL types of the columns; without them each value keeps its own type.
     types: tuple[str, ...] = ()
-    # Where in the result it was found.
+    # Its path in the result.
     path: str = ""
-    # How many columns there were besides, as far as they were counted.
+    # The number of further columns, as far as they were counted.
     left_out: int = 0
-    # What names in the statement stand for that are no columns as they are written.
+    # The columns of names in the statement that are no column names as they are written.
     aliases: Mapping[str, str] = field(default_factory=dict)
-    # Columns of text that are read as numbers, each with one of its texts; known when the rows are read.
+    # Text columns that are read as numbers, each with an example; filled while the rows are read.
     readings: dict[str, str] = field(default_factory=dict)
 
 
 def unique_column_names(preferred: Sequence[str], later: Sequence[bool] = ()) -> tuple[str, ...]:
-    """A name for each column, near to the wished one, that SQLite can tell from all others.
+    """A name for each column, close to the preferred one, that is unique for SQLite.
 
-    Those that are `later` yield to the others where two wish the same.
+    A column that is `later` yields to the others where two prefer the same name.
     """
     taken: set[str] = set()
     names = [""] * len(preferred)
@@ -59,13 +59,13 @@ def unique_column_names(preferred: Sequence[str], later: Sequence[bool] = ()) ->
 
 
 def quote_identifier(name: str) -> str:
-    """The name as SQL takes it, whatever is in it."""
+    """The name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _unused_name(name: str, taken: set[str]) -> str:
     number, free = 2, name
-    # SQLite does not tell upper case from lower case.
+    # SQLite ignores case.
     while free.lower() in taken:
         free, number = f"{name}_{number}", number + 1
     return free
@@ -82,7 +82,7 @@ _BEFORE_ALIAS: Final = re.compile(r"\bas\s+$", re.IGNORECASE)
 
 
 def identifiers(sql: str) -> Iterator[str]:
-    """Every name in a statement, once or more often."""
+    """The names in a statement, with repetitions."""
     for found in _TOKEN.finditer(sql):
         name = _name(found)
         if name is not None:
@@ -90,7 +90,7 @@ def identifiers(sql: str) -> Iterator[str]:
 
 
 def replace_column_names(sql: str, columns: Mapping[str, str]) -> str:
-    """The statement with the names that are keys replaced by the names of columns."""
+    """The statement with the names that are keys replaced by column names."""
     if not columns:
         return sql
 
@@ -105,7 +105,7 @@ def replace_column_names(sql: str, columns: Mapping[str, str]) -> str:
 
 
 def quote_with_backticks(sql: str) -> str:
-    """The statement with names in double quotes in backticks: SQLite never takes those for texts."""
+    """The statement with names in backticks for double quotes: SQLite never takes those for texts."""
 
     def replaced(found: re.Match[str]) -> str:
         name = found["double"]
@@ -121,23 +121,23 @@ def _name(found: re.Match[str]) -> str | None:
         return found["back"].replace("``", "`")
     if found["bracket"] is not None:
         return found["bracket"]
-    # What comes before a parenthesis is a function, and before a point a table.
+    # A name before a parenthesis is a function, one before a dot is a table.
     return found["bare"] if found["bare"] is not None and found["next"] is None else None
 
 
 @dataclass(frozen=True, slots=True)
 class StatementNames:
-    """The names that a statement has, and the path that its table is at."""
+    """The names in a statement, and the path of its table."""
 
     names: tuple[str, ...] = ()
     path: JsonPath = ()
 
     def below(self, path: str) -> "StatementNames":
-        """The same of a table further down."""
+        """The same for a table further down."""
         return StatementNames(self.names, (*self.path, *parse_path(path)))
 
     def keys_of(self, name: str) -> list[tuple[str, ...]]:
-        """The keys that a name may stand for if it is a path: from the top of the result, and from a row."""
+        """The keys that a name can mean as a path, from the root of the result and from a row."""
         try:
             steps = [step for step in parse_path(name) if step is not WILDCARD]
         except ProcessingError:
@@ -149,9 +149,9 @@ class StatementNames:
     def aliases(
         self, preferred: Sequence[str], columns: Sequence[str], by_keys: Mapping[tuple[str, ...], str]
     ) -> dict[str, str]:
-        """For every name that is no column as it is written, the column that it means.
+        """The column of each name that is no column name as it is written.
 
-        SQLite does not tell upper case from lower case, so that of two such columns one has another name.
+        SQLite ignores case, so of two columns that differ only in case one has another name.
         """
         known, folded = set(columns), {column.lower() for column in columns}
         renamed = {
