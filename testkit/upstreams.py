@@ -48,32 +48,27 @@ def stdio_entry(command: list[str], **more: Any) -> dict[str, Any]:
     return {"command": command[0], "args": command[1:]} | more
 
 
-def replay_command(label: str, listing: Path) -> list[str]:
-    """The command of a server that replays a listing; without site it starts twice as fast."""
-    return [sys.executable, "-IS", str(SERVERS / "replay.py"), label, str(listing)]
+def listing_command(label: str, listing: Path) -> list[str]:
+    """The command of a server that lists what a file says and answers with its label and the tool's name."""
+    return server_command("servers.listing", listing, "--label", label)
 
 
-def depot_command(label: str, listing: Path, *door: Path) -> list[str]:
-    """The command of a server that lists what a file says, and starts once the door is there."""
-    return [sys.executable, "-IS", str(SERVERS / "depot.py"), label, str(listing), *map(str, door)]
+def changing_listing_command(label: str, listing: Path, *wait_for: Path) -> list[str]:
+    """The command of one whose list may change, and which may start only once a file exists."""
+    waits = [option for file in wait_for for option in ("--wait-for", file)]
+    return [*listing_command(label, listing), *map(str, ("--answer", "line", "--changes", *waits))]
 
 
-def clerk_command(listing: Path) -> list[str]:
-    """The command of a server that lists what a file says and answers a call with its arguments."""
-    return [sys.executable, "-IS", str(SERVERS / "clerk.py"), str(listing)]
+def echo_listing_command(listing: Path) -> list[str]:
+    """The command of one that answers a call with its arguments, or refuses them."""
+    return server_command("servers.listing", listing, "--answer", "arguments")
 
 
 @contextmanager
-def archive(place: Path) -> Iterator[str]:
-    """Run one server that replays each `NAME.json` of a directory at `/NAME`, and give its origin."""
-    command = [sys.executable, "-IS", str(SERVERS / "archive.py"), str(place)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            assert process.stdout is not None
-            yield f"http://{HOST}:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
-            process.wait(STOP_SECONDS)
+def listings_over_http(directory: Path) -> Iterator[str]:
+    """Run one server that lists each `NAME.json` of a directory at `/NAME`, and give its origin."""
+    with announcing(server_command("servers.listing", directory, "--http")) as port:
+        yield f"http://{HOST}:{port}"
 
 
 def tool(name: str, description: str) -> dict[str, Any]:
@@ -97,11 +92,17 @@ def era_server(era: str, journal: Path, *, port: int = 0) -> AbstractContextMana
 @contextmanager
 def http_server(command: list[str], *, port: int = 0) -> Iterator[str]:
     """Run one of our servers on streamable HTTP and give its address."""
-    command = [*command, "--transport", "http", "--port", str(port)]
+    with announcing([*command, "--transport", "http", "--port", str(port)]) as found:
+        yield f"http://{HOST}:{found}/mcp"
+
+
+@contextmanager
+def announcing(command: list[str]) -> Iterator[int]:
+    """Run a server that prints its port first, and give the port."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
         try:
             assert process.stdout is not None
-            yield f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}/mcp"
+            yield int(json.loads(process.stdout.readline())["port"])
         finally:
             # Killed, not asked: a server that waits for its streams to end would hold up the tests.
             process.kill()

@@ -20,7 +20,7 @@ from headgate.domain.listing_mode import ListingMode
 from headgate.results.tools import NAMES
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import clean_environment, running_gateway
-from testkit.upstreams import replay_command, stdio_entry
+from testkit.upstreams import listing_command, stdio_entry
 from testkit.waiting import wait_until
 from tests.real.listing import sources
 from tests.real.raw import legacy_http_client, pages
@@ -92,7 +92,7 @@ def listing(directory: Path, name: str, tools: list[Any]) -> dict[str, Any]:
     """Return the entry of a server that lists these tools."""
     path = directory / f"{name}.json"
     path.write_text(json.dumps({"tools": tools}), encoding="utf-8")
-    return stdio_entry(replay_command(name, path))
+    return stdio_entry(listing_command(name, path))
 
 
 def tool(name: str, description: str = "Does something.") -> dict[str, Any]:
@@ -125,7 +125,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
     servers: dict[str, dict[str, Any]] = {}
     for server in REAL:
         (place / f"{server}.json").write_text(listings[server], encoding="utf-8")
-        servers[server] = stdio_entry(replay_command(server, place / f"{server}.json"))
+        servers[server] = stdio_entry(listing_command(server, place / f"{server}.json"))
     servers["antv-chart-mcp"] |= {"pin": ["generate_pie_chart"], "hide": ["*_map"]}
     servers["server-filesystem"] |= {"rename": {"read_text_file": "read text"}}
     settings = {"listingBudgetTokens": BUDGET, "listResultTools": True}

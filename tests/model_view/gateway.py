@@ -8,7 +8,14 @@ from typing import Any
 
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
-from testkit.upstreams import archive, configuration, server_command, stdio_entry, tool, write_listing
+from testkit.upstreams import (
+    configuration,
+    listings_over_http,
+    server_command,
+    stdio_entry,
+    tool,
+    write_listing,
+)
 from tests.model_view.agents import Agent, converse
 from tests.model_view.model import ModelView, Step
 from tests.real.knowledge import BY_WORDS, told, write_all
@@ -78,7 +85,7 @@ def running_site(parts: Parts, place: Path) -> Iterator[Site]:
     listings.mkdir()
     write_listing(listings / "depot.json", [tool("fetch", "Fetch a parcel from the depot.")])
     with ExitStack() as stack:
-        with archive(listings) as origin:
+        with listings_over_http(listings) as origin:
             config = site_configuration(parts, work, f"{origin}/depot")
             more = {**BY_WORDS, "HEADGATE_EMBEDDER": "BM25"}
             gate = stack.enter_context(

@@ -1,15 +1,12 @@
 """Servers whose answers are the bytes that a test writes."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from testkit.parts import ROOT
-from testkit.upstreams import STOP_SECONDS, stdio_entry
+from testkit.upstreams import announcing, server_command, stdio_entry
 from tests.real.plain import Message
 
 TRANSPORTS = ("stdio", "http")
@@ -47,14 +44,9 @@ def tool(name: str, **more: Any) -> Message:
 @contextmanager
 def canned(directory: Path, transport: str = "stdio") -> Iterator[Message]:
     """The configuration of a server that answers with the files in the directory."""
-    command = [sys.executable, "-m", "testkit.servers.canned", str(directory), transport]
+    command = server_command("servers.file_answers", directory, transport)
     if transport == "stdio":
-        yield stdio_entry(command, cwd=str(ROOT))
+        yield stdio_entry(command)
         return
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
-        try:
-            assert process.stdout is not None
-            yield {"url": f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}/mcp"}
-        finally:
-            process.kill()
-            process.wait(STOP_SECONDS)
+    with announcing(command) as port:
+        yield {"url": f"http://127.0.0.1:{port}/mcp"}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from uuid import uuid4
 
 from mcp_types import CallToolResult
 
-from testkit.upstreams import SERVERS, server_command, stdio_entry
+from testkit.upstreams import server_command, stdio_entry
 from tests.real.mcp_clients import McpClient
 from tests.real.plain import Message
 
@@ -105,8 +104,8 @@ def bulk_entry(era: str, journal: Path) -> Message:
 
 
 def quarry_entry() -> Message:
-    """A server that answers with the result of a file; without site it starts twice as fast."""
-    return stdio_entry([sys.executable, "-IS", str(SERVERS / "quarry.py")])
+    """A server that answers with the result of a file."""
+    return stdio_entry(server_command("servers.file_answers"))
 
 
 def buried(place: Path, result: bytes | Message) -> str:

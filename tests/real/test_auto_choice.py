@@ -12,7 +12,7 @@ from mcp_types import Implementation
 
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
-from testkit.upstreams import depot_command, stdio_entry, tool, write_listing
+from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
 from tests.real.raw import modern_http_client, pages
 
@@ -29,7 +29,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
         tool(f"act_{number}", f"Does the thing of number {number} for you. " * 5) for number in range(COUNT)
     ]
     write_listing(place / "depot.json", tools)
-    servers = {"depot": stdio_entry(depot_command("depot", place / "depot.json"))}
+    servers = {"depot": stdio_entry(changing_listing_command("depot", place / "depot.json"))}
     config = {"mcpServers": servers, "proxySettings": {"listingBudgetTokens": 500}}
     with running_gateway(config, place / "gate") as gate:
         gate.wait_until_ready("depot", seconds=START_SECONDS)

@@ -14,7 +14,7 @@ from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
-from testkit.upstreams import configuration, replay_command, stdio_entry
+from testkit.upstreams import configuration, listing_command, stdio_entry
 from tests.real.listing import Definition, definitions, members, sources
 from tests.real.pipeline import call_all
 from tests.real.raw import legacy_http_client, modern_http_client, pages
@@ -62,7 +62,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replay]:
     servers = {}
     for server, listing in sources.items():
         (place / f"{server}.json").write_text(listing, encoding="utf-8")
-        servers[server] = stdio_entry(replay_command(server, place / f"{server}.json"))
+        servers[server] = stdio_entry(listing_command(server, place / f"{server}.json"))
     with running_gateway(configuration(servers), place / "gate", start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield Replay(gate, {server: definitions(listing) for server, listing in sources.items()})

@@ -11,7 +11,7 @@ import pytest
 from mcp.client.client import Client
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import depot_command, stdio_entry, tool, write_listing
+from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from tests.real.plain import Handshaker, Stateless
 from tests.real.yard import Errand
 
@@ -34,8 +34,8 @@ class Village:
     @contextmanager
     def gate(self, *, broken: bool = False, **settings: Any) -> Iterator[GatewayProcess]:
         servers = {
-            "quick": stdio_entry(depot_command("quick", self.place / "quick.json")),
-            "slow": stdio_entry(depot_command("slow", self.place / "slow.json", self.door)),
+            "quick": stdio_entry(changing_listing_command("quick", self.place / "quick.json")),
+            "slow": stdio_entry(changing_listing_command("slow", self.place / "slow.json", self.door)),
         }
         if broken:
             servers["broken"] = {"command": str(self.place / "no-such-program")}

@@ -12,7 +12,7 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import depot_command, stdio_entry, tool, write_listing
+from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClient
 from tests.real.plain import Stateless
@@ -55,7 +55,9 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     write_listing(place / "stall.json", [RESTOCK, *hundred("stall")])
     names = (*OFFICES, "stall")
     config: dict[str, Any] = {
-        "mcpServers": {name: stdio_entry(depot_command(name, place / f"{name}.json")) for name in names},
+        "mcpServers": {
+            name: stdio_entry(changing_listing_command(name, place / f"{name}.json")) for name in names
+        },
         "proxySettings": {"listing": "budget", "listingBudgetTokens": BUDGET},
     }
     with running_gateway(config, place / "gate", environment=BY_WORDS) as gate:

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import clerk_command, stdio_entry, tool, write_listing
+from testkit.upstreams import echo_listing_command, stdio_entry, tool, write_listing
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.yard import BY_WORDS, call, text
 
@@ -63,7 +63,7 @@ def configuration(place: Path, **settings: Any) -> dict[str, Any]:
         "clientDialects": {"Strict-*": "openai"},
         "clientListings": {"strict-few": "search"},
     } | settings
-    servers = {"post": stdio_entry(clerk_command(place / "post.json"))}
+    servers = {"post": stdio_entry(echo_listing_command(place / "post.json"))}
     return {"mcpServers": servers, "proxySettings": settings}
 
 

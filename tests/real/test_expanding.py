@@ -12,7 +12,7 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import clerk_command, depot_command, stdio_entry, write_listing
+from testkit.upstreams import changing_listing_command, echo_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.processes import descendants
@@ -64,8 +64,8 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     door = place / "door"
     door.touch()
     servers = {
-        "bank": stdio_entry(clerk_command(place / "bank.json")),
-        "till": stdio_entry(depot_command("till", place / "till.json", door)),
+        "bank": stdio_entry(echo_listing_command(place / "bank.json")),
+        "till": stdio_entry(changing_listing_command("till", place / "till.json", door)),
     }
     with running_gateway({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import depot_command, stdio_entry, write_listing
+from testkit.upstreams import changing_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
 from tests.real.plain import Stateless
 from tests.real.yard import BY_WORDS, call, hundred
@@ -29,7 +29,9 @@ class Library:
     place: Path
 
     def gate(self) -> AbstractContextManager[GatewayProcess]:
-        servers = {name: stdio_entry(depot_command(name, self.place / f"{name}.json")) for name in SERVERS}
+        servers = {
+            name: stdio_entry(changing_listing_command(name, self.place / f"{name}.json")) for name in SERVERS
+        }
         settings = {"listing": "budget", "listingBudgetTokens": 600}
         config = {"mcpServers": servers, "proxySettings": settings}
         return running_gateway(config, self.place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)

@@ -21,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import (
-    depot_command,
+    changing_listing_command,
     http_server,
     lines_of,
     stdio_entry,
@@ -77,8 +77,10 @@ def dock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dock]:
     with ExitStack() as stack:
         old = whole_command("legacy", "old", place / "old.journal")
         servers = {
-            "depot": stdio_entry(depot_command("depot", place / "depot.json")),
-            **{name: stdio_entry(depot_command(name, listing)) for name, listing in stalls.items()},
+            "depot": stdio_entry(changing_listing_command("depot", place / "depot.json")),
+            **{
+                name: stdio_entry(changing_listing_command(name, listing)) for name, listing in stalls.items()
+            },
             "old": {"url": stack.enter_context(http_server(old))},
         }
         gate = stack.enter_context(

@@ -23,8 +23,8 @@ from testkit.upstreams import (
     era_server,
     lines_of,
     listening,
+    listing_command,
     plain_environment,
-    replay_command,
     stdio_entry,
 )
 from testkit.waiting import eventually, wait_until
@@ -133,7 +133,7 @@ def problem(result: CallToolResult) -> dict[str, Any]:
 def household(tmp_path: Path) -> dict[str, Any]:
     """A plain server, one behind a shell as npx would start it, and one that no polite request ends."""
     (tmp_path / "listing.json").write_text('{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}')
-    replay = replay_command("household", tmp_path / "listing.json")
+    replay = listing_command("household", tmp_path / "listing.json")
     shell = ["/bin/sh", "-c", '"$@"; exit 0', "sh", *replay]
     stubborn = ["/bin/sh", str(SERVERS / "stubborn.sh"), *replay]
     return configuration(

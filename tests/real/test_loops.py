@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from testkit.gateway_process import HOST, GatewayProcess, free_port, running_gateway
-from testkit.upstreams import clerk_command, configuration, stdio_entry, write_listing
+from testkit.upstreams import configuration, echo_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClients, words
 from tests.real.plain import Handshaker, Stateless
@@ -36,7 +36,7 @@ def own_server(place: Path) -> dict[str, Any]:
     place.mkdir(parents=True, exist_ok=True)
     listing = place / "m.json"
     write_listing(listing, [PING])
-    return stdio_entry(clerk_command(listing))
+    return stdio_entry(echo_listing_command(listing))
 
 
 def gateways(gate: GatewayProcess) -> set[int]:

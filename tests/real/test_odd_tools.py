@@ -11,7 +11,7 @@ import pytest
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import depot_command, replay_command, stdio_entry, write_listing
+from testkit.upstreams import changing_listing_command, listing_command, stdio_entry, write_listing
 from tests.real.listing import sources
 from tests.real.pipeline import call_all
 from tests.real.plain import Handshaker, Stateless
@@ -78,8 +78,8 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo]:
     write_odd(place / "odd.json")
     write_listing(place / "good.json", hundred("good"))
     servers = {
-        "odd": stdio_entry(replay_command("odd", place / "odd.json")),
-        "good": stdio_entry(depot_command("good", place / "good.json")),
+        "odd": stdio_entry(listing_command("odd", place / "odd.json")),
+        "good": stdio_entry(changing_listing_command("good", place / "good.json")),
     }
     settings = {"clientDialects": {"strict": "openai"}}
     config = {"mcpServers": servers, "proxySettings": settings}

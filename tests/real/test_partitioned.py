@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from mcp_types import Implementation
 
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
-from testkit.upstreams import clerk_command, stdio_entry, write_listing
+from testkit.upstreams import echo_listing_command, stdio_entry, write_listing
 from tests.real.mcp_clients import words
 
 START_SECONDS = 60.0
@@ -74,8 +74,8 @@ def config(place: Path, **settings: Any) -> dict[str, Any]:
     write_listing(place / "bank.json", [PAYMENT, BRANCHED, PLAIN])
     write_listing(place / "shop.json", [PAYMENT])
     servers = {
-        "bank": stdio_entry(clerk_command(place / "bank.json")),
-        "shop": stdio_entry(clerk_command(place / "shop.json"), listing="full"),
+        "bank": stdio_entry(echo_listing_command(place / "bank.json")),
+        "shop": stdio_entry(echo_listing_command(place / "shop.json"), listing="full"),
     }
     return {"mcpServers": servers, "proxySettings": settings}
 

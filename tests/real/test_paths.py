@@ -14,7 +14,7 @@ from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.parts import Parts
-from testkit.upstreams import depot_command, plain_environment, stdio_entry, tool, write_listing
+from testkit.upstreams import changing_listing_command, plain_environment, stdio_entry, tool, write_listing
 from tests.real.mcp_clients import McpClient, stdio_gate_command, words
 from tests.real.plain import Handshaker, Plain, Stateless
 from tests.real.raw import modern_http_client, pages
@@ -45,7 +45,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     offers = {name: hundred(name) for name in SERVERS} | {"inn": [tool("lodge", "Lodge a traveller.")]}
     for name, tools in offers.items():
         write_listing(place / f"{name}.json", tools)
-    servers = {name: stdio_entry(depot_command(name, place / f"{name}.json")) for name in offers}
+    servers = {name: stdio_entry(changing_listing_command(name, place / f"{name}.json")) for name in offers}
     with running_gateway({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield gate

@@ -12,7 +12,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import configuration, era_command, lines_of, replay_command, stdio_entry
+from testkit.upstreams import configuration, era_command, lines_of, listing_command, stdio_entry
 from testkit.waiting import eventually
 from tests.real.mcp_clients import McpClient, words
 
@@ -122,7 +122,7 @@ BROKEN = {
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
 async def test_a_broken_edit_keeps_the_old_configuration(gateway: Start, tmp_path: Path, text: str) -> None:
     (tmp_path / "listing.json").write_text('{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}')
-    entry = stdio_entry(replay_command("label", tmp_path / "listing.json"))
+    entry = stdio_entry(listing_command("label", tmp_path / "listing.json"))
     gate = gateway(configuration({"old": entry}))
     gate.wait_until_ready("old")
     mcp_client = McpClient(gate.url, "modern")

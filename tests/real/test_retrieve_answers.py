@@ -10,7 +10,14 @@ from mcp_types import CallToolResult, TextContent
 
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import configuration, depot_command, replay_command, stdio_entry, tool, write_listing
+from testkit.upstreams import (
+    changing_listing_command,
+    configuration,
+    listing_command,
+    stdio_entry,
+    tool,
+    write_listing,
+)
 from tests.real.mcp_clients import McpClient
 from tests.real.test_catalogs import catalogs
 
@@ -41,9 +48,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     for server, listing in catalogs():
         if server in CHOSEN:
             (place / f"{server}.json").write_text(listing, encoding="utf-8")
-            servers[server] = stdio_entry(replay_command(server, place / f"{server}.json"))
+            servers[server] = stdio_entry(listing_command(server, place / f"{server}.json"))
     write_listing(place / "vault.json", [SECRET, tool("open_vault", "Open the vault.")])
-    vault = depot_command("vault", place / "vault.json")
+    vault = changing_listing_command("vault", place / "vault.json")
     servers["vault"] = stdio_entry(vault, hide=["secret_*"])
     config = configuration(servers, listing="search")
     with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
@@ -180,7 +187,7 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("wordy")
     sizes = [1_000, *[20] * (len(REPORTS) - 1)]
     write_listing(place / "office.json", list(map(wordy_tool, REPORTS, sizes)))
-    servers = {"office": stdio_entry(depot_command("office", place / "office.json"))}
+    servers = {"office": stdio_entry(changing_listing_command("office", place / "office.json"))}
     config = configuration(servers, listing="search", toolsLimit=100)
     with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("office", seconds=START_SECONDS)

@@ -14,7 +14,7 @@ import pytest
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import archive, depot_command, stdio_entry, tool, write_listing
+from testkit.upstreams import changing_listing_command, listings_over_http, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
 from tests.real.listing import sources
 from tests.real.mcp_clients import McpClient
@@ -62,9 +62,9 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
     for name, listing in listings.items():
         (place / "shelves" / f"{name}.json").write_text(listing, encoding="utf-8")
     write_listing(place / "stall.json", [RESTOCK])
-    with archive(place / "shelves") as origin:
+    with listings_over_http(place / "shelves") as origin:
         servers: dict[str, dict[str, Any]] = {
-            "stall": stdio_entry(depot_command("stall", place / "stall.json")),
+            "stall": stdio_entry(changing_listing_command("stall", place / "stall.json")),
             **{name: {"url": f"{origin}/{name}"} for name in listings},
         }
         yield Market(place, servers, place / "stall.json")
@@ -183,7 +183,7 @@ def test_a_change_while_the_gate_was_away_is_counted(market: Market) -> None:
 async def test_auto_shows_less_when_there_is_more_and_says_so(tmp_path: Path, gateway: Start) -> None:
     write_listing(tmp_path / "stall.json", [RESTOCK])
     gate = gateway(
-        {"mcpServers": {"stall": stdio_entry(depot_command("stall", tmp_path / "stall.json"))}},
+        {"mcpServers": {"stall": stdio_entry(changing_listing_command("stall", tmp_path / "stall.json"))}},
         environment=BY_WORDS,
     )
     visitors = [McpClient(gate.url, era) for era in ("legacy", "modern")]

@@ -10,7 +10,7 @@ import pytest
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import archive, write_listing
+from testkit.upstreams import listings_over_http, write_listing
 from tests.real.listing import sources
 from tests.real.pipeline import call_all
 from tests.real.raw import legacy_http_client, modern_http_client, pages
@@ -55,7 +55,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     (place / "shelves").mkdir()
     tools = [one | {"name": name} for name, one in zip(NAMES, hundred("works") * (TOOLS // 100), strict=True)]
     write_listing(place / "shelves" / "works.json", tools)
-    with archive(place / "shelves") as origin:
+    with listings_over_http(place / "shelves") as origin:
         config = {"mcpServers": {"works": {"url": f"{origin}/works"}}}
         with running_gateway(config, place / "gate", environment=BY_WORDS, wait_for_servers=False) as gate:
             yield gate

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import clerk_command, configuration, stdio_entry, write_listing
+from testkit.upstreams import configuration, echo_listing_command, stdio_entry, write_listing
 from tests.real.mcp_clients import McpClient, McpClients, words
 from tests.real.plain import Handshaker, Stateless
 from tests.real.yard import BY_WORDS
@@ -54,7 +54,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("members")
     listing = place / "m.json"
     write_listing(listing, [DELETE_ALL])
-    servers = {"m": stdio_entry(clerk_command(listing)), "knowledge": {"builtin": "knowledge"}}
+    servers = {"m": stdio_entry(echo_listing_command(listing)), "knowledge": {"builtin": "knowledge"}}
     config = configuration(servers, listing="search", listResultTools=True, listDeliveryTools=True)
     with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
@@ -308,7 +308,7 @@ async def test_a_step_and_its_compensation_have_the_same_rule(
 async def test_where_own_tools_are_not_served_a_servers_call_tool_gets_what_was_sent(tmp_path: Path) -> None:
     listing = tmp_path / "m.json"
     write_listing(listing, [{"name": "call_tool", "inputSchema": {"type": "object"}}])
-    config = configuration({"m": stdio_entry(clerk_command(listing))}, prefix=False)
+    config = configuration({"m": stdio_entry(echo_listing_command(listing))}, prefix=False)
     with running_gateway(config, tmp_path / "gate", start_seconds=START_SECONDS) as gate:
         guests = McpClients(gate)
         mcp_client = await guests.mcp_client("http", "modern")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import configuration, depot_command, stdio_entry, tool, write_listing
+from testkit.upstreams import changing_listing_command, configuration, stdio_entry, tool, write_listing
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.raw import modern_http_client, pages
 
@@ -47,7 +47,7 @@ class Yard:
             self.door(name).unlink(missing_ok=True)
 
     def entry(self, name: str, *more: str, **settings: Any) -> dict[str, Any]:
-        command = depot_command(name, self.listing(name), self.door(name))
+        command = changing_listing_command(name, self.listing(name), self.door(name))
         return stdio_entry([*command, *more], **settings)
 
     def config(self, **settings: Any) -> dict[str, Any]:
