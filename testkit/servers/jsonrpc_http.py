@@ -1,4 +1,4 @@
-"""The HTTP side of the servers of the standard library; apart, because its import takes longer than they do."""
+"""The HTTP side of the servers of the standard library, apart because of what its import costs."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,11 +23,15 @@ class HttpHandler(BaseHTTPRequestHandler):
             self.send_body(202, b"")
 
     def do_GET(self) -> None:
-        """There is no stream."""
-        self.send_body(405, b"")
+        """Open the stream, if the server has one."""
+        self.listen()
 
     def do_DELETE(self) -> None:
         """There are no sessions."""
+        self.send_body(405, b"")
+
+    def listen(self) -> None:
+        """There is no stream."""
         self.send_body(405, b"")
 
     def respond(self, message: Message) -> None:

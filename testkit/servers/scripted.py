@@ -1,4 +1,7 @@
-"""A small MCP server of the handshake era on stdio that does, at a call, exactly what a test wants."""
+"""A server of the handshake era on stdio whose tools do exactly what a test needs.
+
+The environment says where its journal is, what it writes at its start, and what it waits for.
+"""
 
 import json
 import os
@@ -9,16 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from testkit.servers.jsonrpc import greeting, send, text, unknown_method, wait_for_file, write
+from testkit.servers.jsonrpc import tools as list_tools
+
 NAMES = ["echo", "hold", "release", "steps", "grow", "say", "ask", "regret", "look", "deaf", "family", "mute"]
-SCHEMA = {"type": "object"}
 # Calls that wait to be released, and calls by the ids of the questions to the client that they wait for.
 held: list[tuple[Any, dict[str, Any]]] = []
 asked: dict[str, Any] = {}
-
-
-def send(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
 
 
 def note(line: str) -> None:
@@ -26,9 +26,8 @@ def note(line: str) -> None:
         journal.write(line + "\n")
 
 
-def answer(id: Any, **told: Any) -> None:
-    content = [{"type": "text", "text": json.dumps(told)}]
-    send({"jsonrpc": "2.0", "id": id, "result": {"content": content, "structuredContent": told}})
+def answer(id: Any, **members: Any) -> None:
+    send({"id": id, **text(json.dumps(members), structuredContent=members)})
 
 
 def call(id: Any, params: dict[str, Any], tools: list[str]) -> None:
@@ -39,18 +38,17 @@ def call(id: Any, params: dict[str, Any], tools: list[str]) -> None:
         case "steps":
             for step in range(arguments["steps"]):
                 token = {"progressToken": params.get("_meta", {}).get("progressToken")}
-                told = token | {"progress": step + 1, "total": arguments["steps"], "message": "on it"}
-                send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+                progress = token | {"progress": step + 1, "total": arguments["steps"], "message": "on it"}
+                send({"method": "notifications/progress", "params": progress})
             answer(id, steps=arguments["steps"])
         case "grow":
             tools.append(arguments["tool"])
-            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            send({"method": "notifications/tools/list_changed"})
             answer(id, tools=len(tools))
         case "say":
             # Whatever the line is: the server's own answer is a part of it, or missing.
             line = arguments["line"].replace("ID", str(id)).replace("PAD", "x" * arguments.get("pad", 0))
-            sys.stdout.buffer.write(line.encode().replace(b"BAD", b"\xff") + b"\n")
-            sys.stdout.buffer.flush()
+            write(line.encode().replace(b"BAD", b"\xff") + b"\n")
         case "look":
             look(id)
         case "deaf":
@@ -76,8 +74,8 @@ def wait(id: Any, params: dict[str, Any]) -> None:
             held.append((id, arguments))
             note(f"held {id}")
             if "progressToken" in params.get("_meta", {}):
-                told = {"progressToken": params["_meta"]["progressToken"], "progress": 0}
-                send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+                progress = {"progressToken": params["_meta"]["progressToken"], "progress": 0}
+                send({"method": "notifications/progress", "params": progress})
         case "release":
             for waiting, about in held:
                 if "method" in about:
@@ -91,14 +89,13 @@ def wait(id: Any, params: dict[str, Any]) -> None:
         case "regret":
             for question in asked:
                 cancelled = {"requestId": question}
-                send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+                send({"method": "notifications/cancelled", "params": cancelled})
             answer(id, regretted=len(asked))
 
 
 def ask(id: Any, arguments: dict[str, Any]) -> None:
     asked[f"s-{id}"] = id
-    question = {"jsonrpc": "2.0", "id": f"s-{id}", "method": arguments["method"]}
-    send(question | {"params": arguments.get("params", {})})
+    send({"id": f"s-{id}", "method": arguments["method"], "params": arguments.get("params", {})})
 
 
 def look(id: Any) -> None:
@@ -113,34 +110,27 @@ def main() -> None:
         sys.stdout.write(line + "\n")
     sys.stderr.write(os.environ.get("LAST_WORDS", ""))
     sys.stderr.flush()
-    while (wait_for := os.environ.get("WAIT_FOR")) and not Path(wait_for).exists():
-        time.sleep(0.02)
+    if wait_for := os.environ.get("WAIT_FOR"):
+        wait_for_file(Path(wait_for))
     for line in sys.stdin:
         message = json.loads(line)
         id, params = message.get("id"), message.get("params", {})
         match message.get("method"):
             case "initialize":
-                able = {"tools": {"listChanged": True}}
-                result = {"protocolVersion": "2025-06-18", "capabilities": able}
-                result["serverInfo"] = {"name": "scripted", "version": "1"}
-                send({"jsonrpc": "2.0", "id": id, "result": result})
+                send({"id": id, **greeting("scripted", "2025-06-18", tools={"listChanged": True})})
             case "tools/list":
-                listed = [{"name": name, "inputSchema": SCHEMA} for name in tools]
-                send({"jsonrpc": "2.0", "id": id, "result": {"tools": listed}})
+                send({"id": id, **list_tools(*tools)})
             case "tools/call":
                 call(id, params, tools)
             case "ping":
-                send({"jsonrpc": "2.0", "id": id, "result": {}})
+                send({"id": id, "result": {}})
             case None if id in asked:
                 answer(asked.pop(id), said={key: message[key] for key in message if key != "id"})
             case "notifications/cancelled":
                 note(f"cancelled {params['requestId']}")
                 held[:] = [call for call in held if call[0] != params["requestId"]]
             case _ if id is not None:
-                send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
+                send({"id": id, **unknown_method(message)})
     if "FAREWELL_SECONDS" in os.environ:
         time.sleep(float(os.environ["FAREWELL_SECONDS"]))
         note("farewell")
-
-
-main()

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 
 import pytest
 
 from testkit.gateway_process import GatewayProcess
-from testkit.parts import ROOT
-from testkit.upstreams import configuration, stdio_entry
+from testkit.upstreams import configuration, server_command, stdio_entry
 from testkit.waiting import wait_until
 from tests.real.plain import Stateless
 from tests.real.processes import alive
@@ -46,8 +44,8 @@ CASES = [(how, end) for how in ("setsid", "daemon") for end in ENDS] + [("bare",
 def test_a_process_in_a_session_of_its_own_ends_with_its_server(
     gateway: Start, how: str, end: Callable[[GatewayProcess, int], None]
 ) -> None:
-    command = [sys.executable, "-m", "testkit.servers.parent"]
-    gate = gateway(configuration({"parent": stdio_entry(command, cwd=str(ROOT))}))
+    command = server_command("servers.process_spawner")
+    gate = gateway(configuration({"parent": stdio_entry(command)}))
     gate.wait_until_ready("parent")
     reply = Stateless(gate.url).call("parent_start", {"how": how})["result"]
     server, started = map(int, reply["content"][0]["text"].split())
@@ -61,8 +59,8 @@ def test_a_process_in_a_session_of_its_own_ends_with_its_server(
 
 
 def test_the_processes_of_another_server_are_left_alone(gateway: Start) -> None:
-    command = [sys.executable, "-m", "testkit.servers.parent"]
-    entry = stdio_entry(command, cwd=str(ROOT))
+    command = server_command("servers.process_spawner")
+    entry = stdio_entry(command)
     gate = gateway(configuration({"one": entry, "two": entry}))
     gate.wait_until_ready("one", "two")
     client = Stateless(gate.url)

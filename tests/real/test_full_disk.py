@@ -1,9 +1,6 @@
 """A large answer that cannot be written to disk costs its own call, and the reason is true."""
 
-import json
 import resource
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,8 +10,7 @@ from typing import Any
 import pytest
 
 from testkit.gateway_process import GatewayProcess
-from testkit.parts import ROOT
-from testkit.upstreams import STOP_SECONDS, configuration, lines_of, stdio_entry
+from testkit.upstreams import announcing, configuration, lines_of, server_command, stdio_entry
 from testkit.waiting import wait_until
 from tests.real.plain import Message, Stateless
 
@@ -29,19 +25,13 @@ Start = Callable[..., GatewayProcess]
 @contextmanager
 def payments(transport: str, journal: Path) -> Iterator[Message]:
     """The configuration of a server that notes its payments in the journal."""
-    command = [sys.executable, "-m", "testkit.servers.payments", str(journal), transport]
+    command = server_command("servers.payments", journal, transport)
     if transport == "stdio":
-        yield stdio_entry(command, cwd=str(ROOT))
+        yield stdio_entry(command)
         return
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
-        try:
-            assert process.stdout is not None
-            origin = f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
-            sse = {"url": f"{origin}/sse", "transport": "sse"}
-            yield sse if transport == "sse" else {"url": f"{origin}/mcp"}
-        finally:
-            process.kill()
-            process.wait(STOP_SECONDS)
+    with announcing(command) as port:
+        origin = f"http://127.0.0.1:{port}"
+        yield {"url": f"{origin}/sse", "transport": "sse"} if transport == "sse" else {"url": f"{origin}/mcp"}
 
 
 def fill(gate: GatewayProcess) -> None:
@@ -74,15 +64,15 @@ def error_of(result: Message) -> Message:
 def test_an_answer_that_cannot_be_written_costs_its_own_call(
     gateway: Start, tmp_path: Path, transport: str, spoil: Callable[[GatewayProcess], None]
 ) -> None:
-    journal, door = tmp_path / "journal", tmp_path / "door"
+    journal, wait_for = tmp_path / "journal", tmp_path / "go on"
     with payments(transport, journal) as entry, ThreadPoolExecutor(8) as pool:
         gate = gateway(configuration({"payments": entry}))
         gate.wait_until_ready("payments")
         spoil(gate)
-        held = [pool.submit(pay, gate, f"held {n}", f"key {n}", door=str(door)) for n in range(5)]
+        held = [pool.submit(pay, gate, f"held {n}", f"key {n}", wait_for=str(wait_for)) for n in range(5)]
         wait_until(lambda: len(lines_of(journal)) == 5, WAIT_SECONDS, "five payments under way")
         lost = [pay(gate, "large", size=LARGE) for _ in range(12)]
-        door.touch()
+        wait_for.touch()
         assert [one.result(WAIT_SECONDS)["content"][0]["text"] for one in held] == ["x"] * 5
         assert {error_of(one)["code"] for one in lost} == {"SERVICE_UNAVAILABLE"}
         assert {error_of(one)["effect"] for one in lost} == {"done"}

@@ -1,17 +1,15 @@
 """An answer that no client can read is a failure that says so, and the ledger does not call it done."""
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import SERVERS, configuration, stdio_entry
+from testkit.upstreams import configuration, server_command, stdio_entry
 from tests.real.plain import Handshaker, Stateless
 
 START_SECONDS = 60.0
-SERVER = SERVERS / "malformed.py"
 MALFORMED = [
     ('"result":5', "a result that is no object"),
     ('"result":[]', "a result that is no object"),
@@ -25,7 +23,7 @@ MALFORMED = [
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("malformed")
-    config = configuration({"m": stdio_entry([sys.executable, "-IS", str(SERVER)])})
+    config = configuration({"m": stdio_entry(server_command("servers.outcomes", "member"))})
     with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("m", seconds=START_SECONDS)
         yield gate

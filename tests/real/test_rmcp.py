@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import SERVERS, configuration, stdio_entry
+from testkit.upstreams import configuration, server_command, stdio_entry
 from tests.real.mcp_clients import McpClients, words
 from tests.real.plain import Handshaker, Stateless
 
@@ -55,7 +54,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     journals = {name: place / f"{name}.journal" for name in (*UPSTREAMS, *BY_ALIAS)}
     servers = {}
     for name, journal in journals.items():
-        script = [sys.executable, "-IS", str(SERVERS / "recorder.py"), *name.split("_", 1), str(journal)]
+        script = server_command("servers.rmcp_recorder", *name.split("_", 1), journal)
         servers[name] = stdio_entry(script)
     config = configuration(servers, enableAutoTruncation=False, chunkAboveBytes=LARGE_BYTES)
     with running_gateway(config, place, start_seconds=START_SECONDS) as gate:

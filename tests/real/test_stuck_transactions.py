@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
-from testkit.upstreams import SERVERS, configuration, lines_of, stdio_entry
+from testkit.upstreams import configuration, lines_of, server_command, stdio_entry
 from testkit.waiting import wait_until
 from tests.real.plain import Stateless
 
@@ -19,7 +19,6 @@ START_SECONDS = 60.0
 # A retry is taken over within about a second; a busy machine may take many times that.
 RETRY_SECONDS = 30.0
 COMMAND_SECONDS = 60.0
-SERVER = SERVERS / "bookings.py"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Desk:
     place: Path
 
     def gate(self) -> AbstractContextManager[GatewayProcess]:
-        command = [sys.executable, "-IS", str(SERVER), str(self.place)]
+        command = server_command("servers.outcomes", "by-file", self.place)
         return running_gateway(
             configuration({"desk": stdio_entry(command)}),
             self.place / "gate",

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from testkit.gateway_process import HOST, GatewayProcess, HttpAnswer
-from testkit.upstreams import SERVERS
+from testkit.upstreams import server_command, stdio_entry
 from testkit.waiting import wait_until
 
 SECONDS = 10.0
@@ -24,14 +23,13 @@ META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-SCRIPTED = SERVERS / "scripted.py"
 EXAMPLE = {"builtin": "example"}
 
 
 def scripted(journal: Path, **environment: str) -> dict[str, Any]:
     """The entry of the scripted server in a configuration."""
     env = {"JOURNAL": str(journal), **environment}
-    return {"command": sys.executable, "args": [str(SCRIPTED)], "env": env}
+    return stdio_entry(server_command("servers.scripted"), env=env)
 
 
 def settle(gate: GatewayProcess, *servers: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from testkit.gateway_process import HOST, GatewayProcess
-from testkit.upstreams import SERVERS
+from testkit.upstreams import server_command, stdio_entry
 from testkit.waiting import wait_until
 from tests.server.plain_http_client import (
     JSON_HEADERS,
@@ -33,7 +32,6 @@ WAIT_SECONDS = 10.0
 # The drain takes ten seconds.
 STOP_SECONDS = 30.0
 SHUTTING_DOWN = {"code": -32603, "message": "the gateway is shutting down; try again in a second"}
-SILENT = SERVERS / "silent.py"
 REQUESTS: dict[str, dict[str, Any]] = {
     "resources/read": {"uri": "held://0"},
     "prompts/get": {"name": "own_greet", "arguments": {}},
@@ -47,7 +45,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 def silent(journal: Path) -> dict[str, Any]:
     journal.touch()
-    return {"command": sys.executable, "args": [str(SILENT)], "env": {"JOURNAL": str(journal)}}
+    return stdio_entry(server_command("servers.outcomes", "silent", journal))
 
 
 def of_handshake(resource: int) -> dict[str, dict[str, Any]]:

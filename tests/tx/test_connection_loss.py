@@ -1,6 +1,5 @@
 """Connections that are lost under a call: the program goes on, and so do the calls that may."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,11 +10,11 @@ from mcp.client.stdio import stdio_client
 
 from headgate.tx import RetryPolicy, TxConfig, TxSession
 from testkit.gateway_process import free_port
-from testkit.upstreams import SERVERS
+from testkit.upstreams import server_command
 
-DYING = SERVERS / "dying.py"
+COMMAND = server_command("servers.outcomes", "dying")
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
-CHILD = StdioServerParameters(command=sys.executable, args=["-IS", str(DYING)])
+CHILD = StdioServerParameters(command=COMMAND[0], args=COMMAND[1:])
 
 
 @asynccontextmanager

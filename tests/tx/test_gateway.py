@@ -9,9 +9,9 @@ from mcp import Client
 
 from headgate.tx import Transaction, TxConflictError, TxError, TxSession
 from testkit.gateway_process import GatewayProcess
-from testkit.upstreams import SERVERS, configuration, stdio_entry
+from testkit.upstreams import configuration, server_command, stdio_entry
 
-DYING = [sys.executable, "-IS", str(SERVERS / "dying.py")]
+DYING = server_command("servers.outcomes", "dying")
 
 
 async def test_a_gateway_keeps_keys_and_transactions_and_sends_large_results_whole(

@@ -14,11 +14,10 @@ from mcp.client.stdio import stdio_client
 
 from headgate.tx import TxConfig, TxSession
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import SERVERS, configuration, stdio_entry
+from testkit.upstreams import configuration, server_command, stdio_entry
 from tests.real.plain import Handshaker
 from tests.tx.shop import FEATURES, Shop
 
-OUTCOMES = SERVERS / "outcomes.py"
 START_SECONDS = 30.0
 DECLARED = "io.modelcontextprotocol/clientCapabilities"
 SPEAKING = {"experimental": {"rmcp": {"version": "0.1.0", "features": ["idempotency", "ack"]}}}
@@ -31,8 +30,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gate(place: Path) -> Iterator[GatewayProcess]:
-    server = [sys.executable, "-IS", str(OUTCOMES), str(place / "journal")]
-    recorder = [sys.executable, "-IS", str(SERVERS / "recorder.py"), "legacy", "plain", str(place / "lines")]
+    server = server_command("servers.outcomes", "by-argument", place / "journal")
+    recorder = server_command("servers.rmcp_recorder", "legacy", "plain", place / "lines")
     config = configuration({"s": stdio_entry(server), "r": stdio_entry(recorder)}, chunkAboveBytes=100_000)
     with running_gateway(config, place / "gate", start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)

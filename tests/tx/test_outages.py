@@ -13,12 +13,11 @@ from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxInDoubtError, TxResult, TxSession
 from testkit.gateway_process import GatewayProcess, free_port, running_gateway
-from testkit.upstreams import SERVERS, configuration, http_server, stdio_entry
+from testkit.upstreams import configuration, http_server, server_command, stdio_entry
 from testkit.waiting import eventually
 from tests.tx.cuttable_proxy import Proxy
 from tests.tx.shop import FEATURES
 
-OUTCOMES = SERVERS / "outcomes.py"
 START_SECONDS = 30.0
 QUICK = TxConfig(retry_policy=RetryPolicy(max_attempts=2, base_delay_ms=100))
 # A client that pins the newest era opens without a request.
@@ -37,7 +36,7 @@ class Site:
 
     def start(self) -> GatewayProcess:
         """Start it, with the ledger that it had."""
-        command = [sys.executable, "-IS", str(OUTCOMES), str(self.journal)]
+        command = server_command("servers.outcomes", "by-argument", self.journal)
         hosts = [f"127.0.0.1:{self.proxy_port}"]
         config = configuration({"s": stdio_entry(command)}, allowedHosts=hosts)
         running = running_gateway(config, self._place / "gate", port=self.port, start_seconds=START_SECONDS)

@@ -14,10 +14,9 @@ from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
 from testkit.gateway_process import GatewayProcess, running_gateway
-from testkit.upstreams import SERVERS, configuration, http_server, stdio_entry
+from testkit.upstreams import configuration, http_server, server_command, stdio_entry
 from tests.real.plain import Handshaker, Stateless
 
-OUTCOMES = SERVERS / "outcomes.py"
 START_SECONDS = 30.0
 SPEAKING = {"experimental": {"rmcp": {"version": "0.1.0", "features": ["ack", "idempotency"]}}}
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
@@ -46,7 +45,7 @@ class Yard:
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     place = tmp_path_factory.mktemp("outcomes")
-    command = [sys.executable, "-IS", str(OUTCOMES), str(place / "journal")]
+    command = server_command("servers.outcomes", "by-argument", place / "journal")
     # One for each test that ends it: a server that ended is started again a little later each time.
     servers = ["s", *(f"{era}{who}{n}" for era in ERA_NAMES for who in ("raw", "lib") for n in (1, 2))]
     config = configuration({name: stdio_entry(command) for name in servers})

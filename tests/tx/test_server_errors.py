@@ -1,7 +1,6 @@
 """An error that a server answers is its answer, whatever its number; only a lost connection is a loss."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ from mcp.shared.exceptions import MCPError
 from headgate.domain.errors import Effect
 from headgate.tx import RetryPolicy, Transaction, TxConfig, TxError, TxSession
 from headgate.tx.failures import exception_failure
-from testkit.upstreams import SERVERS
+from testkit.upstreams import server_command
 from tests.tx.fake_time import Sleeper
 from tests.tx.shop import FEATURES, Shop, text
 
-OUTCOMES = SERVERS / "outcomes.py"
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 # Numbers that the SDK uses for its own connection, and others that servers choose.
@@ -28,9 +26,8 @@ class Till:
 
     def __init__(self, place: Path) -> None:
         self.journal = place / "journal"
-        self.child = StdioServerParameters(
-            command=sys.executable, args=["-IS", str(OUTCOMES), str(self.journal)]
-        )
+        command = server_command("servers.outcomes", "by-argument", self.journal)
+        self.child = StdioServerParameters(command=command[0], args=command[1:])
 
     def executions(self) -> list[str]:
         lines = self.journal.read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,6 @@
-"""A stdio server of either era, with rmcp or without, that writes down every line it is sent.
+"""A server on stdio of either era, with rmcp or without, that writes down every line it is sent.
 
-Its arguments are the era, `plain` or the name by which it speaks rmcp, and where it writes.
+rmcp_recorder legacy|modern plain|NAME JOURNAL      NAME is what it calls rmcp
 """
 
 import base64
@@ -10,28 +10,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MODERN = "2026-07-28"
+from testkit.servers import jsonrpc
+
 FEATURES = ["ack", "idempotency", "chunking", "clairvoyance"]
 PART_BYTES = 700_000
-SCHEMA = {"type": "object"}
+TOOLS = ("pay", "refuse", "much")
 
 
 def main() -> None:
     """Answer each request, after it has been written down."""
-    era, tongue, journal = sys.argv[1:4]
-    server = Recorder(modern=era == "modern", name="" if tongue == "plain" else tongue)
-    with Path(journal).open("ab", buffering=0) as book:
-        for line in sys.stdin.buffer:
-            book.write(line)
-            message = json.loads(line)
-            if "id" in message:
-                reply = {"jsonrpc": "2.0", "id": message["id"], **server.answer(message)}
-                sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
-                sys.stdout.buffer.flush()
+    era, name, journal = sys.argv[1:4]
+    server = RmcpRecorder(modern=era == "modern", name="" if name == "plain" else name)
+    with Path(journal).open("ab", buffering=0) as file:
+        jsonrpc.serve_stdio(server.answer, each=file.write)
 
 
-class Recorder:
-    """What the server says."""
+class RmcpRecorder:
+    """Answers with what rmcp says of a call, whole or in parts."""
 
     def __init__(self, *, modern: bool, name: str) -> None:
         """`name` is what it calls rmcp; empty for a server that does not speak it."""
@@ -48,20 +43,20 @@ class Recorder:
         params = message.get("params", {})
         match message["method"]:
             case "server/discover" if self._modern:
-                return self._result(supportedVersions=[MODERN], capabilities=self._capabilities)
+                return self._result(
+                    supportedVersions=[jsonrpc.STATELESS_VERSION], capabilities=self._capabilities
+                )
             case "initialize" if not self._modern:
-                info = {"name": "recorder", "version": "1"}
-                version = params["protocolVersion"]
-                return self._result(protocolVersion=version, capabilities=self._capabilities, serverInfo=info)
+                return jsonrpc.greeting("recorder", params["protocolVersion"], **self._capabilities)
             case "tools/list":
-                return self._result(tools=[{"name": name, "inputSchema": SCHEMA} for name in TOOLS])
+                return self._result(**jsonrpc.tools(*TOOLS)["result"])
             case "tools/call":
                 return self._called(params["name"], params.get("arguments", {}))
             case "rmcp/chunk":
                 return self._part(params["index"])
             case "ping" | "rmcp/chunk_done":
                 return self._result()
-        return {"error": {"code": -32601, "message": "Method not found"}}
+        return jsonrpc.unknown_method(message)
 
     def _called(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if name == "refuse" and self._speaks:
@@ -101,10 +96,3 @@ class Recorder:
 
     def _result(self, **members: Any) -> dict[str, Any]:
         return {"result": {"resultType": "complete", **members} if self._modern else members}
-
-
-TOOLS = ("pay", "refuse", "much")
-
-
-if __name__ == "__main__":
-    main()
