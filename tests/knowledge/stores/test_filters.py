@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.stores.document_writes import replace_document
 from headgate.knowledge.stores.sqlite.chunk_queries import FilterCache
-from headgate.knowledge.stores.sqlite.document_writes import replace_document
+from headgate.knowledge.stores.sqlite.connection import SqliteConnection
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS
+from headgate.knowledge.stores.store_connection import complete
 from headgate.storage.sqlite.database_file import open_database_file
 from tests.knowledge.stores.sample_documents import START, document
 
@@ -13,7 +15,13 @@ from tests.knowledge.stores.sample_documents import START, document
 def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
     connection = open_database_file(tmp_path / "knowledge.db", KNOWLEDGE_MIGRATIONS, 5.0)
     for name in "ab":
-        replace_document(connection, document(f"{name}.md", "one", "two", "three", category=name), START)
+        complete(
+            replace_document(
+                SqliteConnection(connection),
+                document(f"{name}.md", "one", "two", "three", category=name),
+                START,
+            )
+        )
     first, second = (DocumentFilters(categories=(name,)) for name in "ab")
     wide, narrow = FilterCache(most_ids=6), FilterCache(most_ids=5)
     for sieve in (wide, narrow):
@@ -31,7 +39,9 @@ def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
 
 def test_one_answer_that_is_too_large_is_still_an_answer(tmp_path: Path) -> None:
     connection = open_database_file(tmp_path / "knowledge.db", KNOWLEDGE_MIGRATIONS, 5.0)
-    replace_document(connection, document("a.md", "one", "two", category="x"), START)
+    complete(
+        replace_document(SqliteConnection(connection), document("a.md", "one", "two", category="x"), START)
+    )
     sieve = FilterCache(most_ids=1)
     for _ in range(2):
         assert sieve.matching_chunks(connection, DocumentFilters(categories=("X",))) == frozenset({1, 2})

@@ -1,4 +1,4 @@
-"""Reads sources and chunks, selects those that pass a filter, and ranks them by BM25."""
+"""Selects the sources and chunks that pass a filter, and ranks chunks by BM25."""
 
 import asyncio
 import hashlib
@@ -6,17 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headgate.knowledge.data_model import ChunkRecord, DocumentFilters, SourceRecord, StoreStatistics
+from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.search.filters import file_suffixes
 from headgate.knowledge.stores.postgres.statements import (
-    CHUNK,
-    SOURCE,
     StoreCounters,
     fetch_rows,
     read_counters,
     storable,
 )
-from headgate.knowledge.stores.row_mapping import chunk_from_row, source_from_row
 from headgate.search import block_postings
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection
@@ -218,54 +215,3 @@ async def _of_sources(
             binary=True,
         )
     return [id for (id,) in found]
-
-
-async def chunks(connection: Connection, ids: Sequence[int]) -> dict[int, ChunkRecord]:
-    """Those that are still there, by id."""
-    found = await fetch_rows(connection, "SELECT " + CHUNK + " WHERE c.id = ANY(%s)", list(ids))
-    return {chunk.id: chunk for chunk in map(chunk_from_row, found)}
-
-
-async def sources(connection: Connection, ids: Sequence[int]) -> dict[int, SourceRecord]:
-    """Those that are still there, by id."""
-    found = await fetch_rows(
-        connection, "SELECT " + SOURCE + " FROM knowledge_sources WHERE id = ANY(%s)", list(ids)
-    )
-    return {source.id: source for source in map(source_from_row, found)}
-
-
-async def statistics(connection: Connection) -> StoreStatistics:
-    """What there is."""
-    now = await read_counters(connection)
-    [(sources, tokens, first, last, mentions, size_bytes)] = await fetch_rows(
-        connection,
-        "SELECT (SELECT count(*) FROM knowledge_sources),"
-        " (SELECT coalesce(sum(tokens), 0) FROM knowledge_sources),"
-        " (SELECT coalesce(min(date), '') FROM knowledge_sources WHERE date <> ''),"
-        " (SELECT coalesce(max(date), '') FROM knowledge_sources),"
-        " (SELECT coalesce(sum(mentions), 0) FROM knowledge_entities),"
-        " (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
-        " WHERE relkind = 'r' AND relname LIKE 'knowledge\\_%%' AND pg_table_is_visible(oid))",
-    )
-    return StoreStatistics(
-        sources=sources,
-        chunks=now.chunks,
-        vectors=now.vectors,
-        model=now.model,
-        tokens=int(tokens),
-        entities=await _counted(connection, "type", "knowledge_entities"),
-        relationships=await _counted(connection, "type", "knowledge_relationships"),
-        # There are many more places than entities, and each knows its own.
-        mentions=int(mentions),
-        categories=await _counted(connection, "category", "knowledge_sources"),
-        doc_types=await _counted(connection, "doc_type", "knowledge_sources"),
-        first_date=first,
-        last_date=last,
-        revision=now.revision,
-        size_bytes=int(size_bytes),
-    )
-
-
-async def _counted(connection: Connection, column: str, table: str) -> dict[str, int]:
-    statement = f'SELECT {column}, count(*) FROM {table} GROUP BY 1 ORDER BY {column} COLLATE "C"'
-    return dict(await fetch_rows(connection, statement))

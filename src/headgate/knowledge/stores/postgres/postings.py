@@ -77,13 +77,10 @@ class PostingsUpdate:
 
 
 async def reindex_chunks(connection: Connection, now: StoreCounters) -> int:
-    """All chunks as if they were put in now, where an older version cut their words otherwise.
-
-    Returns how many that were; the caller keeps the numbers.
-    """
-    if now.words_edition == ANALYZER_VERSION:
-        return 0
+    """Make the terms of all chunks again; returns how many. The caller saves the counters."""
     now.words_edition = ANALYZER_VERSION
+    # Saved here too: a store without a chunk changes nothing that a reader could see.
+    await execute(connection, "UPDATE knowledge_meta SET words_edition = %s", ANALYZER_VERSION)
     if now.chunks == 0:
         return 0
     # Not TRUNCATE, which nobody could search beside.

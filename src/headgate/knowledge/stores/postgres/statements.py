@@ -2,22 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from headgate.domain.errors import StoreUnavailable
+from headgate.knowledge.stores.store_connection import IdKind
 from headgate.storage.postgres.connection_pool import Connection
 
 T = TypeVar("T")
 
 TABLES_EMPTIED: Final = (
     "somebody emptied tables of the documents in this database; drop them, and ingest again"
-)
-SOURCE: Final = "id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested"
-CHUNK: Final = (
-    "c.id, c.source_id, s.file, s.category, s.doc_type, s.date, c.place, s.chunks, c.text, c.header, c.tokens"
-    " FROM knowledge_chunks c JOIN knowledge_sources s ON s.id = c.source_id"
 )
 
 
@@ -40,7 +36,7 @@ class StoreCounters:
     # How the words of all chunks were cut.
     words_edition: int
 
-    def new_ids(self, of: Literal["source", "chunk", "entity", "relationship"], count: int) -> range:
+    def new_ids(self, of: IdKind, count: int) -> range:
         """Ids that nothing has had yet, from 1."""
         first = int(getattr(self, f"last_{of}")) + 1
         setattr(self, f"last_{of}", first + count - 1)

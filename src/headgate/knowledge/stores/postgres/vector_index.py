@@ -135,17 +135,6 @@ async def set_model(connection: Connection, model: str, dimensions: int) -> int:
     return dropped
 
 
-async def chunks_without_vector(connection: Connection, limit: int) -> list[tuple[int, str]]:
-    """Chunks that have no vector yet, by id, each as the text that is embedded."""
-    found = await fetch_rows(
-        connection,
-        "SELECT id, header, text FROM knowledge_waiting JOIN knowledge_chunks ON id = chunk_id"
-        " ORDER BY chunk_id LIMIT %s",
-        limit,
-    )
-    return [(id, f"{header}\n{text}") for id, header, text in found]
-
-
 async def store_vectors(connection: Connection, model: str, vectors: Mapping[int, bytes]) -> int:
     """Keep the vectors of those chunks that are still there, see `Intake.keep_vectors`."""
     now = await lock_counters(connection)

@@ -1,51 +1,18 @@
 """Reads sources and chunks, and finds chunks by words."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
-from headgate.knowledge.data_model import (
-    NO_FILTERS,
-    ChunkRecord,
-    DocumentFilters,
-    SourceRecord,
-    StoreStatistics,
-)
+from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.search.filters import passes
-from headgate.knowledge.stores.row_mapping import chunk_from_row, source_from_row
 from headgate.knowledge.stores.sqlite import schema
 from headgate.search import block_postings
 from headgate.search.block_postings import ScoredChunk
 
-SOURCES = (
-    "SELECT id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested FROM sources"
-)
-CHUNKS = """SELECT chunks.id, chunks.source_id, file, category, doc_type, date, place, sources.chunks, text,
-    header, chunks.tokens FROM chunks JOIN sources ON sources.id = chunks.source_id"""
 # Pages of one search, and searches by words and by meaning, ask with the same filters.
 _MOST_CACHED_FILTERS = 16
 # Of all of them together: an id takes some sixty bytes.
 _MOST_IDS = 1_000_000
-
-
-def json_list(values: Iterable[int | str]) -> str:
-    """What `json_each` takes apart again: there is no limit on how many they are."""
-    return msgspec.json.encode(list(values)).decode()
-
-
-def chunks(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, ChunkRecord]:
-    """Those that are still there."""
-    rows = connection.execute(
-        f"{CHUNKS} WHERE chunks.id IN (SELECT value FROM json_each(?))", (json_list(ids),)
-    )
-    return {row[0]: chunk_from_row(row) for row in rows}
-
-
-def sources(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, SourceRecord]:
-    """Those that are still there."""
-    rows = connection.execute(f"{SOURCES} WHERE id IN (SELECT value FROM json_each(?))", (json_list(ids),))
-    return {row[0]: source_from_row(row) for row in rows}
 
 
 def source_ids(connection: sqlite3.Connection, filters: DocumentFilters) -> list[int]:
@@ -102,7 +69,7 @@ def _quoted(phrase: Sequence[str]) -> str:
 
 
 def _of_sources(connection: sqlite3.Connection, filters: DocumentFilters) -> frozenset[int]:
-    passing = json_list(source_ids(connection, filters))
+    passing = schema.json_list(source_ids(connection, filters))
     rows = connection.execute(
         "SELECT id FROM chunks WHERE source_id IN (SELECT value FROM json_each(?))", (passing,)
     )
@@ -130,41 +97,6 @@ def document_frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -
     rows = connection.execute(
         "SELECT stem, sum(length(entries)) FROM postings"
         " WHERE stem IN (SELECT value FROM json_each(?)) GROUP BY stem",
-        (json_list(dict.fromkeys(terms)),),
+        (schema.json_list(dict.fromkeys(terms)),),
     )
     return {stem: block_postings.chunks_in(size) for stem, size in rows}
-
-
-def statistics(connection: sqlite3.Connection) -> StoreStatistics:
-    """What there is."""
-
-    def one(select: str) -> int:
-        return int(connection.execute(select).fetchone()[0])
-
-    def counted(column: str, table: str) -> dict[str, int]:
-        rows = connection.execute(
-            f"SELECT {column}, count(*) FROM {table} GROUP BY {column} ORDER BY {column}"
-        )
-        return {str(value): int(count) for value, count in rows}
-
-    first, last = connection.execute(
-        "SELECT coalesce(min(date), ''), coalesce(max(date), '') FROM sources WHERE date <> ''"
-    ).fetchone()
-    return StoreStatistics(
-        sources=one("SELECT count(*) FROM sources"),
-        chunks=schema.read_counter(connection, "chunks"),
-        # Each chunk has a vector or waits for one.
-        vectors=schema.read_counter(connection, "chunks") - one("SELECT count(*) FROM waiting"),
-        model=schema.model_fingerprint(connection),
-        tokens=one("SELECT coalesce(sum(tokens), 0) FROM sources"),
-        entities=counted("type", "entities"),
-        relationships=counted("type", "relationships"),
-        # There are many more places than entities, and each knows its own.
-        mentions=one("SELECT coalesce(sum(mentions), 0) FROM entities"),
-        categories=counted("category", "sources"),
-        doc_types=counted("doc_type", "sources"),
-        first_date=first,
-        last_date=last,
-        revision=schema.read_counter(connection, "revision"),
-        size_bytes=one("PRAGMA page_count") * one("PRAGMA page_size"),
-    )

@@ -2,8 +2,11 @@
 
 import errno
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from headgate.domain.errors import StoreFailed
 from headgate.storage.sqlite.database_file import check_database_files, store_failure
@@ -29,6 +32,11 @@ def refuse_foreign(path: Path) -> None:
         connection.close()
     if found and not {"meta", "postings", "chunks"} <= found:
         raise StoreFailed(FOREIGN_FILE_MESSAGE)
+
+
+def json_list(values: Iterable[int | str]) -> str:
+    """A list as one value, for `json_each`: the number of parameters of a statement is limited."""
+    return msgspec.json.encode(list(values)).decode()
 
 
 def read_counter(connection: sqlite3.Connection, key: str) -> int:

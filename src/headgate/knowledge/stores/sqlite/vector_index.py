@@ -1,12 +1,11 @@
-"""Finds the nearest vectors: by one bit for each dimension in memory, then exactly by those in the file."""
+"""Stores vectors, and finds the nearest: by one bit per dimension in memory, then exactly in the file."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
 from headgate.knowledge.stores.sqlite import schema
-from headgate.knowledge.stores.sqlite.chunk_queries import json_list
 from headgate.search.block_postings import ScoredChunk
 
 # So many are looked at exactly, of so many that look promising; see docs/decisions/0044-vectors-in-sqlite.md.
@@ -153,7 +152,7 @@ def _rescore_exactly(
 
     rows = connection.execute(
         "SELECT chunk_id, vector FROM vectors WHERE number IN (SELECT value FROM json_each(?))",
-        (json_list(numbers),),
+        (schema.json_list(numbers),),
     ).fetchall()
     if not rows:
         return []
@@ -164,3 +163,55 @@ def _rescore_exactly(
     # The last key is the first that counts.
     order = numpy.lexsort((ids, -cosines))[:limit]
     return [ScoredChunk(int(ids[place]), float(cosines[place])) for place in order]
+
+
+def set_model(connection: sqlite3.Connection, model: str, dimensions: int) -> int:
+    """From now on vectors are of this model; those of another are dropped. Returns how many."""
+    if (schema.model_fingerprint(connection), schema.read_counter(connection, "dimensions")) == (
+        model,
+        dimensions,
+    ):
+        return 0
+    dropped = connection.execute("DELETE FROM vectors").rowcount
+    connection.execute("DELETE FROM codes")
+    connection.execute("INSERT OR IGNORE INTO waiting SELECT id FROM chunks")
+    connection.executemany(
+        "INSERT OR REPLACE INTO meta VALUES (?, ?)", [("model", model), ("dimensions", dimensions)]
+    )
+    schema.bump_revision(connection)
+    return dropped
+
+
+def store_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[int, bytes]) -> int:
+    """Keep the vectors of those chunks that are still there; returns how many. None of another model."""
+    size = schema.read_counter(connection, "dimensions") * _NUMBER_BYTES
+    if model != schema.model_fingerprint(connection):
+        return 0
+    rows = connection.execute(
+        "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (schema.json_list(vectors),),
+    )
+    there = [id for (id,) in rows if len(vectors[id]) == size]
+    if not there:
+        return 0
+    drop_vectors(connection, there)
+    numbered = list(zip(schema.new_ids(connection, "vector", len(there)), there, strict=True))
+    connection.executemany(
+        "INSERT INTO vectors VALUES (?, ?, ?)", [(number, id, vectors[id]) for number, id in numbered]
+    )
+    connection.executemany(
+        "INSERT INTO codes VALUES (?, ?, ?)",
+        [(number, id, binary_code(vectors[id])) for number, id in numbered],
+    )
+    connection.execute(
+        "DELETE FROM waiting WHERE chunk_id IN (SELECT value FROM json_each(?))", (schema.json_list(there),)
+    )
+    schema.bump_revision(connection)
+    return len(there)
+
+
+def drop_vectors(connection: sqlite3.Connection, chunk_ids: Iterable[int]) -> None:
+    which = (schema.json_list(chunk_ids),)
+    of_chunks = "SELECT number FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))"
+    connection.execute(f"DELETE FROM codes WHERE number IN ({of_chunks})", which)
+    connection.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))", which)

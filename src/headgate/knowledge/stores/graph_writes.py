@@ -1,0 +1,453 @@
+"""Updates entities and relationships of any store after the claims of a document or an import change.
+
+A claim is what one document or one import says of an entity or a relationship; the graph is the merge of all
+claims. Claims are merged in the same order in every store, so that all stores have the same graph.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headgate.knowledge.data_model import Entity, IngestedDocument, NewEntity, NewRelationship, Relationship
+from headgate.knowledge.graph.claims import (
+    ClaimChanges,
+    ClaimOwner,
+    claims_unchanged,
+    decode_entity_claim,
+    decode_relationship_claim,
+    encode_claim,
+    entity_as_claim,
+    lookup_keys,
+)
+from headgate.knowledge.graph.entity_resolution import (
+    EndpointResolver,
+    EntityCandidate,
+    EntityCandidates,
+    candidate_keys,
+    endpoint_keys,
+    merge_entity_claims,
+    merge_relationship_claims,
+)
+from headgate.knowledge.stores import graph_reads
+from headgate.knowledge.stores.store_connection import StoreConnection, StoreSql, WriteConnection
+
+_ENTITIES_PER_STEP: Final = 1000
+
+# An entity or relationship id, and what is claimed of it.
+_Claim = tuple[int, str]
+# Chunk, entity, and the start and end of the mention in the chunk.
+_MentionKey = tuple[int, int, int, int]
+
+
+class _ClaimsOfOne(NamedTuple):
+    """All claims about one entity or relationship, imports first, and whether one is of an import."""
+
+    claims: list[str]
+    imported: bool
+
+
+class _EntityUpdate(NamedTuple):
+    """An entity with its new values."""
+
+    id: int
+    entity: NewEntity
+    mentions: int
+    imported: bool
+
+
+async def update_document_graph(
+    connection: WriteConnection,
+    source_id: int,
+    document: IngestedDocument,
+    before: Sequence[int],
+    after: Sequence[int],
+    now: float,
+) -> None:
+    """Replace all claims of a source; `before` and `after` are the ids of its chunks in order."""
+    owner = ClaimOwner(document=source_id)
+    ids = await _resolve_in_text(connection, document.entities)
+    resolved = list(zip(ids, document.entities, strict=True))
+    counts = await _replace_mentions(connection, before, after, resolved)
+    claims = [(id, encode_claim(entity)) for id, entity in resolved]
+    changes = await _entity_claims(connection).replace(owner, claims)
+    await _update_entities(connection, changes, counts, now)
+    ends = await _endpoints(connection, resolved, document.relationships)
+    meant = ((ends.resolve(one.source), ends.resolve(one.target), one) for one in document.relationships)
+    related = [
+        (source[0], target[0], one)
+        for source, target, one in meant
+        # An ambiguous end of a relationship in a text is never guessed.
+        if len(source) == len(target) == 1 and source != target
+    ]
+    await _replace_relationships(connection, owner, related, now)
+
+
+async def import_graph(
+    connection: WriteConnection,
+    origin: str,
+    entities: Sequence[NewEntity],
+    relationships: Sequence[NewRelationship],
+    now: float,
+) -> tuple[int, int]:
+    """Replace all claims of an import; returns how many entities and relationships it has.
+
+    Raises UnresolvedEndpoints.
+    """
+    owner = ClaimOwner(origin=origin)
+    before = await _entity_claims(connection).by_owner(owner)
+    related_before = await _relationship_claims(connection).by_owner(owner)
+    # A file that is imported again is mostly unchanged, and may be very large.
+    if claims_unchanged(before, entities) and claims_unchanged(related_before, relationships):
+        return len({id for id, _ in before}), len({id for id, _ in related_before})
+    ids = await _resolve_in_import(connection, before, entities)
+    resolved = list(zip(ids, entities, strict=True))
+    claims = [(id, encode_claim(entity)) for id, entity in resolved]
+    changes = await _entity_claims(connection).replace(owner, claims)
+    await _update_entities(connection, changes, Counter(), now)
+    ends = await _endpoints(connection, resolved, relationships)
+    related = ends.resolve_all(relationships)
+    related_changes, count = await _replace_relationships(connection, owner, related, now)
+    if changes.affected_ids or related_changes.affected_ids:
+        await connection.bump_revision()
+    return len(set(ids)), count
+
+
+async def delete_graph(connection: WriteConnection, origin: str, now: float) -> int:
+    """Remove everything that was imported under this name; returns how many entities the import had."""
+    if origin not in await graph_reads.graph_origins(connection):
+        return 0
+    count = len({id for id, _ in await _entity_claims(connection).by_owner(ClaimOwner(origin=origin))})
+    await import_graph(connection, origin, (), (), now)
+    return count
+
+
+async def rebuild_name_keys(connection: WriteConnection) -> int:
+    """Store the lookup keys of all entities again, as this version makes them; returns how many entities."""
+    ids = [id for (id,) in await connection.fetch(connection.sql.entity_ids)]
+    for start in range(0, len(ids), _ENTITIES_PER_STEP):
+        known = await graph_reads.entities(connection, ids[start : start + _ENTITIES_PER_STEP])
+        await _save_name_keys(connection, [(id, entity_as_claim(one)) for id, one in known.items()])
+    return len(ids)
+
+
+# Claims.
+
+
+class _ClaimTable:
+    """The claims about entities, or those about relationships."""
+
+    def __init__(
+        self, connection: StoreConnection, *, by_owner: str, by_id: str, insert: str, delete: str
+    ) -> None:
+        self._connection = connection
+        self._by_owner = by_owner
+        self._by_id = by_id
+        self._insert = insert
+        self._delete = delete
+
+    async def replace(self, owner: ClaimOwner, claims: Sequence[_Claim]) -> ClaimChanges:
+        """Replace the claims of an owner; an unchanged claim keeps its place in the order of claims."""
+        missing = Counter(claims)
+        withdrawn: dict[int, int] = {}
+        for number, about, claim in await self._connection.fetch(self._by_owner, *owner):
+            if missing[about, claim] > 0:
+                missing[about, claim] -= 1
+            else:
+                withdrawn[number] = about
+        if withdrawn:
+            await self._connection.execute(self._delete, self._connection.listed(withdrawn))
+        added = list(missing.elements())
+        await self._connection.execute_rows(self._insert, [(about, *owner, claim) for about, claim in added])
+        by_about: defaultdict[int, list[str]] = defaultdict(list)
+        for about, claim in added:
+            by_about[about].append(claim)
+        return ClaimChanges(owner, frozenset(withdrawn.values()), dict(by_about))
+
+    async def by_owner(self, owner: ClaimOwner) -> list[_Claim]:
+        """The claims of one owner."""
+        return [(about, claim) for _, about, claim in await self._connection.fetch(self._by_owner, *owner)]
+
+    async def by_id(self, ids: Sequence[int]) -> dict[int, _ClaimsOfOne]:
+        """The claims about each of these; an id without a claim is left out."""
+        found: dict[int, _ClaimsOfOne] = {}
+        if not ids:
+            return found
+        rows = await self._connection.fetch(self._by_id, self._connection.listed(ids))
+        for about, claim, imported in rows:
+            # Imports come first: the first claim decides.
+            found.setdefault(about, _ClaimsOfOne([], bool(imported))).claims.append(claim)
+        return found
+
+
+def _entity_claims(connection: StoreConnection) -> _ClaimTable:
+    sql: StoreSql = connection.sql
+    return _ClaimTable(
+        connection,
+        by_owner=sql.entity_claims_by_owner,
+        by_id=sql.entity_claims_by_id,
+        insert=sql.insert_entity_claims,
+        delete=sql.delete_entity_claims,
+    )
+
+
+def _relationship_claims(connection: StoreConnection) -> _ClaimTable:
+    sql: StoreSql = connection.sql
+    return _ClaimTable(
+        connection,
+        by_owner=sql.relationship_claims_by_owner,
+        by_id=sql.relationship_claims_by_id,
+        insert=sql.insert_relationship_claims,
+        delete=sql.delete_relationship_claims,
+    )
+
+
+# Resolution: which stored entity a text or an import means.
+
+
+async def _resolve_in_text(connection: WriteConnection, entities: Sequence[NewEntity]) -> list[int]:
+    """The id of each entity; a new one for an unknown name."""
+    candidates = EntityCandidates(await _candidates(connection, candidate_keys(entities)))
+    ids: list[int] = []
+    for entity in entities:
+        id = candidates.match_in_text(entity)
+        if id is None:
+            (id,) = await connection.new_ids("entity", 1)
+            candidates.add(EntityCandidate.of(id, entity, imported=False))
+        ids.append(id)
+    return ids
+
+
+async def _resolve_in_import(
+    connection: WriteConnection, claims: Iterable[_Claim], entities: Sequence[NewEntity]
+) -> list[int]:
+    """The id of each entity; an external id of the import's earlier `claims` keeps its entity."""
+    before = {
+        external_id: id for id, claim in claims if (external_id := decode_entity_claim(claim).external_id)
+    }
+    candidates = EntityCandidates(await _candidates(connection, candidate_keys(entities)), importing=entities)
+    ids: list[int] = []
+    for entity in entities:
+        # No entity is stored under the empty external id.
+        id = before.get(entity.external_id)
+        if id is None:
+            id = candidates.match_in_import(entity)
+        if id is None:
+            (id,) = await connection.new_ids("entity", 1)
+        candidates.add(EntityCandidate.of(id, entity, imported=True))
+        ids.append(id)
+    return ids
+
+
+async def _candidates(connection: StoreConnection, keys: Iterable[str]) -> list[EntityCandidate]:
+    known = await graph_reads.find_by_keys(connection, keys)
+    return [EntityCandidate.of(one.id, entity_as_claim(one), imported=one.imported) for one in known]
+
+
+# Mentions.
+
+
+async def _replace_mentions(
+    connection: WriteConnection,
+    before: Sequence[int],
+    after: Sequence[int],
+    resolved: Iterable[tuple[int, NewEntity]],
+) -> Counter[int]:
+    """Replace the mentions of a document; returns by how many mentions each entity has more or fewer."""
+    old: dict[_MentionKey, float] = {}
+    if before:
+        rows = await connection.fetch(connection.sql.mentions_of_chunks, connection.listed(before))
+        old = {(row[0], row[1], row[2], row[3]): row[4] for row in rows}
+    new: dict[_MentionKey, float] = {
+        (after[mention.chunk_index], id, mention.start, mention.end): mention.confidence
+        for id, entity in resolved
+        for mention in entity.mentions
+        if 0 <= mention.chunk_index < len(after)
+    }
+    await connection.execute_rows(
+        connection.sql.delete_mentions, sorted(key for key in old if old[key] != new.get(key))
+    )
+    await connection.execute_rows(
+        connection.sql.insert_mentions,
+        sorted((*key, confidence) for key, confidence in new.items() if old.get(key) != confidence),
+    )
+    counts = Counter(entity_id for _, entity_id, _, _ in new)
+    counts.subtract(entity_id for _, entity_id, _, _ in old)
+    return counts
+
+
+# Entities.
+
+
+async def _update_entities(
+    connection: WriteConnection, changes: ClaimChanges, counts: Counter[int], now: float
+) -> None:
+    """Merge the claims of every entity whose claims or mentions changed."""
+    concerned = sorted({*changes.affected_ids, *(id for id, more in counts.items() if more)})
+    if not concerned:
+        return
+    known = await graph_reads.entities(connection, concerned)
+    # One more claim about an entity with thousands of them does not read these again.
+    grown = {id for id in concerned if id in known and changes.only_add_to(id)}
+    claims = await _entity_claims(connection).by_id([id for id in concerned if id not in grown])
+    updates = []
+    for id in concerned:
+        before = known.get(id)
+        mentions = (before.mentions if before is not None else 0) + counts[id]
+        if before is not None and id in grown:
+            entity = merge_entity_claims(
+                (entity_as_claim(before), *map(decode_entity_claim, changes.added.get(id, ())))
+            )
+            updates.append(_EntityUpdate(id, entity, mentions, before.imported))
+        elif id in claims:
+            entity = merge_entity_claims(map(decode_entity_claim, claims[id].claims))
+            updates.append(_EntityUpdate(id, entity, mentions, claims[id].imported))
+    await _save_entities(connection, updates, known, now)
+    await _delete_entities(connection, sorted(set(concerned) - {one.id for one in updates}))
+
+
+async def _save_entities(
+    connection: WriteConnection, updates: Sequence[_EntityUpdate], known: dict[int, Entity], now: float
+) -> None:
+    """Write the entities that differ from the known ones; an unchanged one keeps its time of change."""
+    same = [
+        one
+        for one in updates
+        if one.id in known
+        and (entity_as_claim(known[one.id]), known[one.id].mentions) == (one.entity, one.mentions)
+    ]
+    toggled = [one.id for one in same if one.imported != known[one.id].imported]
+    if toggled:
+        await connection.execute(connection.sql.toggle_imported, connection.listed(toggled))
+    unchanged = {one.id for one in same}
+    changed = [one for one in updates if one.id not in unchanged]
+    await connection.execute_rows(connection.sql.save_entities, [_entity_row(one, now) for one in changed])
+    renamed = [
+        (one.id, one.entity)
+        for one in changed
+        if one.id not in known or lookup_keys(entity_as_claim(known[one.id])) != lookup_keys(one.entity)
+    ]
+    await _save_name_keys(connection, renamed)
+
+
+def _entity_row(update: _EntityUpdate, now: float) -> tuple[object, ...]:
+    entity = update.entity
+    return (
+        update.id,
+        entity.type,
+        entity.name,
+        msgspec.json.encode(entity.aliases).decode(),
+        entity.confidence,
+        update.mentions,
+        msgspec.json.encode(entity.attributes).decode(),
+        entity.external_id,
+        update.imported,
+        now,
+    )
+
+
+async def _save_name_keys(connection: WriteConnection, entities: Sequence[tuple[int, NewEntity]]) -> None:
+    if entities:
+        ids = connection.listed([id for id, _ in entities])
+        await connection.execute(connection.sql.delete_names, ids)
+        keys = [(key, id) for id, entity in entities for key in sorted(lookup_keys(entity))]
+        await connection.execute_rows(connection.sql.insert_names, keys)
+
+
+async def _delete_entities(connection: WriteConnection, entity_ids: Sequence[int]) -> None:
+    """Delete entities without claims, and every relationship that begins or ends at them."""
+    if not entity_ids:
+        return
+    await _delete_relationships(
+        connection, [edge.id for edge in await graph_reads.edges(connection, entity_ids)]
+    )
+    sql, ids = connection.sql, connection.listed(entity_ids)
+    for statement in (sql.delete_mentions_of_entities, sql.delete_names, sql.delete_entities):
+        await connection.execute(statement, ids)
+
+
+# Relationships.
+
+
+async def _endpoints(
+    connection: StoreConnection,
+    resolved: Iterable[tuple[int, NewEntity]],
+    relationships: Sequence[NewRelationship],
+) -> EndpointResolver:
+    ends = EndpointResolver()
+    for id, entity in resolved:
+        ends.add(id, entity, own=True)
+    if relationships:
+        for known in await graph_reads.find_by_keys(connection, endpoint_keys(relationships)):
+            ends.add(known.id, entity_as_claim(known), own=False)
+    return ends
+
+
+async def _replace_relationships(
+    connection: WriteConnection,
+    owner: ClaimOwner,
+    related: Sequence[tuple[int, int, NewRelationship]],
+    now: float,
+) -> tuple[ClaimChanges, int]:
+    """Replace the relationship claims of an owner; returns the changes and how many relationships it has."""
+    ids = await _relationship_ids(
+        connection, [(source, target, one.type) for source, target, one in related], now
+    )
+    claims = [(ids[source, target, one.type], encode_claim(one)) for source, target, one in related]
+    changes = await _relationship_claims(connection).replace(owner, claims)
+    await _update_relationships(connection, changes, now)
+    return changes, len(set(ids.values()))
+
+
+async def _relationship_ids(
+    connection: WriteConnection, related: Sequence[tuple[int, int, str]], now: float
+) -> dict[tuple[int, int, str], int]:
+    """The id of each relationship; a new one is stored without a confidence, which its claims give it."""
+    wanted = list(dict.fromkeys(related))
+    rows = await connection.fetch_matching(connection.sql.find_relationships, wanted)
+    ids = {(source, target, kind): int(id) for source, target, kind, id in rows}
+    missing = [one for one in wanted if one not in ids]
+    new = dict(zip(missing, await connection.new_ids("relationship", len(missing)), strict=True))
+    await connection.execute_rows(
+        connection.sql.insert_relationships, [(id, *one, now) for one, id in new.items()]
+    )
+    return ids | new
+
+
+async def _update_relationships(connection: WriteConnection, changes: ClaimChanges, now: float) -> None:
+    """Merge the claims of every relationship whose claims changed."""
+    known = await graph_reads.relationships(connection, changes.affected_ids)
+    grown = {id for id in known if changes.only_add_to(id)}
+    claims = await _relationship_claims(connection).by_id(
+        [id for id in changes.affected_ids if id not in grown]
+    )
+    merged = {
+        id: merge_relationship_claims(
+            [_relationship_as_claim(known[id]), *map(decode_relationship_claim, changes.added[id])]
+        )
+        for id in grown
+    } | {
+        id: merge_relationship_claims(list(map(decode_relationship_claim, one.claims)))
+        for id, one in claims.items()
+        if id in known
+    }
+    changed = [
+        (confidence, msgspec.json.encode(attributes).decode(), now, id)
+        for id, (confidence, attributes) in merged.items()
+        if (confidence, attributes) != (known[id].confidence, known[id].attributes)
+    ]
+    await connection.execute_rows(connection.sql.update_relationships, changed)
+    await _delete_relationships(connection, sorted(set(changes.affected_ids) - set(merged)))
+
+
+def _relationship_as_claim(known: Relationship) -> NewRelationship:
+    return NewRelationship(
+        source="", target="", type=known.type, confidence=known.confidence, attributes=known.attributes
+    )
+
+
+async def _delete_relationships(connection: WriteConnection, ids: Sequence[int]) -> None:
+    if ids:
+        await connection.execute(connection.sql.delete_claims_of_relationships, connection.listed(ids))
+        await connection.execute(connection.sql.delete_relationships, connection.listed(ids))
