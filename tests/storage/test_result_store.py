@@ -416,9 +416,9 @@ async def test_files_are_closed_when_their_time_is_over_though_nobody_asks_for_t
     assert await results.expire() == 0
     assert len(open_files(tmp_path)) == 2
     clock.now += 300.0
-    assert results.held().entries == 2
+    assert results.current_stats().entries == 2
     assert await results.expire() == 2
-    assert results.held().entries == 0
+    assert results.current_stats().entries == 0
     assert open_files(tmp_path) == []
 
 

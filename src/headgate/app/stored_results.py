@@ -65,23 +65,23 @@ class StoredResults:
 
     def gauges(self) -> dict[str, float]:
         """The stored results now."""
-        held = self.store.held()
+        stats = self.store.current_stats()
         return {
-            "results_stored": held.entries,
-            "result_bytes": held.total_cached_bytes,
-            "result_bytes_on_disk": held.bytes_on_disk,
-            "result_agents": held.agents,
+            "results_stored": stats.entries,
+            "result_bytes": stats.total_cached_bytes,
+            "result_bytes_on_disk": stats.bytes_on_disk,
+            "result_agents": stats.agents,
             "result_tokens_saved": self.large_results.metrics.saved_tokens,
         }
 
     def counters(self) -> dict[tuple[str, str], int]:
         """The uses of the store, its workers and its tools since the start."""
-        held = self.store.held()
+        stats = self.store.current_stats()
         counts = {
-            ("result_hits", ""): held.hits,
-            ("result_misses", ""): held.misses,
-            ("results_evicted", ""): held.evicted,
-            ("results_expired", ""): held.expired,
+            ("result_hits", ""): stats.hits,
+            ("result_misses", ""): stats.misses,
+            ("results_evicted", ""): stats.evicted,
+            ("results_expired", ""): stats.expired,
             ("result_jobs", ""): self.workers.jobs,
             ("result_jobs_stopped", ""): self.workers.stopped,
         }

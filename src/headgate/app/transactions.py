@@ -11,6 +11,7 @@ from headgate.app.operations import OperatorLedger, ledger_exists, open_operator
 from headgate.config.settings import Settings
 from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
+from headgate.delivery.operation_record import close_answer
 from headgate.delivery.transactions.operator_decision import (
     OperatorDecision,
     change_for_decision,
@@ -18,7 +19,7 @@ from headgate.delivery.transactions.operator_decision import (
     stuck_step,
     with_change,
 )
-from headgate.delivery.transactions.saga_calls import close_answer, full_error_text
+from headgate.delivery.transactions.saga_calls import full_error_text
 from headgate.delivery.transactions.saga_rules import Phase
 from headgate.delivery.transactions.transaction_store import (
     HistoryEvent,

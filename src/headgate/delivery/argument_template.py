@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError
 
-# A text that is nothing but a place: `$name`, `$name.member.0`.
+# A string that is one placeholder: `$name`, `$name.member.0`.
 _WHOLE_PLACEHOLDER = re.compile(r"\$([A-Za-z_][\w-]*(?:\.[^.\s${}]+)*)")
-# Places inside a text, and the dollar that is only a dollar.
+# Placeholders inside a string, and the escaped dollar.
 _EMBEDDED_PLACEHOLDER = re.compile(r"\$\$|\$\{([^{}]*)\}")
 
 
 def fill_template(template: bytes, values: Mapping[str, object]) -> bytes:
-    """The template with every place filled; raises ValueError, whose sentence names what is not there.
+    """The template with every placeholder filled; raises ValueError, which names the missing value.
 
-    A text that is `$name` or `$name.path.to.member` (`$name.list.0`) becomes that value, of any type.
-    `${name.path}` inside a text becomes text, `$$` a dollar. Names of members stay as they are.
+    A string that is `$name` or `$name.path.to.member` (`$name.list.0`) becomes that value, of any type.
+    `${name.path}` inside a string becomes text, `$$` a dollar. Names of members are not changed.
     """
     try:
         return msgspec.json.encode(_filled(msgspec.json.decode(template), values))
@@ -57,7 +57,7 @@ def _filled_text(text: str, values: Mapping[str, object]) -> Any:
     if whole is not None:
         return value_at_path(whole[1], values)
     return _EMBEDDED_PLACEHOLDER.sub(
-        lambda place: "$" if place[1] is None else _placeholder_text(value_at_path(place[1], values)), text
+        lambda found: "$" if found[1] is None else _placeholder_text(value_at_path(found[1], values)), text
     )
 
 

@@ -7,45 +7,45 @@ from typing import Literal
 from headgate.domain.upstream_policy import BreakerSettings
 
 MAX_OPEN_SECONDS = 300.0
-# At least so many calls within so many seconds, of which half failed, open it too.
+# Half of at least so many calls that fail within so many seconds open it too.
 ENOUGH_CALLS = 20
 WITHIN_SECONDS = 10.0
-# While the one call is out that finds out, the others are told to come back after this.
+# `retry_after_seconds` of the calls that are refused while the probe is in flight.
 _PROBING_SECONDS = 1.0
-# Calls are counted together for so long; the window is as exact as that.
+# The resolution of the window.
 _SLICE_SECONDS = 1.0
 
 _DEFAULT_BREAKER_SETTINGS = BreakerSettings()
 
 
 class CircuitBreaker:
-    """Closed lets calls through, open refuses them, half-open lets one through to see."""
+    """Closed, it lets calls pass; open, it refuses them; half-open, it lets one pass as a probe."""
 
     def __init__(
         self, now: Callable[[], float], breaker_settings: BreakerSettings = _DEFAULT_BREAKER_SETTINGS
     ) -> None:
         self.breaker_settings = breaker_settings
-        # Asked before every call.
+        # An attribute, because every call reads it.
         self.is_open = False
         self._now = now
         self._consecutive_failures = 0
         self._openings = 0
         self._open_until = 0.0
         self._probing = False
-        # Slices that are over: when each began, its answers and its failures.
+        # Past slices: start, answers and failures of each.
         self._slices: deque[tuple[float, int, int]] = deque()
         self._slice_ends = now() + _SLICE_SECONDS
         self._answers = self._failures = 0
 
     @property
     def state(self) -> Literal["closed", "open", "half_open"]:
-        """What it does with a call that comes now."""
+        """The state that a call meets now."""
         if not self.is_open:
             return "closed"
         return "open" if self._open_until > self._now() else "half_open"
 
     def retry_after_seconds(self) -> float | None:
-        """Seconds until the next try, or None when a call may pass."""
+        """Seconds until a call may pass, or None when one may pass now."""
         if not self.is_open:
             return None
         left = self._open_until - self._now()
@@ -54,12 +54,12 @@ class CircuitBreaker:
         return _PROBING_SECONDS if self._probing else None
 
     def begin_probe(self) -> bool:
-        """A call passes: whether it is the one that finds out, of whose end the breaker must hear."""
+        """Let a call pass; True when it is the probe, whose outcome must be recorded or abandoned."""
         self._probing = self.is_open
         return self._probing
 
     def record_success(self) -> None:
-        """An answer came, whatever it says."""
+        """Count a call that was answered, whatever the answer is."""
         self._consecutive_failures = 0
         at = self._now()
         if at >= self._slice_ends:
@@ -70,9 +70,9 @@ class CircuitBreaker:
             self._openings = 0
 
     def record_failure(self, *, probe: bool = False) -> None:
-        """No answer came; calls that were never sent do not count."""
+        """Count a call that was sent and not answered."""
         if self.is_open and not probe:
-            # Sent before it opened.
+            # It was sent before the breaker opened.
             return
         at = self._now()
         if at >= self._slice_ends:
@@ -87,11 +87,11 @@ class CircuitBreaker:
             self._open(at)
 
     def abandon_probe(self) -> None:
-        """The probe ended without a verdict on the connection; another one may be it."""
+        """End a probe that says nothing about the connection; another call may probe."""
         self._probing = False
 
     def allow_probe(self) -> None:
-        """A new connection stands, so the next call decides."""
+        """Let the next call probe at once, because there is a new connection."""
         if self.is_open:
             self._open_until = self._now()
             self._probing = False
@@ -101,12 +101,11 @@ class CircuitBreaker:
         self._open_until = at + min(MAX_OPEN_SECONDS, self.breaker_settings.rest_seconds * self._openings)
         self.is_open = True
         self._probing = False
-        # What was before the rest says nothing about what is after it.
+        # Counts from before the pause say nothing about the time after it.
         self._slices.clear()
         self._consecutive_failures = self._answers = self._failures = 0
 
     def _start_slice(self, at: float) -> None:
-        """A new slice begins."""
         if self._answers or self._failures:
             self._slices.append((self._slice_ends - _SLICE_SECONDS, self._answers, self._failures))
         self._drop_old_slices(at)

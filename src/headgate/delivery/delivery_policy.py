@@ -31,17 +31,17 @@ class _ToolInputDefinition(msgspec.Struct, rename="camel"):
 
 
 class DeliveryPolicy:
-    """What the operator wants of each server's calls."""
+    """The delivery policy of each server and tool."""
 
     def __init__(
         self,
         servers: Iterable[ServerSpec] = (),
         honours_keys: Callable[[str], bool] = lambda server: False,
     ) -> None:
-        """`honours_keys` says whether a server told that it carries out one call for each key."""
+        """`honours_keys` tells whether a server declares that it executes one call per key."""
         self._honours_keys = honours_keys
         self._policies: dict[str, UpstreamPolicy] = {}
-        # Servers of which all that is not the default is in `tools` or `all`; nearly always none.
+        # Servers with a policy for tools; nearly always none.
         self._configured_servers: frozenset[str] = frozenset()
         self.records_any_tool = False
         # Grows with every change, so that a policy in use is compared without a call.
@@ -56,59 +56,59 @@ class DeliveryPolicy:
         self._configured_servers = frozenset(
             name for name, policy in self._policies.items() if not policy.is_default
         )
-        # Whether any tool at all has its calls recorded without a key; asked for every call.
+        # Whether calls of any tool are recorded without a key; an attribute, because every call reads it.
         self.records_any_tool = any(
-            said.ledger == "all"
+            safety.ledger == "all"
             for policy in self._policies.values()
-            for said in (policy.all, *policy.tools.values())
+            for safety in (policy.all, *policy.tools.values())
         )
 
     def for_upstream(self, server: str) -> UpstreamPolicy:
-        """How calls of a server are carried."""
+        """The policy of a server."""
         return self._policies.get(server, DEFAULT_UPSTREAM_POLICY)
 
     def configured_safety(self, item: Item) -> ToolSafety | None:
-        """What the operator says of a tool; None where he says nothing of any tool of its server."""
+        """What the operator configures for a tool; None when no tool of its server is configured."""
         if item.server not in self._configured_servers or item.kind is not ItemKind.TOOLS:
             return None
         return self._policies[item.server].for_tool(item.name)
 
     def records_every_call(self, item: Item) -> bool:
-        """Whether every call of the tool is recorded, also without a key."""
+        """Whether calls of the tool are recorded even without a key."""
         policy = self.configured_safety(item)
         return policy is not None and policy.ledger == "all"
 
     def tool_class(self, item: Item) -> ToolClass:
-        """What a second call would do; when in doubt, harm."""
+        """The class of a tool; UNSAFE unless it is known that a second call does no harm."""
         server = self.for_upstream(item.server)
         policy = server.for_tool(item.name)
         given_key = self._key_reaches_tool(item, policy)
         takes_key = given_key or self._honours_keys(item.server)
         if policy.kind is ToolClass.KEYED:
-            # Without a way to give it a key, the word alone would make it happen twice.
+            # A tool that gets no key would execute a retry a second time.
             return ToolClass.KEYED if takes_key else ToolClass.UNSAFE
         if policy.kind is not None:
             return policy.kind
-        said = _annotated_class(item.definition) if server.trusts_annotations else ToolClass.UNSAFE
-        if said is ToolClass.READ:
-            # Also where the server's other tools take a key or have a probe.
-            return said
+        annotated = _annotated_class(item.definition) if server.trusts_annotations else ToolClass.UNSAFE
+        if annotated is ToolClass.READ:
+            # Before keys and probes, which are configured for all tools of a server.
+            return annotated
         if given_key:
             return ToolClass.KEYED
         if policy.probe is not None:
             return ToolClass.PROBEABLE
-        # The word of a server that is not trusted counts as little as its annotations.
-        if said is ToolClass.UNSAFE and takes_key and server.trusts_annotations:
+        # An untrusted server's claim to honour keys counts as little as its annotations.
+        if annotated is ToolClass.UNSAFE and takes_key and server.trusts_annotations:
             return ToolClass.KEYED
-        return said
+        return annotated
 
     def _key_reaches_tool(self, item: Item, policy: ToolSafety) -> bool:
-        """Whether a key reaches the tool in the way that the operator says."""
+        """Whether the configured header or argument gives the tool a key."""
         if policy.key_header or not policy.key_argument:
             return bool(policy.key_header)
         if _may_accept_argument(item.definition, policy.key_argument):
             return True
-        # A typing mistake must not make calls happen twice.
+        # A misspelt argument must not cause double execution.
         if (item.server, item.name) not in self._warned:
             self._warned.add((item.server, item.name))
             log.warning(
@@ -119,7 +119,7 @@ class DeliveryPolicy:
 
 
 def _may_accept_argument(definition: bytes, argument: str) -> bool:
-    """Whether the tool may have such an argument; only a list of arguments without it says no."""
+    """Whether the input schema lists the argument, or lists none."""
     try:
         known = msgspec.json.decode(definition or b"{}", type=_ToolInputDefinition).input_schema.properties
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -128,7 +128,7 @@ def _may_accept_argument(definition: bytes, argument: str) -> bool:
 
 
 def _annotated_class(definition: bytes) -> ToolClass:
-    """What a definition says of itself; nothing means the worst, as the protocol has it."""
+    """The class according to the annotations; without any it is UNSAFE, as in the MCP specification."""
     if b"Hint" not in definition:
         return ToolClass.UNSAFE
     try:

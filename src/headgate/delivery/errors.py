@@ -34,7 +34,7 @@ class TransactionStepReused(HeadgateError):
 
 
 class OperationInProgress(HeadgateError):
-    """The first call with this key is under way for longer than the caller waits."""
+    """The first call with this key takes longer than the caller waits."""
 
     code = "IN_PROGRESS"
     number = 1008
@@ -52,7 +52,7 @@ class OperationInProgress(HeadgateError):
 
 
 class OperationInDoubt(HeadgateError):
-    """The first call with this key may have been carried out; it is not sent again."""
+    """The first call with this key may have been executed; it is not sent again."""
 
     code = "IN_DOUBT"
     number = 1009
@@ -85,7 +85,7 @@ class StepOutOfOrder(HeadgateError):
 
 
 class TransactionFailed(HeadgateError):
-    """A step or a compensation failed, or the transaction does not allow what was asked."""
+    """A step or a compensation failed, or the transaction does not allow the request."""
 
     code = "TRANSACTION_ERROR"
     number = 1011
@@ -105,14 +105,14 @@ class LedgerUnavailable(HeadgateError):
     retryable = True
 
     def __init__(self, reason: str, *, effect: Effect = Effect.NONE, damaged: bool = False) -> None:
-        """A damaged ledger refuses calls until the operator decides."""
-        said = {
+        """`damaged` means that calls are refused until the operator recovers the ledger."""
+        then = {
             Effect.NONE: "so the call was not sent",
             Effect.DONE: "so the answer of a call that was carried out is lost",
             Effect.UNKNOWN: "and whether the call was carried out is not known",
         }
         super().__init__(
-            f"the ledger {'is damaged' if damaged else 'cannot be written'} ({reason}), {said[effect]}",
+            f"the ledger {'is damaged' if damaged else 'cannot be written'} ({reason}), {then[effect]}",
             hint=_RECOVER_HINT if damaged else "free disk space or mend the data directory, then try again",
             retry_after_seconds=None if damaged else 5.0,
         )
@@ -121,7 +121,7 @@ class LedgerUnavailable(HeadgateError):
 
 
 class RecordedResponseExpired(HeadgateError):
-    """The call with this key was carried out before, and the ledger does not keep its answer any more."""
+    """The call with this key was executed, and the ledger does not keep its answer any more."""
 
     code = "RESULT_NOT_FOUND"
     number = 1032
@@ -137,7 +137,7 @@ class RecordedResponseExpired(HeadgateError):
 
 
 class TransferNotFound(HeadgateError):
-    """No result is handed over in parts under this id to this caller: unknown and another's are the same."""
+    """No chunked transfer has this id for this caller; unknown ids and those of others are the same."""
 
     code = "RESULT_NOT_FOUND"
     number = 1032
@@ -151,7 +151,7 @@ class TransferNotFound(HeadgateError):
 
 
 class OperationNotFound(HeadgateError):
-    """No operation has this id for this caller: unknown, expired and another's are the same."""
+    """No operation has this id for this caller; unknown and expired ids and those of others are the same."""
 
     code = "RESULT_NOT_FOUND"
     number = 1032

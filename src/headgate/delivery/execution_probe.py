@@ -1,4 +1,4 @@
-"""Asks a server through its probe tool whether a call was executed."""
+"""Finds out through the probe tool of a server whether a call was executed."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from headgate.protocol.result_conversion import is_input_required
 
 log = logging.getLogger("headgate.delivery")
 
-# Somebody waits for the call that is asked about.
+# A client waits for the call in doubt meanwhile.
 PROBE_SECONDS = 10.0
 
 
@@ -34,7 +34,7 @@ class _ProbeToolResult(msgspec.Struct, rename="camel"):
 
 
 class ProbeDelivery(Protocol):
-    """Whatever carries a call out."""
+    """Sends the call of the probe tool."""
 
     async def send_with_retry(self, call: UpstreamCall, *, kind: ToolClass | None = None) -> McpResponse:
         """The upstream's answer; raises HeadgateError."""
@@ -43,17 +43,17 @@ class ProbeDelivery(Protocol):
 class ExecutionProbe:
     """Calls the probe tool, and reads its answer.
 
-    The answer is the structured content, else the JSON in the first text. With a path, the member there is
-    true or false. Without one, null, false, zero, empty and nothing at all mean that it did not happen, and
-    anything else that it did. Nobody can tell from an error, from an answer without that member, or from
-    text that is no JSON.
+    The answer is the structured content, else the JSON in the first text. With a path, the value at it
+    decides; without one, the whole answer. Null, false, zero, empty or no content mean that the call was not
+    executed, anything else that it was. An error, an answer without that path, or text that is not JSON
+    decides nothing.
     """
 
     def __init__(self, delivery: ProbeDelivery) -> None:
         self._delivery = delivery
 
     async def was_executed(self, operation: Operation, policy: ToolSafety) -> bool | None:
-        """Whether the operation was carried out; None when nobody can tell. Raises nothing."""
+        """Whether the operation was executed; None when that cannot be found out. Raises nothing."""
         if policy.probe is None:
             return None
         try:
@@ -82,7 +82,7 @@ def _probe_call(probe: Probe, operation: Operation) -> UpstreamCall:
 
 
 def _executed_according_to(answer: McpResponse, path: str) -> bool:
-    """What the answer says; raises ValueError, and what it cannot be read with, when it says nothing."""
+    """Whether the call was executed; raises ValueError or DecodeError when the answer does not decide."""
     if not isinstance(answer.result, bytes):
         answer.result.close()
         raise ValueError("its answer is too large")  # noqa: TRY004 - on disk, for its size
@@ -92,10 +92,10 @@ def _executed_according_to(answer: McpResponse, path: str) -> bool:
         raise ValueError("it asked something")
     result = msgspec.json.decode(answer.result, type=_ProbeToolResult)
     if result.is_error:
-        # That nothing was found is often told as an error, but so is that the search failed.
+        # It may mean that nothing was found, or that the search failed.
         raise ValueError("it answered with an error")
-    said = _probe_value(result)
-    return bool(value_at_path(path, said) if path else _unwrapped(said))
+    value = _probe_value(result)
+    return bool(value_at_path(path, value) if path else _unwrapped(value))
 
 
 def _probe_value(result: _ProbeToolResult) -> Any:
@@ -105,6 +105,6 @@ def _probe_value(result: _ProbeToolResult) -> Any:
     return msgspec.json.decode(text) if text.strip() else None
 
 
-def _unwrapped(said: Any) -> Any:
-    """What a tool returned: servers of the official SDK put what is no object into one called `result`."""
-    return said["result"] if isinstance(said, dict) and said.keys() == {"result"} else said
+def _unwrapped(value: Any) -> Any:
+    """The value that a tool returned; servers of the official SDK wrap other values than objects."""
+    return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value

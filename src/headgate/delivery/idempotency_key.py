@@ -1,6 +1,4 @@
-"""Gives a call its idempotency key, and recognises the same call by a fingerprint of its canonical
-arguments.
-"""
+"""Gives a call its idempotency key, and a fingerprint of its canonical arguments."""
 
 import hashlib
 import heapq
@@ -15,18 +13,18 @@ from headgate.domain.mcp_request import DeliveryOptions, UpstreamCall
 from headgate.domain.upstream_policy import ToolSafety
 from headgate.protocol.jsonrpc import decode_object, encode_object
 
-# Arguments that are not there, in either spelling.
+# Missing arguments, in either spelling.
 _NO_ARGUMENTS = (b"", b"null")
-# Models fill what they leave open with these; no server takes them for the name of a call.
+# Models write these for an argument that they leave out; they are no keys.
 _EMPTY_VALUES = (b"null", b'""')
 
 
 def with_idempotency_key(
     call: UpstreamCall, delivery_options: DeliveryOptions, policy: ToolSafety | None
 ) -> UpstreamCall:
-    """The call with one key for all its attempts: its errand's, or a fresh one.
+    """The call with one key for all its attempts: that of its options, or a new one.
 
-    In an argument, if the operator named one and the client left it open; in a header, if he named one.
+    The key goes into the configured argument, unless the client set it, and into the configured header.
     """
     key = delivery_options.key or uuid.uuid4().hex
     header = policy.key_header if policy is not None else ""
@@ -44,19 +42,19 @@ def _with_argument(call: UpstreamCall, name: str, key: str) -> UpstreamCall:
     try:
         arguments = {} if given in _NO_ARGUMENTS else decode_object(given)
     except (DecodeError, UnicodeDecodeError):
-        # The server says what is wrong with them.
+        # The server reports what is wrong with them.
         return call
     if name in arguments and bytes(arguments[name]) not in _EMPTY_VALUES:
-        # The client has its own name for the call.
+        # The client has set its own key.
         return call
     arguments[name] = Raw(msgspec.json.encode(key))
     params = {**params, "arguments": Raw(encode_object(arguments))}
     return msgspec.structs.replace(call, request=msgspec.structs.replace(call.request, params=params))
 
 
-# Beyond it a double cannot tell integers apart, so canonical JSON has no spelling for them.
+# A double cannot represent larger integers exactly, so canonical JSON has no form for them.
 _LARGEST_EXACT = 2**53
-# A sort holds the interpreter until it is done.
+# A sort holds the GIL until it is done.
 _MOST_SORTED = 20_000
 _MOST_COMMAS = 100_000
 _VERBATIM_PREFIX = b"as it is: "
@@ -69,17 +67,17 @@ def fingerprint(server: str, tool: str, arguments: bytes) -> bytes:
     """
     digest = hashlib.sha256()
     for part in (server.encode(), tool.encode(), canonical(arguments or b"{}")):
-        # With its length, so that no part can grow into the next.
+        # With its length, so that the parts cannot be shifted.
         digest.update(b"%d:" % len(part))
         digest.update(part)
     return digest.digest()
 
 
 def canonical(document: bytes) -> bytes:
-    """JSON as RFC 8785 writes it, so that `1` is `1.0` and the order of members does not matter.
+    """JSON in the canonical form of RFC 8785, where `1` equals `1.0` and the order of members is fixed.
 
-    Integers that a double cannot hold are kept apart from each other as tagged texts. A document of very many
-    values stays as it is: to decode it would hold the interpreter for too long, in whatever thread.
+    Integers that a double cannot represent become tagged strings. A document of very many values is left as
+    it is, because decoding it would hold the GIL for too long.
     """
     if document.count(b",") > _MOST_COMMAS:
         return _VERBATIM_PREFIX + document
@@ -110,10 +108,7 @@ def _canonical_text(value: Any) -> str:
 
 
 def _sorted_names(names: list[str]) -> Iterable[str]:
-    """By UTF-16 code units, as the RFC has it.
-
-    Very many are sorted in parts, between which another thread gets its turn.
-    """
+    """Sorted by UTF-16 code units, as the RFC requires; very many in parts, so that other threads run."""
     parts = [
         sorted(names[start : start + _MOST_SORTED], key=_code_units)
         for start in range(0, len(names), _MOST_SORTED)
@@ -130,14 +125,14 @@ def _json_string(text: str) -> str:
 
 
 def _ecmascript_number(value: float) -> str:
-    """A number as ECMAScript writes it."""
+    """A number in the notation of ECMAScript."""
     if abs(value) <= _LARGEST_EXACT and value == int(value):
         return str(int(value))
     sign = "-" if value < 0 else ""
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction.rstrip("0")).lstrip("0")
-    # The point stands before the first digit and so many places to the right.
+    # The position of the decimal point, counted from before the first digit.
     point = len(whole) + int(exponent or 0) - (len(whole + fraction.rstrip("0")) - len(digits))
     digits = digits.rstrip("0")
     if 0 < point <= 21:

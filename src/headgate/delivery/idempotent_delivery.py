@@ -1,4 +1,4 @@
-"""Executes a call with a key once, and records its intent and its answer in the ledger."""
+"""Executes a call with an idempotency key once, and records its intent and its answer in the ledger."""
 
 import asyncio
 import logging
@@ -37,20 +37,20 @@ from headgate.domain.upstream_policy import ToolClass
 
 log = logging.getLogger("headgate.delivery")
 
-# Larger arguments are hashed beside the event loop.
+# Larger arguments are hashed in a thread.
 _LARGE_BYTES = 64 * 1024
-# How long a server remembers a key, unless the operator says so.
+# How long a server remembers a key, unless it is configured.
 _KEY_WINDOW_SECONDS = 86_400.0
-# At the end, operations under way get this long to be recorded, and what the ledger did not take.
+# On close, operations in flight and unwritten outcomes get this long to be recorded.
 _CLOSE_SECONDS = 5.0
-# What was under way when a gateway ended is made again with so many calls at a time.
+# So many operations that another process left behind are sent again at a time.
 _MAX_CONCURRENT_REDRIVES = 8
 
 _OwnedKey = tuple[str, str, str]
 
 
 class IdempotentDelivery:
-    """Between the dialogue and delivery: plain calls pass, the others leave a record."""
+    """Passes plain calls on, and records those with a key or of a recorded tool."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class IdempotentDelivery:
         longest_seconds: Callable[[str], float],
         rejoin_seconds: float,
     ) -> None:
-        """`now` is the time of day, `longest_seconds` how long one call of a server may take.
+        """`now` is the time of day, `longest_seconds` the longest that one call of a server may take.
 
-        A client that was cut off has `rejoin_seconds` to come back before its call is cancelled.
+        A disconnected client has `rejoin_seconds` to repeat its call before that is cancelled.
         """
         self._delivery = delivery
         self._ledger = ledger
@@ -80,33 +80,31 @@ class IdempotentDelivery:
         self._in_flight: dict[_OwnedKey, InFlightOperation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._redrive_slots = asyncio.Semaphore(_MAX_CONCURRENT_REDRIVES)
-        # Those of the tasks that wait for a server before they make a call again.
+        # The tasks that wait for a server before they send a call again.
         self._waiting_redrives: set[asyncio.Task[None]] = set()
-        # The operations that they are about.
+        # The operations of these tasks.
         self._redriven_ids: set[str] = set()
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server puts its questions while a call is under way."""
+        """Whether the server sends its own requests while it executes a call."""
         return self._delivery.sends_requests_during_calls(server)
 
     def send_recorded(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
-        """The answer to this call, or to the one before with the same key; raises HeadgateError.
+        """The answer to this call, or to an earlier one with the same key; raises HeadgateError.
 
-        Not a coroutine of its own, because every call comes by here.
+        Not a coroutine of its own, because every call passes here.
         """
         delivery_request = call.request.delivery_request
         delivery_policy = self._delivery_policy
         if (delivery_request is None or not delivery_request.key) and not (
             delivery_policy.records_any_tool and delivery_policy.records_every_call(call.item)
         ):
-            # Nearly always: nothing is recorded, and nothing is paid for it.
+            # The plain path: not recorded, at no cost.
             return self._delivery.send_with_retry(call)
         if call.item.kind is not ItemKind.TOOLS or call.request.method != "tools/call":
-            # Prompts and resources are read, and so need no record.
+            # Prompts and resources are only read.
             return self._delivery.send_with_retry(call)
         return self._send_or_join(call, delivery_request or DeliveryRequest())
-
-    # Those who wait for an operation.
 
     async def _send_or_join(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> McpResponse:
         call_fingerprint, seconds = await _fingerprint_of(call), self._timeout_seconds(call, delivery_request)
@@ -114,7 +112,7 @@ class IdempotentDelivery:
         owned_key = (caller.tenant, caller.principal, delivery_request.key or op_id)
         in_flight = self._in_flight.get(owned_key)
         if in_flight is not None and in_flight.is_abandoned:
-            # It is being given up, and in a moment the record says what that came to.
+            # It is being cancelled; the record shows its outcome in a moment.
             await in_flight.wait_result(seconds)
             in_flight = self._in_flight.get(owned_key)
         if in_flight is not None:
@@ -130,7 +128,7 @@ class IdempotentDelivery:
         return await self._wait_with_others(in_flight, call, None, duplicate=False)
 
     def _timeout_seconds(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> float:
-        """How long the caller waits at most."""
+        """The longest that the caller waits."""
         policy = self._delivery_policy.configured_safety(call.item)
         limits = (
             delivery_request.timeout_seconds,
@@ -169,7 +167,7 @@ class IdempotentDelivery:
         )
 
     def _repeatable_since(self, server: str, tool: str, kind: ToolClass) -> float | None:
-        """Operations in doubt that began since then may be tried again without harm; None is never."""
+        """The time since which an operation in doubt is safe to repeat; None for never."""
         if kind is not ToolClass.KEYED:
             return 0.0 if kind.repeatable else None
         window = self._delivery_policy.for_upstream(server).for_tool(tool).key_window_seconds
@@ -178,16 +176,16 @@ class IdempotentDelivery:
     async def _wait_with_others(
         self, in_flight: InFlightOperation, call: UpstreamCall, seconds: float | None, *, duplicate: bool
     ) -> McpResponse:
-        """Wait with all others; the last one to leave takes the call with it."""
+        """Wait for the result with all other callers; the call is cancelled when the last of them leaves."""
         in_flight.add_waiter()
         grace_seconds: float | None = None
         try:
-            # Whoever came first is told by the operation itself that its time is over.
+            # The first caller has no timeout here: the operation itself ends at its deadline.
             result = await in_flight.wait_result(seconds)
             if not duplicate:
                 in_flight.take_answer()
         except asyncio.CancelledError as cancelled:
-            # A message says that the client wants it cancelled; without one it was only cut off.
+            # With a message the client cancelled the call; without one it was disconnected.
             grace_seconds = 0.0 if cancelled.args else self._rejoin_seconds
             raise
         finally:
@@ -205,19 +203,19 @@ class IdempotentDelivery:
     async def _answer_for_caller(
         self, call: UpstreamCall, result: OperationResult, *, duplicate: bool
     ) -> McpResponse:
-        """The answer; one that is on disk is for the first only, and the others get it from the ledger."""
+        """The answer; the first caller gets one that is on disk, and the others get it from the ledger."""
         answer, delivery_status = result.answer, result.delivery_status
         assert answer is not None
         if duplicate:
             if delivery_status.unrecorded and not isinstance(answer.result, bytes):
-                # Of a call without a record there is no copy, but it may be made as often as one likes.
+                # A call without a record has no copy of its answer, but is safe to repeat.
                 return await self._delivery.send_with_retry(call)
             delivery_status = msgspec.structs.replace(delivery_status, duplicate=True)
             if not isinstance(answer.result, bytes):
                 answer = await self._recorder.read_answer(delivery_status.op_id, call.item.public_name)
         return msgspec.structs.replace(answer, delivery_status=delivery_status)
 
-    # The operation itself: a task of its own, because whoever started it may leave before it ends.
+    # An operation is a task of its own, because the caller that started it may leave before it ends.
 
     def _start(self, work: Coroutine[Any, Any, None], *groups: set["asyncio.Task[None]"]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="operation")
@@ -241,13 +239,11 @@ class IdempotentDelivery:
         del self._in_flight[owned_key]
         in_flight.set_result(result)
 
-    # What a restart finds.
-
     async def recover(self, tool: Callable[[Operation], Awaitable[Item]]) -> int:
-        """Take care of what was under way when a gateway ended: made again, or in doubt. How many there were.
+        """Send again, or mark as in doubt, the operations of processes that ended; returns how many.
 
-        From time to time: another gateway with the same ledger may end too, and a server may be late.
-        `tool` finds the tool of an operation, once its server is there; it may raise HeadgateError.
+        Call it periodically: another gateway with the same ledger may end, and a server may start late.
+        `tool` finds the tool of an operation once its server has started, and may raise HeadgateError.
         """
         await self._recorder.write_all_unwritten(_CLOSE_SECONDS)
         try:
@@ -264,12 +260,12 @@ class IdempotentDelivery:
                 self._start(self._redrive(orphan, tool), self._waiting_redrives)
             else:
                 doubted.append(self._runner.mark_in_doubt(orphan, "the gateway ended while it was under way"))
-        # All at once, so that they share their commits.
+        # Concurrently, so that they share their commits.
         await asyncio.gather(*doubted)
         return len(orphans)
 
     def _is_handled_here(self, operation: Operation) -> bool:
-        """Whether it is under way here, or has ended: its lease may be over by a clock that was set."""
+        """Whether this process runs it or holds its outcome: a changed clock may have ended its lease."""
         op_id = operation.op_id
         return (
             op_id in self._redriven_ids
@@ -286,7 +282,7 @@ class IdempotentDelivery:
                 else:
                     await self._runner.mark_in_doubt(orphan, "its tool is not what it was")
         except HeadgateError as error:
-            # A server that is only late may be there at the next look, but nobody waits for ever.
+            # A server that starts late gets another attempt, for a bounded time.
             age = self._now() - orphan.updated
             if not error.retryable or age > self._longest_seconds(orphan.server):
                 await self._runner.mark_in_doubt(orphan, error.message)
@@ -294,7 +290,7 @@ class IdempotentDelivery:
             self._redriven_ids.discard(orphan.op_id)
 
     def _may_resend(self, orphan: Operation, item: Item) -> bool:
-        """Whether it is the same tool, of which nobody has said since that a second time does harm."""
+        """Whether it is still the same tool, and still safe to repeat."""
         same = (item.server, item.name) == (orphan.server, orphan.tool)
         since = self._repeatable_since(item.server, item.name, self._delivery_policy.tool_class(item))
         return same and since is not None and orphan.created >= since
@@ -302,7 +298,7 @@ class IdempotentDelivery:
     async def _resend(self, orphan: Operation, item: Item) -> None:
         owned_key = _owned_key(orphan)
         if owned_key in self._in_flight:
-            # Its caller was quicker.
+            # Its caller has repeated the call meanwhile.
             return
         self._waiting_redrives -= {asyncio.current_task()}
         caller = recorded_identity(orphan.tenant, orphan.principal)
@@ -313,10 +309,8 @@ class IdempotentDelivery:
         result = await self._runner.redrive(in_flight, UpstreamCall(request, item), orphan, seconds)
         self._end(owned_key, in_flight, result)
 
-    # Questions about operations, and the word of somebody who knows.
-
     async def find_operation(self, caller: Identity, op_id: str) -> Operation:
-        """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerAway."""
+        """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerUnavailable."""
         try:
             await self._recorder.write_unwritten(op_id)
             found = await self._ledger.find(op_id)
@@ -327,11 +321,11 @@ class IdempotentDelivery:
         return found
 
     async def recorded_answer(self, operation: Operation) -> McpResponse:
-        """What an operation that is DONE was answered; raises LedgerAway or AnswerNotKept."""
+        """The answer of an operation that is DONE; raises LedgerUnavailable or RecordedResponseExpired."""
         return await self._recorder.read_answer(operation.op_id, operation.public_name)
 
     async def resolve(self, caller: Identity, op_id: str, *, happened: bool, by: str) -> Operation:
-        """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""
+        """Settle an operation in doubt; raises InvalidArguments for one that is not."""
         found = await self.find_operation(caller, op_id)
         state = OperationState.DONE if happened else OperationState.FAILED
         outcome = OperationOutcome(state=state, attempts=found.attempts, resolved_by=by)
@@ -344,9 +338,9 @@ class IdempotentDelivery:
         return await self.find_operation(caller, op_id)
 
     async def close(self) -> None:
-        """The gateway ends: cancel what is under way, and record that."""
+        """Cancel what is in flight, and record that."""
         for task in self._waiting_redrives:
-            # Nothing was sent, and the next gateway finds it as this one did.
+            # Nothing was sent, so the next process finds the same record.
             task.cancel()
         for in_flight in list(self._in_flight.values()):
             in_flight.abandon()

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class OperationResult(msgspec.Struct, frozen=True):
-    """How it ended: with an answer, or with the error that everybody gets."""
+    """The answer of an operation, or the error that every caller gets."""
 
     delivery_status: DeliveryStatus
     answer: McpResponse | None = None
@@ -23,10 +23,10 @@ class OperationResult(msgspec.Struct, frozen=True):
 
 
 class InFlightOperation:
-    """The first caller starts it, others join, and the last one to leave takes the call with it."""
+    """Started by the first caller and joined by others; cancelled when the last of them leaves."""
 
     def __init__(self, op_id: str, call_fingerprint: bytes, item: Item) -> None:
-        # Of the first call with its key, which may have been made before this one.
+        # The id of the first call with the key, which may be an earlier one.
         self.op_id = op_id
         self.call_fingerprint = call_fingerprint
         self.item = item
@@ -35,19 +35,19 @@ class InFlightOperation:
         self._result: asyncio.Future[OperationResult] = self._loop.create_future()
         self._send_task: asyncio.Task[Any] | None = None
         self._abandon_timer: asyncio.TimerHandle | None = None
-        # Whether nobody waits any more, so that nothing need be sent.
+        # Whether all callers have left.
         self.is_abandoned = False
         self._answer_taken = False
 
     def add_waiter(self) -> None:
-        """One more waits."""
+        """Count a caller that waits."""
         self.waiters += 1
         if self._abandon_timer is not None:
             self._abandon_timer.cancel()
             self._abandon_timer = None
 
     def remove_waiter(self, grace_seconds: float | None) -> None:
-        """One less waits; after the last one the call is cancelled, after a while; None is never."""
+        """Count a caller that left; the call is cancelled so long after the last one, or never for None."""
         self.waiters -= 1
         if self.waiters:
             return
@@ -61,13 +61,13 @@ class InFlightOperation:
             self._abandon_timer = self._loop.call_later(grace_seconds, self.abandon)
 
     def abandon(self) -> None:
-        """Nobody waits: cancel what has been sent."""
+        """Cancel the call."""
         self.is_abandoned = True
         if self._send_task is not None:
             self._send_task.cancel()
 
     async def run_until_abandoned(self, work: Callable[[], "asyncio.Task[_T]"]) -> _T:
-        """What the work comes to; raises HeadgateError, or CancelledError when everybody has left."""
+        """The result of the work; raises HeadgateError, or CancelledError when all callers have left."""
         if self.is_abandoned:
             raise asyncio.CancelledError
         self._send_task = task = work()
@@ -77,12 +77,12 @@ class InFlightOperation:
             self._send_task = None
 
     async def wait_result(self, seconds: float | None) -> OperationResult | None:
-        """How it ended; None when it does not within so many seconds."""
+        """The result; None when it takes longer than so many seconds."""
         await asyncio.wait({self._result}, timeout=seconds)
         return self._result.result() if self._result.done() else None
 
     def set_result(self, ended: OperationResult) -> None:
-        """Tell everybody."""
+        """Give the result to all callers."""
         if self._abandon_timer is not None:
             self._abandon_timer.cancel()
         self._result.set_result(ended)
@@ -90,11 +90,10 @@ class InFlightOperation:
             self._close_untaken_answer()
 
     def take_answer(self) -> None:
-        """The answer as it came is somebody's now, who closes it."""
+        """Mark the answer as taken by a caller, which closes it."""
         self._answer_taken = True
 
     def _close_untaken_answer(self) -> None:
-        """Nobody waits any more: close an answer on disk that nobody took."""
         answer = self._result.result().answer
         if not self._answer_taken and answer is not None and not isinstance(answer.result, bytes):
             answer.result.close()

@@ -1,11 +1,11 @@
-"""The record of every call that must not be carried out twice: what it holds, and what a store of it does.
+"""The ledger of calls that must not be executed twice: its records, and the Protocol of its stores.
 
     NEW -> INTENT -> DONE | FAILED | DOUBT -> (late answer, probe, operator, caller) -> DONE | FAILED
               \\-> ASKED -> INTENT ...
 
-INTENT is durable before the first byte goes upstream, and what ends it before the client sees the answer.
-Whoever holds the INTENT has its `fence`; a write with an older one is refused, so that a gateway that was
-paused while another took over cannot spoil the record.
+INTENT is durable before the first byte is sent, and the outcome before the client gets the answer.
+The owner of an INTENT has its `fence`; a write with an older fence is refused, so that a gateway that was
+paused while another took over cannot overwrite the record.
 """
 
 from enum import StrEnum
@@ -20,22 +20,22 @@ from headgate.domain.upstream_policy import ToolClass
 
 
 class OperationState(StrEnum):
-    """Where an operation is."""
+    """The state of an operation."""
 
-    # Sent, or about to be.
+    # Sent, or about to be sent.
     INTENT = "intent"
-    # The server asked something with its answer, and waits for the call to go on.
+    # The server answered with a request for input, and the client has to continue the call.
     ASKED = "asked"
-    # There is an answer, or somebody knows that it happened.
+    # Answered, or settled as executed.
     DONE = "done"
-    # It did not happen; a repeat is carried out.
+    # Not executed; a repeat is sent.
     FAILED = "failed"
-    # It may have happened.
+    # Possibly executed.
     DOUBT = "in_doubt"
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that somebody wants to make."""
+    """A call that is about to be sent."""
 
     # 128 random bits, in hexadecimal digits.
     op_id: str
@@ -49,16 +49,16 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     public_name: str
     kind: ToolClass
-    # As the server is to get them; kept until the operation is done, for a restart and for probes.
+    # As sent to the server; kept until the operation is done, for restarts and probes.
     arguments: bytes
-    # Seconds since the epoch at which nobody waits any more; after it whoever holds the INTENT has lost it.
+    # Seconds since the epoch; after it the owner has lost the INTENT.
     lease_until: float
-    # An operation in doubt is tried again if it was first claimed since then; None is never, 0 is always.
-    # Any other time is that of the server's oldest keys, and so counts only for what was KEYED then too.
+    # An operation in doubt is sent again if it was first claimed since then; None is never, 0 is always.
+    # Any other time is that of the oldest key that the server remembers, and applies to KEYED calls alone.
     retries_doubt_since: float | None = None
-    # Whether it goes on with an operation whose server asked something.
+    # Whether it continues an operation whose server requested input.
     continues: bool = False
-    # The transaction that it is a step of.
+    # The id of the transaction that it is a step of.
     transaction: str = ""
 
 
@@ -81,46 +81,46 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     updated: float
     lease_until: float
-    # The process that holds the INTENT.
+    # The process that owns the INTENT.
     owner: str
     arguments: bytes = b""
     transaction: str = ""
-    # The code of the error that ended it, and its sentence.
+    # Code and message of the error that ended it.
     error_code: str = ""
     error: str = ""
-    # Who settled a doubt: `late`, `probe`, `operator`, `caller`; empty for the server's own answer.
+    # What settled a doubt: `late`, `probe`, `operator`, `caller`; empty for the server's answer.
     resolved_by: str = ""
-    # Whether an answer is stored: of an operation that was settled by somebody's word there is none.
+    # Whether an answer is stored; an operation that was settled otherwise has none.
     answered: bool = False
     # Whether its answer was removed to keep the ledger within its quota.
     dropped: bool = False
-    # Whether it may have happened before it was claimed last, so that nothing but an answer ends the doubt.
+    # Whether it may have been executed before the last claim, so that only an answer ends the doubt.
     doubted: bool = False
 
 
 class ClaimVerdict(StrEnum):
-    """What a claim came to."""
+    """The result of a claim."""
 
-    # The INTENT is durable and the claimant's: send it.
+    # The INTENT is durable and belongs to the claimant, who sends the call.
     GRANTED = "granted"
-    # Somebody holds it, or it has ended: look at its state.
+    # It has another owner or has ended; its state tells.
     KNOWN = "known"
     # The key names another call.
     CONFLICT = "conflict"
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
-    """The operation under a key, after a claim."""
+    """The verdict of a claim, and the operation under its key."""
 
     verdict: ClaimVerdict
     operation: Operation
 
 
 class OperationOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How an operation ended, for now."""
+    """How an operation ended; DOUBT and ASKED are not final."""
 
     state: OperationState
-    # Of a DONE operation.
+    # Only of a DONE operation.
     answer: McpResponse | None = None
     attempts: int = 1
     error_code: str = ""
@@ -129,11 +129,11 @@ class OperationOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerDamaged(StoreFailed):
-    """Recorded calls are missing or changed, so that a repeat cannot be recognised any more."""
+    """Recorded calls are missing or changed, so that repeats may not be recognised."""
 
 
 def ledger_unavailable(failure: StoreFailed, *, effect: Effect = Effect.NONE) -> LedgerUnavailable:
-    """The error of a call that needs the ledger."""
+    """The error of a call that cannot be recorded."""
     return LedgerUnavailable(str(failure), effect=effect, damaged=isinstance(failure, LedgerDamaged))
 
 
@@ -146,45 +146,45 @@ class Ledger(Protocol):
     async def claim(self, intent: Intent) -> ClaimResult:
         """Record the intent, unless the key is taken.
 
-        GRANTED: the key is new, or its window is over; or the operation FAILED; or it was ASKED, whether the
-        claim continues it or starts over; or it is in DOUBT and the intent retries that. A known operation
-        keeps its op_id, and its fence grows. CONFLICT: another fingerprint, whatever the state.
-        One that was in DOUBT, or left behind in INTENT, is `doubted` until it has FAILED.
-        KNOWN: anything else. An INTENT whose owner is gone, or whose lease is over, becomes DOUBT first;
-        of a repeatable class it is GRANTED anew.
+        GRANTED: the key is new or expired, or the operation is FAILED or ASKED, or it is in DOUBT and the
+        intent retries that. A known operation keeps its op_id, and its fence grows; one that was in DOUBT
+        or an orphaned INTENT is `doubted` until it has FAILED.
+        CONFLICT: another fingerprint, in any state.
+        KNOWN: anything else. An INTENT whose owner is gone or whose lease has ended becomes DOUBT first;
+        one of a repeatable class is GRANTED again.
         """
 
     async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
-        """Record how it ended, with the answer; False when the fence is old or it is DONE or FAILED already.
+        """Record an outcome with its answer; False when the fence is old or it is DONE or FAILED already.
 
-        From INTENT to anything; from DOUBT to DONE or FAILED.
-        The payload of the answer stays its owner's: it is copied, not taken.
+        INTENT may end in any state, DOUBT in DONE or FAILED. The payload of the answer is copied; its owner
+        still closes it.
         """
 
     async def find(self, op_id: str) -> Operation | None:
         """The operation of that id."""
 
     async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
-        """The operation under that key, also one whose window is over."""
+        """The operation under that key, even an expired one."""
 
     async def read_answer(self, op_id: str) -> McpResponse | None:
-        """The stored answer, byte for byte; whoever takes it closes its payload. None: it is not kept."""
+        """The stored answer, byte for byte, whose payload the caller closes; None when it is not kept."""
 
     async def list_orphans(self) -> list[Operation]:
         """Operations in INTENT whose owner is gone, oldest first."""
 
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
-        """Hold an orphan's INTENT, which is `doubted` then: its new fence; None when somebody was quicker."""
+        """Take over an orphaned INTENT, which becomes `doubted`: its new fence; None when another did."""
 
     async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
         """Operations in DOUBT, oldest first."""
 
     async def sweep(self) -> int:
-        """Forget what is past its window: never an INTENT, a DOUBT only after its own, longer one."""
+        """Delete expired operations: never an INTENT, a DOUBT only after its own, longer window."""
 
 
 def effect_of(state: OperationState) -> Effect:
-    """What may have happened in an operation of that state."""
+    """The effect of an operation in that state."""
     match state:
         case OperationState.DONE:
             return Effect.DONE

@@ -1,4 +1,4 @@
-"""Records the outcome of operations, keeps those that the ledger did not take, and reads recorded answers."""
+"""Records outcomes of operations, keeps those that could not be written, and reads recorded answers."""
 
 import asyncio
 import logging
@@ -31,12 +31,12 @@ _RESOLVED_BY_TEXTS: Final = {
 
 
 def was_not_executed(answer: McpResponse) -> bool:
-    """Whether an answer says that the call was not carried out, so that a repeat may be."""
+    """Whether the server refused the call before it began, so that a repeat is safe."""
     return bool(answer.error) and bool(rejection_of(answer.error).code)
 
 
 def refusal_outcome(answer: McpResponse, attempts: int, resolved_by: str = "") -> OperationOutcome:
-    """What is recorded of a call that its server did not begin: nothing happened, and why."""
+    """The outcome of a call that its server refused before it began."""
     refusal = rejection_of(answer.error)
     return OperationOutcome(
         state=OperationState.FAILED,
@@ -51,7 +51,7 @@ def refusal_outcome(answer: McpResponse, attempts: int, resolved_by: str = "") -
 def delivery_status_of(
     operation: Operation, *, state: OperationState | None = None, duplicate: bool = False
 ) -> DeliveryStatus:
-    """What the client is told of an operation."""
+    """The delivery status of an operation for its client."""
     return DeliveryStatus(
         op_id=operation.op_id,
         duplicate=duplicate,
@@ -62,7 +62,7 @@ def delivery_status_of(
 
 
 def substitute_answer(operation: Operation) -> McpResponse:
-    """The answer to a call that was carried out, of which the server's own answer is not known."""
+    """An answer in place of that of the server, for a call that was executed and whose answer is lost."""
     why = _RESOLVED_BY_TEXTS.get(operation.resolved_by, "the ledger says so")
     left = "Its answer is no longer kept." if operation.dropped else "What the server answered is not known."
     text = f"This call was carried out ({why}). {left}"
@@ -71,27 +71,27 @@ def substitute_answer(operation: Operation) -> McpResponse:
 
 log = logging.getLogger("headgate.delivery")
 
-# A disk that is full for a moment need not cost an answer.
+# A disk that is full for a moment must not cost an answer.
 _WRITE_RETRY_SECONDS = (0.05, 0.2, 1.0)
-# Of operations that could not be written down; what is beyond it is in doubt when its lease is over.
+# The most outcomes kept in memory; an operation beyond it is in doubt when its lease ends.
 _MAX_UNWRITTEN = 1000
-# Larger answers are not kept for a ledger that may take them later.
+# Larger answers are not kept in memory.
 _MAX_UNWRITTEN_ANSWER_BYTES = 64 * 1024
 
 
 class OperationRecorder:
-    """How operations ended, in the ledger as soon as it can be written."""
+    """Writes outcomes to the ledger as soon as it can be written."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._late_tasks: set[asyncio.Task[None]] = set()
-        # How operations ended that the ledger did not take, oldest first.
+        # Outcomes that could not be written, oldest first.
         self._unwritten: dict[str, tuple[Operation, OperationOutcome]] = {}
 
     async def finish(self, operation: Operation, outcome: OperationOutcome) -> bool:
-        """Write down how it ended, if need be again; False when it is not ours any more.
+        """Record an outcome, with retries; False when the operation has another owner by now.
 
-        Raises LedgerAway.
+        Raises LedgerUnavailable.
         """
         for pause in (*_WRITE_RETRY_SECONDS, None):
             try:
@@ -101,13 +101,13 @@ class OperationRecorder:
                     raise ledger_unavailable(failure, effect=effect_of(outcome.state)) from failure
                 await asyncio.sleep(pause)
             else:
-                # What was owed before is of no interest any more.
+                # It replaces an earlier outcome that could not be written.
                 self._unwritten.pop(operation.op_id, None)
                 return recorded
         raise AssertionError("the last pause is None")
 
     async def try_to_finish(self, operation: Operation, outcome: OperationOutcome) -> None:
-        """Write down that there is no answer; without it the INTENT says the same."""
+        """Record an outcome without an answer; raises nothing, because a left INTENT says the same."""
         try:
             await self.finish(operation, outcome)
         except LedgerUnavailable as away:
@@ -115,44 +115,41 @@ class OperationRecorder:
             log.warning("operation not recorded", extra={"operation": operation.op_id, "reason": str(away)})
 
     def keep_unwritten(self, operation: Operation, outcome: OperationOutcome) -> None:
-        """Keep what the ledger did not take, until somebody asks for it."""
+        """Keep an outcome that could not be written."""
         answer = outcome.answer
         if answer is not None and not _is_small_answer(answer):
-            # Nobody can tell what it was answered, so that it is as good as unknown.
+            # Its answer is lost, so that the outcome counts as unknown.
             outcome = doubt_outcome(operation)
         if len(self._unwritten) >= _MAX_UNWRITTEN:
             del self._unwritten[next(iter(self._unwritten))]
         self._unwritten[operation.op_id] = operation, outcome
 
     async def write_unwritten(self, op_id: str) -> bool:
-        """Write down what could not be written when it happened; False when nothing is owed.
-
-        Raises LedgerAway.
-        """
-        owed = self._unwritten.get(op_id)
-        if owed is None:
+        """Write a kept outcome; False when there is none. Raises LedgerUnavailable."""
+        unwritten = self._unwritten.get(op_id)
+        if unwritten is None:
             return False
-        # Owed until it is written: whoever asks may leave meanwhile.
-        await self.finish(*owed)
+        # `finish` removes it: the caller may be cancelled before that.
+        await self.finish(*unwritten)
         return True
 
     async def write_all_unwritten(self, seconds: float) -> None:
-        """Write down everything that is owed, as far as the ledger takes it within so many seconds."""
+        """Write all kept outcomes that can be written within so many seconds."""
         with suppress(LedgerUnavailable, TimeoutError):
             async with asyncio.timeout(seconds):
                 for op_id in list(self._unwritten):
                     await self.write_unwritten(op_id)
 
     def has_unwritten(self, op_id: str) -> bool:
-        """Whether it has ended and the ledger did not take that yet."""
+        """Whether the operation has ended and its outcome is not written yet."""
         return op_id in self._unwritten
 
     def discard_unwritten(self, op_id: str) -> None:
-        """It is carried out anew, so that how it ended before is of no interest."""
+        """Drop the kept outcome of an operation that is executed again."""
         self._unwritten.pop(op_id, None)
 
     async def read_answer(self, op_id: str, tool: str) -> McpResponse:
-        """The recorded answer of a call of that tool; raises LedgerAway or AnswerNotKept."""
+        """The recorded answer of a call of that tool; raises LedgerUnavailable or RecordedResponseExpired."""
         try:
             answer = await self._ledger.read_answer(op_id)
         except StoreFailed as failure:
@@ -161,10 +158,8 @@ class OperationRecorder:
             raise RecordedResponseExpired(tool, op_id)
         return answer
 
-    # Answers after a call was given up.
-
     def record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
-        """An answer after the call was given up: whoever asks again gets it."""
+        """Record an answer that came after the call was given up, in the background."""
         task = asyncio.get_running_loop().create_task(
             self._record_late_answer(operation, answer), name="late"
         )
@@ -172,12 +167,12 @@ class OperationRecorder:
         task.add_done_callback(self._late_tasks.discard)
 
     async def wait_for_late_answers(self, seconds: float) -> None:
-        """Give late answers so long to be recorded."""
+        """Wait at most so long for late answers to be recorded."""
         if self._late_tasks:
             await asyncio.wait(self._late_tasks, timeout=seconds)
 
     async def _record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
-        # What asks something has not been carried out, and nobody is there any more to go on with it.
+        # A call that requests input was not executed, and no client is left to continue it.
         state = (
             OperationState.FAILED
             if was_not_executed(answer) or requests_input(answer)
@@ -196,7 +191,7 @@ class OperationRecorder:
     async def _late_answer_counts(self, operation: Operation, state: OperationState) -> bool:
         """Whether a late answer says more than the ledger does.
 
-        That this attempt came to nothing settles a doubt only where no other attempt may have happened.
+        A refused attempt settles a doubt only when no other attempt may have been executed.
         """
         try:
             found = await self._ledger.find(operation.op_id)
@@ -208,19 +203,19 @@ class OperationRecorder:
 
 
 def requests_input(answer: McpResponse) -> bool:
-    """Whether the server waits for the call to go on."""
+    """Whether the answer is a request for input, with which the client continues the call."""
     return isinstance(answer.result, bytes) and answer.typed and is_input_required(answer.result)
 
 
 def doubt_outcome(operation: Operation) -> OperationOutcome:
-    """Nobody knows how it ended."""
+    """The outcome of an operation whose effect is unknown."""
     return OperationOutcome(
         state=OperationState.DOUBT, attempts=operation.attempts, error_code=operation.error_code
     )
 
 
 def close_answer(answer: McpResponse) -> None:
-    """Nobody takes it."""
+    """Release an answer that no caller takes."""
     if not isinstance(answer.result, bytes):
         answer.result.close()
 

@@ -53,43 +53,43 @@ from headgate.domain.upstream_policy import ToolClass, ToolSafety
 
 log = logging.getLogger("headgate.delivery")
 
-# An operation of another gateway is looked at so often.
+# How often the state of an operation of another gateway is read.
 _FIRST_POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
-# The record is held for a while longer than the call may take, so that an answer at the last moment counts.
+# The lease outlasts the call, so that an answer at the last moment counts.
 LEASE_GRACE_SECONDS = 30.0
-# A probe that says no each time does not make a call try for ever.
+# Bounds the attempts of a call whose probe answers no each time.
 _MAX_RESENDS = 2
 _CANCELLED = "CANCELLED"
-# Why a call was given up whose server may go on with it.
+# The codes of calls that their server may still execute.
 _MAY_STILL_RUN_CODES = (UpstreamTimeout.code, _CANCELLED)
 
 
 class RetryingDelivery(Protocol):
-    """Whatever carries a call out."""
+    """Sends calls to upstreams."""
 
     def send_with_retry(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
-        """The upstream's answer; raises HeadgateError saying what may have happened."""
+        """The upstream's answer; raises HeadgateError, whose effect says what may have happened."""
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server puts its questions while a call is under way."""
+        """Whether the server sends its own requests while it executes a call."""
 
     def is_ready(self, server: str) -> bool:
-        """Whether a call would be sent at once."""
+        """Whether a call would be sent without waiting for the server to start."""
 
     async def await_ready(self, server: str) -> None:
-        """Wait until the server is there; raises HeadgateError with the cause."""
+        """Wait until the server has started; raises HeadgateError with the cause."""
 
 
 class Prober(Protocol):
-    """Asks a server whether a call has happened."""
+    """Finds out from a server whether it executed a call."""
 
     async def was_executed(self, operation: Operation, policy: ToolSafety) -> bool | None:
-        """Whether it did; None when nobody can tell."""
+        """Whether it did; None when that cannot be found out."""
 
 
 class OperationRunner:
-    """Carries operations out and writes down what became of them."""
+    """Runs operations and records their outcomes."""
 
     def __init__(
         self,
@@ -112,17 +112,17 @@ class OperationRunner:
     async def run(
         self, in_flight: InFlightOperation, call: UpstreamCall, intent: Intent, deadline: float
     ) -> OperationResult:
-        """Claim the key and carry the call out, or tell what became of the one before; raises nothing."""
+        """Claim the key and send the call, or return the result of the earlier call; raises nothing."""
         return await _captured_result(in_flight, self._claim_and_run(in_flight, call, intent, deadline))
 
     async def redrive(
         self, in_flight: InFlightOperation, call: UpstreamCall, orphan: Operation, seconds: float
     ) -> OperationResult:
-        """Make a call again that a gateway left behind; raises nothing."""
+        """Send a call again that another process left behind; raises nothing."""
         return await _captured_result(in_flight, self._redrive(in_flight, call, orphan, seconds))
 
     async def mark_in_doubt(self, orphan: Operation, reason: str) -> None:
-        """Nobody knows what became of it."""
+        """Record that the outcome of an orphan is unknown; raises nothing."""
         try:
             fence = await self._ledger.adopt(orphan.op_id, orphan.fence, self._now())
             if fence is not None:
@@ -154,7 +154,7 @@ class OperationRunner:
             if await self._recorder.write_unwritten(operation.op_id):
                 continue
             if operation.state is OperationState.INTENT:
-                # Another gateway has it under way; a claim also finds out when that one is gone.
+                # Another gateway runs it; the next claim also detects when that one is gone.
                 await _pause(in_flight, operation, pause, deadline)
                 pause = min(2 * pause, _MAX_POLL_SECONDS)
                 continue
@@ -167,16 +167,16 @@ class OperationRunner:
     async def _await_server(
         self, in_flight: InFlightOperation, server: str, intent: Intent, deadline: float
     ) -> None:
-        """Let the server start before the intent is recorded: a gateway that ends meanwhile leaves no doubt.
+        """Wait for the server before the intent is recorded, so that a crash meanwhile leaves no doubt.
 
-        Whoever repeats a call that is known need not wait for it. Raises HeadgateError.
+        A repeat of a known call does not wait. Raises HeadgateError.
         """
         if self._delivery.is_ready(server):
             return
         try:
             known = await self._ledger.find_by_key(intent.tenant, intent.principal, intent.key)
         except StoreFailed:
-            # The claim is going to say what is wrong.
+            # The claim reports the same failure.
             return
         if known is not None and known.state in (
             OperationState.INTENT,
@@ -212,19 +212,16 @@ class OperationRunner:
         deadline: float,
         failure: StoreFailed,
     ) -> OperationResult:
-        """The ledger cannot be written: what must not happen twice does not happen."""
+        """Send a READ call although the ledger cannot be written; raises LedgerUnavailable for any other."""
         if intent.kind is not ToolClass.READ:
             raise ledger_unavailable(failure) from failure
-        # To read twice does no harm, so reading goes on.
         answer = await in_flight.run_until_abandoned(
             lambda: self._start_send(call, DeliveryOptions(deadline=deadline))
         )
         return OperationResult(DeliveryStatus(attempts=_attempts(answer), unrecorded=True), answer)
 
-    # A call that was made before.
-
     async def _known_result(self, operation: Operation) -> OperationResult:
-        """What an operation that is not ours to make says; raises InDoubt or AnswerNotKept."""
+        """The result of an operation that has ended; raises OperationInDoubt or RecordedResponseExpired."""
         delivery_status = delivery_status_of(operation, duplicate=True)
         if operation.state is not OperationState.DONE:
             raise _with_status(OperationInDoubt(operation.public_name, operation.op_id), delivery_status)
@@ -246,7 +243,7 @@ class OperationRunner:
         operation: Operation,
         deadline: float,
     ) -> OperationResult | None:
-        """An operation in doubt after its server was asked: told, or sent again; None to claim it anew."""
+        """The result of an operation in doubt after a probe or another send; None to claim it again."""
         policy = self._delivery_policy.for_upstream(call.item.server).for_tool(call.item.name)
         happened = await self._prober.was_executed(operation, policy)
         if happened:
@@ -262,24 +259,22 @@ class OperationRunner:
         if again.verdict is not ClaimVerdict.GRANTED:
             return None
         if again.operation.fence != operation.fence + 1:
-            # Another gateway has sent it since the probe, which says nothing of that.
+            # Another gateway has sent it since the probe, whose answer does not cover that.
             await self._recorder.try_to_finish(again.operation, doubt_outcome(again.operation))
             return None
-        # A caller who wants it sent all the same does not end the doubt about what was sent before.
+        # A retry that the caller insists on does not settle the earlier attempt.
         operation = msgspec.structs.replace(
             again.operation, doubted=not over, error_code=operation.error_code
         )
         return await self._send_and_record(in_flight, call, operation, deadline)
 
     def _cannot_still_run(self, operation: Operation, policy: ToolSafety) -> bool:
-        """Whether the server can be at it no more, so that what has not happened is not going to."""
+        """Whether the server cannot still execute the call, so that a probe that answers no is final."""
         age = self._now() - operation.updated
         settle = policy.probe.settle_seconds if policy.probe is not None else None
         if settle is None or operation.error_code in _MAY_STILL_RUN_CODES:
             return age > self._longest_seconds(operation.server)
         return age >= settle
-
-    # A call that is made now.
 
     async def _send_and_record(
         self,
@@ -295,7 +290,7 @@ class OperationRunner:
             deadline=deadline,
             retry_count=operation.attempts,
             on_send=sent.set,
-            # Of the variable, not of its value: by then it knows the attempts.
+            # Reads the variable late, when `operation` has the attempts.
             on_late_response=lambda answer: self._recorder.record_late_answer(operation, answer),
         )
         try:
@@ -305,14 +300,14 @@ class OperationRunner:
             return await self._record_abandoned(call, operation, sent=sent.is_set())
         except HeadgateError as error:
             tried = error.delivery_status.attempts if error.delivery_status is not None else 1
-            # What a late answer says of the last attempt says nothing of those before it.
+            # A late answer to the last attempt says nothing about the earlier ones.
             doubted = tried > 1 and operation.kind.repeatable and error.effect is not Effect.NONE
             operation = msgspec.structs.replace(
                 operation, attempts=operation.attempts + tried, doubted=operation.doubted or doubted
             )
             return await self._record_failure(in_flight, call, operation, error, deadline, resent)
         except Exception:
-            # A bug, whose caller is told so; nobody knows how far the call came.
+            # A bug: how far the call came is unknown.
             await self._recorder.try_to_finish(operation, doubt_outcome(operation))
             raise
         doubted = answer.delivery_status is not None and answer.delivery_status.doubted
@@ -326,7 +321,7 @@ class OperationRunner:
     async def _record_abandoned(
         self, call: UpstreamCall, operation: Operation, *, sent: bool
     ) -> OperationResult:
-        """Everybody has left."""
+        """Record a call that all its callers left; raises OperationInDoubt."""
         outcome = OperationOutcome(
             state=OperationState.DOUBT if sent or operation.doubted else OperationState.FAILED,
             attempts=operation.attempts,
@@ -359,13 +354,13 @@ class OperationRunner:
         except LedgerUnavailable as away:
             self._recorder.keep_unwritten(operation, outcome)
             if state is OperationState.FAILED:
-                # Nothing happened, so that nothing depends on the record.
+                # It was not executed, so nothing depends on the record.
                 return OperationResult(DeliveryStatus(attempts=operation.attempts, unrecorded=True), answer)
-            # The promise is that an answer is recorded before anybody sees it.
+            # An answer must be durable before the client gets it.
             close_answer(answer)
             raise _with_status(away, delivery_status_of(operation, state=OperationState.DOUBT)) from away
         if not recorded:
-            # Another gateway has taken it over, and what it recorded counts.
+            # Another gateway took it over, and its record counts.
             close_answer(answer)
             return await self._known_result(await self._ledger.find(operation.op_id) or operation)
         return OperationResult(delivery_status_of(operation, state=state), answer)
@@ -379,24 +374,24 @@ class OperationRunner:
         deadline: float,
         resent: int,
     ) -> OperationResult:
-        """No answer came: nothing happened, or a probe tells what did, or nobody knows."""
+        """Record a call without an answer: not executed, executed according to a probe, or in doubt."""
         if operation.doubted and error.effect is Effect.NONE:
-            # Nothing came of this attempt, but of one before it something may have.
+            # This attempt had no effect, but an earlier one may have had.
             error.effect = Effect.UNKNOWN
         state = OperationState.FAILED if error.effect is Effect.NONE else OperationState.DOUBT
         if isinstance(error, ResponseNotStored) and error.effect is Effect.DONE:
-            # The server's answer has come and is lost: the call is done, and is never sent again.
+            # The answer arrived and was lost: the call is done, and is never sent again.
             state = OperationState.DONE
         if state is OperationState.DOUBT and operation.kind is ToolClass.PROBEABLE:
             policy = self._delivery_policy.for_upstream(call.item.server).for_tool(call.item.name)
             happened = await self._probe_before_deadline(operation, policy, deadline)
             if happened:
                 return await self._record_probed_done(operation)
-            # After a timeout it may still be at work, so that it has not happened yet means nothing.
+            # After a timeout the server may still be executing it, so that a no is not final.
             gone = isinstance(error, UpstreamError) and not error.may_still_run and _has_settle_time(policy)
             if happened is False and gone and not operation.doubted and resent < _MAX_RESENDS:
                 return await self._send_and_record(in_flight, call, operation, deadline, resent + 1)
-        # Whatever this attempt came to, the server may still be at the one before it.
+        # The server may still be executing an earlier attempt.
         code = operation.error_code if operation.error_code in _MAY_STILL_RUN_CODES else _recorded_code(error)
         outcome = OperationOutcome(
             state=state, attempts=operation.attempts, error_code=code, error=error.message
@@ -405,7 +400,7 @@ class OperationRunner:
         raise _with_status(error, delivery_status_of(operation, state=state))
 
     async def _record_probed_done(self, operation: Operation) -> OperationResult:
-        """Its answer is lost, but a probe says that it was carried out."""
+        """Record a call as executed according to a probe, without its answer."""
         outcome = OperationOutcome(
             state=OperationState.DONE, attempts=operation.attempts, resolved_by="probe"
         )
@@ -422,7 +417,7 @@ class OperationRunner:
     async def _probe_before_deadline(
         self, operation: Operation, policy: ToolSafety, deadline: float
     ) -> bool | None:
-        """What the probe says, once the server has had the time to finish what it was at."""
+        """The answer of the probe, after the time that the server needs to finish the call."""
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.sleep((policy.probe.settle_seconds or 0.0) if policy.probe is not None else 0.0)
@@ -432,7 +427,7 @@ class OperationRunner:
 
 
 async def _captured_result(in_flight: InFlightOperation, work: Awaitable[OperationResult]) -> OperationResult:
-    """How it ended, whatever it raised."""
+    """The result of the work, whatever it raises."""
     try:
         return await work
     except HeadgateError as error:
@@ -441,7 +436,7 @@ async def _captured_result(in_flight: InFlightOperation, work: Awaitable[Operati
         away = ledger_unavailable(failure, effect=Effect.UNKNOWN)
         return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=away)
     except asyncio.CancelledError:
-        # Everybody has left before it was claimed, so nobody is there to be told.
+        # All callers left before it was claimed; this result is not read.
         doubt = OperationInDoubt(in_flight.item.public_name, in_flight.op_id)
         return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=doubt)
     except Exception:
@@ -451,14 +446,14 @@ async def _captured_result(in_flight: InFlightOperation, work: Awaitable[Operati
 
 
 def _without_doubt_retry(intent: Intent) -> Intent:
-    """As it is claimed first: where a server can be asked, it is, whatever the caller thinks of the doubt."""
+    """The intent for the first claim: a probe comes before the retry that a caller asks for."""
     if intent.kind is not ToolClass.PROBEABLE:
         return intent
     return msgspec.structs.replace(intent, retries_doubt_since=None)
 
 
 async def _pause(in_flight: InFlightOperation, operation: Operation, seconds: float, deadline: float) -> None:
-    """Wait before the next look at an operation that is under way elsewhere; raises StillRunning."""
+    """Wait before the next look at an operation of another gateway; raises OperationInProgress."""
     left = deadline - asyncio.get_running_loop().time()
     if left <= 0 or in_flight.is_abandoned:
         error = OperationInProgress(operation.public_name, operation.op_id)
@@ -471,12 +466,12 @@ async def _await_ready(delivery: RetryingDelivery, server: str) -> None:
 
 
 def _has_settle_time(policy: ToolSafety) -> bool:
-    """Whether a server whose connection is gone can be at it no more after a while."""
+    """Whether a server that lost its connection is known to have finished after a while."""
     return policy.probe is not None and policy.probe.settle_seconds is not None
 
 
 def _recorded_code(error: HeadgateError) -> str:
-    """What the record says of it: who gave up waiting for a server that may go on does not matter."""
+    """The recorded code: that of a timeout for any call that the server may still execute."""
     still_at_work = isinstance(error, UpstreamError) and error.may_still_run
     return UpstreamTimeout.code if still_at_work else error.code
 
@@ -491,7 +486,7 @@ def _with_status(error: HeadgateError, delivery_status: DeliveryStatus) -> Headg
 
 
 def describe_key_conflict(item: Item, server: str, tool: str) -> str:
-    """What is different about the call that a key was first used for."""
+    """How the call that a key was first used for differs."""
     if item.server != server:
         return f"another server ({server!r})"
     return f"another tool ({tool!r})" if item.name != tool else "other arguments"

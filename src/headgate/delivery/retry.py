@@ -3,7 +3,7 @@
 from headgate.domain.errors import Effect, HeadgateError, UpstreamError
 from headgate.domain.upstream_policy import RetrySettings, ToolClass
 
-# Beyond it the bound is `longest_seconds` in any case, and the power too large for a float.
+# Beyond it `longest_seconds` is the bound in any case, and the power too large for a float.
 _MOST_DOUBLINGS = 60
 
 
@@ -24,7 +24,7 @@ def retry_delay_seconds(
         return None
     floor = error.retry_after_seconds or 0.0
     if floor > retry_settings.longest_seconds:
-        # Whoever called is told when to come back, rather than kept waiting.
+        # The caller gets `retry_after_seconds` instead of a long wait.
         return None
     # Full jitter: callers that failed together do not come back together.
     doublings = min(failures - 1, _MOST_DOUBLINGS)
@@ -37,13 +37,13 @@ def retry_delay_seconds(
 def is_retry_safe(error: HeadgateError, kind: ToolClass) -> bool:
     """Whether a second attempt does no harm, and may help."""
     if not isinstance(error, UpstreamError):
-        # Our own limits: another attempt would only press harder.
+        # The gateway's own limits: another attempt would only add load.
         return False
     match error.effect:
         case Effect.NONE:
             return error.retryable
         case Effect.UNKNOWN:
-            # It may have been carried out and only the answer lost: a second attempt could pay twice.
+            # It may have been executed and only the answer lost: a second attempt could pay twice.
             return kind.repeatable
         case Effect.DONE:
             return False
@@ -56,28 +56,28 @@ _PER_ANSWER = 1
 
 
 class RetryBudget:
-    """Each answer earns a tenth of a retry; ten can be saved, and are there at the start."""
+    """Each answer earns a tenth of a retry, up to ten retries, which are available at the start."""
 
     def __init__(self) -> None:
         self._tenths = _FULL_BUDGET
 
     def record_answer(self) -> None:
-        """An answer came."""
+        """Earn a tenth of a retry."""
         if self._tenths < _FULL_BUDGET:
             self._tenths += _PER_ANSWER
 
     def try_spend(self) -> bool:
-        """Whether there is one more retry, which then is used."""
+        """Use one retry; False when none is left."""
         if self._tenths < _PER_RETRY:
             return False
         self._tenths -= _PER_RETRY
         return True
 
     def refund(self) -> None:
-        """A retry that was to be made was not."""
+        """Return a retry that was not sent."""
         self._tenths = min(_FULL_BUDGET, self._tenths + _PER_RETRY)
 
     @property
     def available(self) -> float:
-        """How many retries there are now."""
+        """How many retries are left."""
         return self._tenths / _PER_RETRY

@@ -1,4 +1,4 @@
-"""Sends one call to its upstream with a deadline, through the bulkhead, and retries it where that is safe."""
+"""Sends calls to upstreams: each with a deadline, through a bulkhead, and again where a retry is safe."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from headgate.domain.upstream_policy import Priority, ToolClass, ToolSafety
 from headgate.protocol.result_conversion import claims_error, is_tool_error
 
 _TOOL_CALL = "tools/call"
-# These change nothing; what a method that the gateway does not know does, nobody can tell.
+# These change nothing; a method that the gateway does not know may.
 _READ_ONLY_METHODS = frozenset(
     {
         "completion/complete",
@@ -37,46 +37,46 @@ _READ_ONLY_METHODS = frozenset(
         "tools/list",
     }
 )
-# Of each end of a result on disk.
+# Read from each end of a result on disk.
 _EDGE_BYTES = 8 * 1024
 
 _DEFAULT_OPTIONS = DeliveryOptions()
 
 
 class Upstream(Protocol):
-    """Whatever carries a call out."""
+    """Connections to MCP servers."""
 
     async def await_ready(self, server: str) -> None:
-        """Wait, for a bounded time, until the server has told its tools; raises UpstreamError."""
+        """Wait, for a bounded time, until the server has listed its tools; raises UpstreamError."""
 
     def send_to_server(self, call: UpstreamCall) -> Awaitable[McpResponse]:
-        """Send once, until the deadline of the call. Raises UpstreamError saying what may have happened."""
+        """Send once, until the deadline; raises UpstreamError, whose effect says what may have happened."""
 
     def honours_keys(self, server: str) -> bool:
-        """Whether the server said that it carries out one call for each key."""
+        """Whether the server declares that it executes one call per key."""
 
     def longest_seconds(self, server: str) -> float:
-        """How long one call of the server may take, whatever the progress."""
+        """The longest that one call of the server may take, whatever its progress."""
 
     def is_ready(self, server: str) -> bool:
-        """Whether a call would be sent at once."""
+        """Whether a call would be sent without waiting for the server to start."""
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server puts its questions while a call is under way."""
+        """Whether the server sends its own requests while it executes a call."""
 
     async def subscribe(self, server: str, uri: str) -> McpResponse:
-        """Hear of every change of a resource; raises UpstreamError."""
+        """Subscribe to the changes of a resource; raises UpstreamError."""
 
     async def unsubscribe(self, server: str, uri: str) -> McpResponse:
-        """Do not hear of it any more; raises UpstreamError."""
+        """End the subscription; raises UpstreamError."""
 
 
-# Told the server, the outcome (`ok`, `error`, or the code of a failure) and the seconds of each call.
+# Gets the server, the outcome (`ok`, `error`, or the code of a failure) and the duration of each call.
 CallCounter = Callable[[str, str, float], None]
 
 
 class UpstreamDelivery:
-    """As many attempts as the promise for the tool allows; a breaker, a queue and a budget per upstream."""
+    """Makes as many attempts as the class of a tool allows, through one bulkhead per upstream."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class UpstreamDelivery:
         self._sleep = sleep
         self._random = random
         self._bulkheads: dict[str, Bulkhead] = {}
-        # Where each subscription was taken, by the URI that clients know; one entry for each client.
+        # The resource of each subscription by its public URI, once per client.
         self._subscribed: dict[str, list[Item]] = {}
 
     async def await_ready(self, server: str) -> None:
-        """Wait until the server has told its tools; raises UpstreamError, and counts it as the call's end."""
+        """Wait until the server has listed its tools; raises UpstreamError, which counts as a failed call."""
         started = self._now()
         try:
             await self._upstream.await_ready(server)
@@ -111,7 +111,7 @@ class UpstreamDelivery:
     async def send_with_retry(self, call: UpstreamCall, *, kind: ToolClass | None = None) -> McpResponse:
         """The upstream's answer; raises HeadgateError, whose effect is that of all attempts together.
 
-        `kind` is what is promised for the call, where that is not what is promised for its tool.
+        `kind` overrides the class of the tool.
         """
         server = call.item.server
         bulkhead = self._bulkheads.get(server)
@@ -119,7 +119,7 @@ class UpstreamDelivery:
             bulkhead = self._bulkhead_of(server)
         started = self._now()
         outcome = "INTERNAL"
-        # Nobody asks to be told how it was carried.
+        # A plain call gets no delivery status.
         plain = call.delivery_options is None and call.request.delivery_request is None
         try:
             sent = call
@@ -148,7 +148,7 @@ class UpstreamDelivery:
             self._count(server, outcome, self._now() - started)
 
     def _bulkhead_of(self, server: str) -> Bulkhead:
-        """The lane of a server, with the care that it is to get now."""
+        """The bulkhead of a server, with its current policy."""
         policy = self._delivery_policy.for_upstream(server)
         bulkhead = self._bulkheads.get(server)
         if bulkhead is None:
@@ -159,10 +159,7 @@ class UpstreamDelivery:
         bulkhead.honours_keys = self._upstream.honours_keys(server)
         return bulkhead
 
-    # Before the first attempt.
-
     def _with_deadline_and_key(self, call: UpstreamCall) -> UpstreamCall:
-        """With its deadline and its key, if it has any."""
         request, item = call.request, call.item
         policy = self._delivery_policy.configured_safety(item)
         takes_key = request.method == _TOOL_CALL and (
@@ -170,7 +167,7 @@ class UpstreamDelivery:
             or (
                 policy is not None
                 and bool(policy.key_argument or policy.key_header)
-                # What only reads may have no such argument.
+                # A tool that only reads may lack the argument.
                 and self._delivery_policy.tool_class(item) is ToolClass.KEYED
             )
         )
@@ -183,8 +180,6 @@ class UpstreamDelivery:
             return with_idempotency_key(call, delivery_options, policy)
         return msgspec.structs.replace(call, delivery_options=delivery_options)
 
-    # One attempt.
-
     async def _admit(self, bulkhead: Bulkhead, call: UpstreamCall) -> bool:
         delivery_request, priority = call.request.delivery_request, None
         if delivery_request is not None:
@@ -196,10 +191,8 @@ class UpstreamDelivery:
         agent = result_owner_of(call.request.session, call.request.caller)
         return await bulkhead.admit(call.item.name, priority or Priority.NORMAL, deadline, agent)
 
-    # The attempts after it.
-
     def _with_total_deadline(self, call: UpstreamCall, started: float) -> UpstreamCall:
-        """With the longest that its server may take for a deadline, of all attempts together."""
+        """The call with a deadline for all attempts together: the longest that its server may take."""
         delivery_options = call.delivery_options or _DEFAULT_OPTIONS
         left = self._upstream.longest_seconds(call.item.server) - (self._now() - started)
         latest = asyncio.get_running_loop().time() + left
@@ -217,7 +210,7 @@ class UpstreamDelivery:
         *,
         plain: bool,
     ) -> McpResponse:
-        """The answer to one more attempt; raises the error that says most of what may have happened."""
+        """The answer to another attempt; raises the error of the attempt with the most serious effect."""
         kind = kind or self._tool_class(call)
         failures, raised = 1, error
         while (seconds := self._next_delay(bulkhead, call, failures, error, kind)) is not None:
@@ -229,7 +222,7 @@ class UpstreamDelivery:
                 bulkhead.budget.refund()
                 if not isinstance(refusal, HeadgateError):
                     raise
-                # Nothing was sent this time, so what is known is what the attempt before has said.
+                # Nothing was sent, so the previous attempt still determines the error.
                 break
             bulkhead.retries += 1
             try:
@@ -269,37 +262,35 @@ class UpstreamDelivery:
         return seconds
 
     def _tool_class(self, call: UpstreamCall) -> ToolClass:
-        """What a second attempt of the call would do."""
+        """The class that decides whether a second attempt is safe."""
         item, method = call.item, call.request.method
         if method != _TOOL_CALL:
             return ToolClass.READ if method in _READ_ONLY_METHODS else ToolClass.UNSAFE
         kind = self._delivery_policy.tool_class(item)
         if kind is ToolClass.KEYED and (call.delivery_options is None or not call.delivery_options.key):
-            # It was sent before the server said that it takes keys, and so without one.
+            # It was sent without a key, before the server declared that it takes keys.
             return ToolClass.UNSAFE
         return kind
 
-    # Beside calls.
-
     def is_ready(self, server: str) -> bool:
-        """Whether a call would be sent at once."""
+        """Whether a call would be sent without waiting for the server to start."""
         return self._upstream.is_ready(server)
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server puts its questions while a call is under way."""
+        """Whether the server sends its own requests while it executes a call."""
         return self._upstream.sends_requests_during_calls(server)
 
     async def subscribe(self, item: Item) -> McpResponse:
-        """Hear of every change of a resource; raises UpstreamError."""
+        """Subscribe to the changes of a resource; raises UpstreamError."""
         answer = await self._upstream.subscribe(item.server, item.name)
         if not answer.error:
             self._subscribed.setdefault(item.public_name, []).append(item)
         return answer
 
     async def unsubscribe(self, public_uri: str) -> McpResponse:
-        """One client less hears of it; raises UpstreamError.
+        """End the subscription of one client; raises UpstreamError.
 
-        At the server that took the subscription: by now the URI may be another server's, or nobody's.
+        It goes to the server that took it: by now the URI may belong to another server or to none.
         """
         items = self._subscribed.get(public_uri)
         if not items:
@@ -310,22 +301,22 @@ class UpstreamDelivery:
         return await self._upstream.unsubscribe(item.server, item.name)
 
     def on_reconnected(self, server: str) -> None:
-        """A new connection to `server` stands."""
+        """Let the next call decide whether the breaker closes, after a new connection to the server."""
         bulkhead = self._bulkheads.get(server)
         if bulkhead is not None:
             bulkhead.breaker.allow_probe()
             bulkhead.honours_keys = self._upstream.honours_keys(server)
 
     def stats(self) -> dict[str, BulkheadStats]:
-        """How the calls of each server that was called are doing now."""
+        """The current state of the bulkhead of each server that was called."""
         return {server: bulkhead.stats() for server, bulkhead in self._bulkheads.items()}
 
 
 def _deadline(delivery_request: DeliveryRequest | None, policy: ToolSafety | None) -> float | None:
-    """The least of what the caller and the operator allow, on the event loop's clock."""
-    theirs = delivery_request.timeout_seconds if delivery_request is not None else None
-    ours = policy.timeout_seconds if policy is not None else None
-    limits = [limit for limit in (theirs, ours) if limit is not None]
+    """The earlier of the caller's and the operator's time limits, on the clock of the event loop."""
+    requested = delivery_request.timeout_seconds if delivery_request is not None else None
+    configured = policy.timeout_seconds if policy is not None else None
+    limits = [limit for limit in (requested, configured) if limit is not None]
     return asyncio.get_running_loop().time() + min(limits) if limits else None
 
 
@@ -338,13 +329,13 @@ def _with_retry_count(call: UpstreamCall, failures: int) -> UpstreamCall:
 
 
 def _outcome_label(answer: McpResponse) -> str:
-    """The word under which an answer is counted."""
+    """The outcome label of an answer in metrics."""
     result = answer.result
     if answer.error:
         return "error"
     if isinstance(result, bytes):
         return "tool_error" if claims_error(result) and is_tool_error(result) else "ok"
-    # The flag stands before or behind what is large.
+    # `isError` stands before or after the large members.
     return (
         "tool_error"
         if isinstance(result, HasHeadAndTail) and claims_error(result.head_and_tail(_EDGE_BYTES))

@@ -1,1 +1,5 @@
-"""Calls that belong together: sagas, whose steps are undone in reverse when one of them fails."""
+"""Sagas: transactions whose completed steps are compensated in reverse when one of them fails.
+
+In: calls that name a transaction, and the transaction tools. Out: the answers of the steps.
+Imports `delivery`, `protocol` and `domain`; `storage` implements `TransactionStore`.
+"""

@@ -1,6 +1,4 @@
-"""Rolls a transaction back: runs its compensations in reverse until each is done or an operator has to
-decide.
-"""
+"""Rolls transactions back: runs compensations in reverse until all are done or an operator has to decide."""
 
 import asyncio
 import logging
@@ -11,11 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from headgate.delivery.errors import OperationInDoubt, OperationInProgress
+from headgate.delivery.operation_record import close_answer, requests_input
 from headgate.delivery.transactions.saga_calls import (
     SagaCalls,
-    close_answer,
     error_text,
-    is_input_request,
     leaves_doubt,
     next_compensation_round,
 )
@@ -39,21 +36,21 @@ from headgate.domain.errors import Effect, HeadgateError
 
 log = logging.getLogger("headgate.delivery")
 
-# A step that is under way is looked at so often, and for as long as its server may take at most.
+# How often, and how many times, the state of a step in flight is read.
 _FIRST_POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
 _MAX_POLLS = 1000
 
 Sleep = Callable[[float], Awaitable[None]]
 
-# How a transaction changes whose time limit is over.
+# The changes of a transaction that is past its deadline.
 TIMED_OUT_CHANGES: Final[Mapping[str, Any]] = MappingProxyType(
     {"phase": Phase.COMPENSATING, "timed_out": True, "reason": "its time limit is over"}
 )
 
 
 class RollbackRunner:
-    """Carries out what was decided: that a transaction is rolled back."""
+    """Runs rollbacks, one task per transaction."""
 
     def __init__(self, repository: TransactionRepository, calls: SagaCalls, sleep: Sleep) -> None:
         self._repository = repository
@@ -62,14 +59,14 @@ class RollbackRunner:
         self._running: dict[TransactionKey, asyncio.Task[TransactionRecord]] = {}
 
     async def roll_back(self, transaction_key: TransactionKey) -> TransactionRecord:
-        """The transaction when it is rolled back or stuck; raises LedgerAway, and then it goes on later.
+        """The transaction once it is rolled back or stuck; raises LedgerUnavailable, and is retried later.
 
-        It goes on also when whoever waits for it leaves.
+        The rollback continues when the caller is cancelled.
         """
         return await asyncio.shield(self._rollback_task(transaction_key))
 
     def start_rollback(self, transaction_key: TransactionKey) -> None:
-        """Roll it back beside the caller."""
+        """Roll it back in the background."""
         self._running[transaction_key] = self._rollback_task(transaction_key)
 
     def _rollback_task(self, transaction_key: TransactionKey) -> "asyncio.Task[TransactionRecord]":
@@ -86,12 +83,12 @@ class RollbackRunner:
         if self._running.get(transaction_key) is task:
             del self._running[transaction_key]
         if not task.cancelled() and task.exception() is not None:
-            # Whoever waits for it gets the error too; the next look tries again.
+            # A caller that waits gets the error too; the next look retries it.
             reason = str(task.exception())
             log.warning("rollback waits", extra={"transaction": transaction_key.id, "reason": reason})
 
     def cancel_all(self) -> set[asyncio.Task[TransactionRecord]]:
-        """The gateway ends: stop what is under way, which goes on after the next start."""
+        """Cancel all rollbacks, which continue after the next start."""
         tasks = set(self._running.values())
         for task in tasks:
             task.cancel()
@@ -108,7 +105,7 @@ class RollbackRunner:
                     case RollbackAction.WAIT if polls < _MAX_POLLS:
                         await self._sleep(_poll_seconds(polls))
                         polls += 1
-                        # Whoever was about to send it may have ended meanwhile.
+                        # The gateway that was about to send it may have ended meanwhile.
                         transaction = await self._repository.load(transaction_key)
                     case RollbackAction.UNDO:
                         transaction = await self._compensate(transaction, transaction.step(number))
@@ -122,7 +119,7 @@ class RollbackRunner:
             return transaction
 
     async def settle_open_step(self, transaction: TransactionRecord) -> TransactionRecord:
-        """The transaction with what is known by now of its step that is under way or in doubt."""
+        """The transaction with the current state of its step that is in flight or in doubt."""
         open_step = unsettled_step(transaction.steps)
         if open_step is None:
             return transaction
@@ -130,7 +127,7 @@ class RollbackRunner:
         settled = await self._calls.settle_step(transaction, step)
         if settled.state is step.state:
             return transaction
-        # A step that was never sent is not one that failed: its client may send it again.
+        # A step that was never sent has not failed: its client may send it again.
         tried = step.state is StepState.SENT and bool(settled.op_id)
         changes = changes_after_step(transaction, settled) if tried else {}
         text = f"step {step.number}: {settled.state}"
@@ -139,7 +136,7 @@ class RollbackRunner:
         )
 
     async def _stop_or_settle(self, transaction: TransactionRecord, step: StepRecord) -> TransactionRecord:
-        """The rollback stops at the step, unless the doubt about its compensation is over."""
+        """Stop the rollback at the step, unless the outcome of its compensation is known by now."""
         if step.state is not StepState.UNDO_DOUBT:
             return await self._mark_stuck(transaction, step)
         known = await self._calls.settle_compensation(transaction, step)
@@ -157,8 +154,6 @@ class RollbackRunner:
         return await self._repository.save_change(
             transaction, f"waits for a person: {reason}", phase=Phase.STUCK, reason=reason
         )
-
-    # One compensation.
 
     async def _compensate(self, transaction: TransactionRecord, step: StepRecord) -> TransactionRecord:
         if step.state is StepState.DONE:
@@ -178,7 +173,7 @@ class RollbackRunner:
                 step = msgspec.structs.replace(step, undo_op_id=tried.op_id or step.undo_op_id)
                 return await self._record_compensation(transaction, step, tried.state, tried.error)
             if tried.refused:
-                # It was refused, and the ledger would only repeat that.
+                # Under the same key the ledger would only replay the refusal.
                 step = next_compensation_round(msgspec.structs.replace(step, error=tried.error))
                 transaction = await self._repository.save_change(
                     transaction, f"step {step.number}: undo refused", step
@@ -189,7 +184,7 @@ class RollbackRunner:
     async def _settle_old_compensation(
         self, transaction: TransactionRecord, step: StepRecord
     ) -> TransactionRecord:
-        """A compensation of long ago: it may have been made, and the ledger may have forgotten it."""
+        """Settle a compensation whose record may have expired."""
         known = await self._calls.settle_compensation(transaction, step)
         if known == step:
             error = "the ledger does not remember whether it was made"
@@ -205,18 +200,18 @@ class RollbackRunner:
         except HeadgateError as error:
             op_id = error.delivery_status.op_id if error.delivery_status is not None else ""
             if isinstance(error, OperationInDoubt):
-                # It must not be sent a second time, and nobody knows of the first.
+                # It may have been executed, and must not be sent a second time.
                 return _CompensationAttempt(
                     Effect.UNKNOWN, StepState.UNDO_DOUBT, error.message, op_id, final=True
                 )
-            # One that is still under way may yet come to its end.
+            # One in flight may still succeed.
             effect = Effect.UNKNOWN if isinstance(error, OperationInProgress) else error.effect
             return _CompensationAttempt(effect, error=error.message, op_id=op_id)
         op_id = answer.delivery_status.op_id if answer.delivery_status is not None else ""
         refused = error_text(answer)
         close_answer(answer)
-        if is_input_request(answer):
-            # What has been asked something waits; the next try starts it over.
+        if requests_input(answer):
+            # No client can answer; the next attempt starts over.
             return _CompensationAttempt(
                 Effect.NONE, error="its server asks something, and nobody is there", op_id=op_id
             )
@@ -229,10 +224,10 @@ class RollbackRunner:
     async def _after_last_attempt(
         self, transaction: TransactionRecord, step: StepRecord, tried: "_CompensationAttempt"
     ) -> "_CompensationAttempt":
-        """The last try of a compensation that was tried as often as it may be."""
+        """The last attempt of a compensation, in doubt if an earlier one may have been executed."""
         if tried.refused:
             return tried
-        # That nothing came of this try says nothing of one that a gateway made before it ended.
+        # A failed attempt says nothing about one that another gateway made before it ended.
         op_id = await self._calls.open_compensation_id(transaction, step)
         if tried.effect is Effect.NONE and not op_id:
             return tried
@@ -253,7 +248,7 @@ class RollbackRunner:
 
 
 def changes_after_step(transaction: TransactionRecord, step: StepRecord) -> Mapping[str, Any]:
-    """How a transaction changes with a step that has ended: one that failed may turn it back."""
+    """The changes of a transaction after a step has ended: a failed step may begin the rollback."""
     fails = step.state is StepState.FAILED and transaction.phase is Phase.RUNNING
     if not fails or transaction.on_failure is OnFailure.KEEP:
         return {}
@@ -261,7 +256,7 @@ def changes_after_step(transaction: TransactionRecord, step: StepRecord) -> Mapp
 
 
 def steps_left_reason(steps: Sequence[StepRecord]) -> str:
-    """Which steps a person left as they are; empty for none."""
+    """Which steps were left as they are; empty for none."""
     left = [str(step.number) for step in steps if step.state is StepState.LEFT]
     if len(left) > 1:
         return f"steps {', '.join(left)} were left as they are"
@@ -269,7 +264,7 @@ def steps_left_reason(steps: Sequence[StepRecord]) -> str:
 
 
 class _CompensationAttempt(msgspec.Struct, frozen=True):
-    """What one try of a compensation came to."""
+    """The outcome of one attempt of a compensation."""
 
     effect: Effect
     state: StepState = StepState.UNDO_FAILED
@@ -284,19 +279,18 @@ def _poll_seconds(polls: int) -> float:
 
 
 def _stuck_reason(transaction: TransactionRecord, step: StepRecord) -> str:
-    """What a person has to look at."""
     what = f"step {step.number} ({step.tool})"
     match step.state:
         case StepState.SENT:
-            said = f"{what} is under way for too long"
+            reason = f"{what} is under way for too long"
         case StepState.DOUBT:
-            said = f"{what} may have been carried out (operation {step.op_id or 'unknown'})"
+            reason = f"{what} may have been carried out (operation {step.op_id or 'unknown'})"
         case StepState.UNDO_DOUBT:
             op_id = step.undo_op_id or "unknown"
-            said = f"the compensation of {what} may have been carried out (operation {op_id})"
+            reason = f"the compensation of {what} may have been carried out (operation {op_id})"
         case StepState.UNDO_FAILED:
-            said = f"the compensation of {what} failed: {step.error}"
+            reason = f"the compensation of {what} failed: {step.error}"
         case _:
-            said = f"{what} has no compensation" if not step.error else f"{what}: {step.error}"
+            reason = f"{what} has no compensation" if not step.error else f"{what}: {step.error}"
     left = ", ".join(map(str, steps_not_undone(transaction.steps)))
-    return f"{said}; not undone: {left or 'none'}"
+    return f"{reason}; not undone: {left or 'none'}"

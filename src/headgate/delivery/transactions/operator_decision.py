@@ -1,4 +1,4 @@
-"""What an operator may decide about a stuck transaction, and how the decision changes it."""
+"""The decisions of an operator about a stuck transaction, and the change that each makes."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -19,18 +19,18 @@ from headgate.domain.upstream_policy import ToolClass
 
 
 class OperatorDecision(StrEnum):
-    """What becomes of a stuck transaction."""
+    """A decision about a stuck transaction."""
 
     # The remaining compensations run again.
     RETRY = "retry"
     # Everything was undone by hand.
     COMPENSATED = "compensated"
-    # It stays failed, and no longer waits for a person.
+    # It stays failed, and no longer waits for an operator.
     LEAVE = "leave"
 
 
 class TransactionChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How a transaction changes: its new phase and reason, the steps that change, the line of its history."""
+    """The new phase and reason of a transaction, its changed steps, and the entry of its history."""
 
     phase: Phase
     reason: str
@@ -70,10 +70,10 @@ def change_for_decision(
     repeats_doubt: bool = False,
     note: str = "",
 ) -> TransactionChange:
-    """How a stuck transaction changes with the decision; raises TransactionFailed when it does not apply.
+    """The change that a decision makes; raises TransactionFailed when the decision does not apply.
 
-    `known` is what the ledger has under `stuck_operation_key`. `repeats_doubt` is the operator's consent to a
-    second call of a compensation that may have been carried out.
+    `known` is the operation under `stuck_operation_key`. `repeats_doubt` is the operator's consent to a
+    second call of a compensation that may have been executed.
     """
     if transaction.phase is not Phase.STUCK:
         raise not_stuck_error(transaction)
@@ -87,7 +87,7 @@ def change_for_decision(
 
 
 def not_stuck_error(transaction: TransactionRecord) -> TransactionFailed:
-    """Nothing waits for an operator."""
+    """The error of a decision about a transaction that is not stuck."""
     state = transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out)
     why = f" ({transaction.reason})" if transaction.reason else ""
     return TransactionFailed(
@@ -139,7 +139,7 @@ def _retried(
 def _retried_step(
     transaction: TransactionRecord, step: StepRecord, known: Operation | None, *, repeats_doubt: bool
 ) -> StepRecord | None:
-    """The stuck step as a rollback continues with it; None for one that the gateway settles by the ledger."""
+    """The stuck step as the rollback continues with it; None when the gateway settles it from the ledger."""
     match step.state:
         case StepState.SENT:
             return None
@@ -160,33 +160,30 @@ def _retried_step(
 def _safely_retried_step(
     transaction: TransactionRecord, step: StepRecord, known: Operation | None
 ) -> StepRecord | None:
-    """As `_again`, of a compensation that may have been carried out and must not be carried out twice."""
+    """The same for a compensation that may have been executed and must not be executed twice."""
     if known is None or _is_unknown(known):
         raise _compensation_in_doubt(transaction, step, known)
     if known.state in (OperationState.DONE, OperationState.FAILED):
         return None
     if known.kind in (ToolClass.READ, ToolClass.IDEMPOTENT):
         return _next_round(step)
-    # Under the same key: the server recognises it, or a probe is asked first.
+    # Under the same key: the server recognises it, or a probe comes first.
     return msgspec.structs.replace(step, state=StepState.UNDOING)
 
 
 def _is_unknown(known: Operation) -> bool:
-    """Whether only a person can tell what became of the call."""
+    """Whether only a person can find out the outcome of the call."""
     can_be_settled = known.kind.repeatable or known.kind is ToolClass.PROBEABLE
     return known.state in (OperationState.DOUBT, OperationState.INTENT) and not can_be_settled
 
 
 def _next_round(step: StepRecord) -> StepRecord:
-    """The step whose compensation is made once more, as a call of its own.
+    """The step with another compensation, as a call of its own.
 
-    It is done and not about to be undone, because nothing of that call was sent: a gateway that starts long
-    after the decision still makes it.
+    Its state is DONE and not UNDOING, because that call was not sent: a gateway that starts long after the
+    decision still sends it.
     """
     return msgspec.structs.replace(step, state=StepState.DONE, undo_round=step.undo_round + 1, undo_op_id="")
-
-
-# Why a retry is refused.
 
 
 def _step_in_doubt(

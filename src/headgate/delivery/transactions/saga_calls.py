@@ -1,4 +1,4 @@
-"""The calls of steps and compensations: what their answers mean, and what the ledger knows of them."""
+"""Sends the calls of steps and compensations, and reads their outcomes from answers and the ledger."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from msgspec import DecodeError, Raw
 from headgate.delivery.argument_template import fill_template
 from headgate.delivery.errors import OperationNotFound
 from headgate.delivery.ledger import Operation, OperationState
-from headgate.delivery.operation_record import substitute_answer
+from headgate.delivery.operation_record import close_answer, requests_input, substitute_answer
 from headgate.delivery.transactions.saga_rules import Remedy, StepState
 from headgate.delivery.transactions.transaction_store import (
     StepRecord,
@@ -23,10 +23,9 @@ from headgate.domain.identity import Identity
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from headgate.protocol.jsonrpc import decode_object, encode_object
-from headgate.protocol.result_conversion import is_input_required
 
 META_KEY = "io.headgate/transaction"
-# A larger result is not read to fill a compensation.
+# A larger result does not fill the arguments of a compensation.
 _MOST_READ_BYTES = 8 * 1024 * 1024
 _UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -46,28 +45,23 @@ class _StepErrorObject(msgspec.Struct):
     message: str = ""
 
 
-def is_input_request(answer: McpResponse) -> bool:
-    """Whether the server asks something first, and the call goes on with the client's answer."""
-    return answer.typed and isinstance(answer.result, bytes) and is_input_required(answer.result)
-
-
 def error_text(answer: McpResponse) -> str | None:
-    """What the server says went wrong, cut to a sentence; None when it did what it was asked."""
-    said = full_error_text(answer)
-    if said is None:
+    """The error that the server reports, shortened; None for a success."""
+    text = full_error_text(answer)
+    if text is None:
         return None
-    return quoted(said) or f"an error without a {'message' if answer.error else 'text'}"
+    return quoted(text) or f"an error without a {'message' if answer.error else 'text'}"
 
 
 def full_error_text(answer: McpResponse) -> str | None:
-    """What the server says went wrong, as it said it; None when it did what it was asked."""
+    """The error that the server reports, in full; None for a success."""
     if answer.error:
         try:
             return msgspec.json.decode(answer.error, type=_StepErrorObject).message
         except _UNREADABLE:
             return ""
     if not isinstance(answer.result, bytes) or b'"isError"' not in answer.result:
-        # What is too large for memory is no error.
+        # A result on disk is too large to be an error.
         return None
     result = _decoded_result(answer.result)
     if not result.is_error:
@@ -78,11 +72,11 @@ def full_error_text(answer: McpResponse) -> str | None:
 async def with_compensation_arguments(
     step: StepRecord, key: str, op_id: str, answer: McpResponse
 ) -> StepRecord:
-    """The step with the arguments of its compensation; one that cannot be filled is a step without any."""
+    """The step with the arguments of its compensation; without a compensation if they cannot be filled."""
     if step.remedy is not Remedy.COMPENSATION:
         return step
     try:
-        # Away from the event loop: a result may be on disk, and large.
+        # In a thread, because the result may be large and on disk.
         filled = await asyncio.to_thread(_filled_compensation, step, key, op_id, answer)
     except ValueError as problem:
         error = f"its compensation cannot be filled: {problem}"[: 2 * MAX_QUOTE]
@@ -103,16 +97,16 @@ def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: McpResp
 
 
 def _answer_value(answer: McpResponse) -> Any:
-    """What a tool answered: its structured content, or its text, read if it is JSON."""
+    """The structured content of an answer, else its text, decoded if it is JSON."""
     result = answer.result
     if not isinstance(result, bytes):
         if result.size > _MOST_READ_BYTES:
             return {}
         result = b"".join(result.chunks())
-    said = _decoded_result(result)
-    if said.structured_content is not None:
-        return said.structured_content
-    text = next((block.text for block in said.content if block.type == "text"), "")
+    decoded = _decoded_result(result)
+    if decoded.structured_content is not None:
+        return decoded.structured_content
+    text = next((block.text for block in decoded.content if block.type == "text"), "")
     try:
         return msgspec.json.decode(text)
     except _UNREADABLE:
@@ -126,17 +120,8 @@ def _decoded_result(result: bytes) -> _StepToolResult:
         return _StepToolResult()
 
 
-def close_answer(answer: McpResponse) -> None:
-    """Nobody needs it: give back what it holds."""
-    if not isinstance(answer.result, bytes):
-        answer.result.close()
-
-
 def with_transaction_note(answer: McpResponse, note: dict[str, Any], text: str) -> McpResponse:
-    """The answer with what became of the transaction in its `_meta`, and a text for a model behind its own.
-
-    What is on disk stays as it is.
-    """
+    """The answer with `note` in its `_meta` and `text` as its last content block, unless it is on disk."""
     if answer.error or not isinstance(answer.result, bytes):
         return answer
     try:
@@ -153,25 +138,25 @@ def with_transaction_note(answer: McpResponse, note: dict[str, Any], text: str) 
     return msgspec.structs.replace(answer, result=encode_object(members))
 
 
-# Makes one call: finds the tool, sees whether the caller may use it, and carries it to its answer.
+# Resolves the tool of a request, checks the permission of its caller, and sends the call.
 SendCall = Callable[[McpRequest], Awaitable[tuple[UpstreamCall, McpResponse]]]
 
 
 class OperationLookup(Protocol):
-    """What the ledger knows of calls."""
+    """Finds and settles recorded operations."""
 
     async def find_operation(self, caller: Identity, op_id: str) -> Operation:
-        """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerAway."""
+        """The caller's operation of that id; raises OperationNotFound or LedgerUnavailable."""
 
     async def recorded_answer(self, operation: Operation) -> McpResponse:
-        """What an operation that is DONE was answered; raises LedgerAway."""
+        """The answer of an operation that is DONE; raises LedgerUnavailable."""
 
     async def resolve(self, caller: Identity, op_id: str, *, happened: bool, by: str) -> Operation:
-        """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""
+        """Settle an operation in doubt; raises HeadgateError for one that is not."""
 
 
 class SagaCalls:
-    """Makes the calls of a transaction, and finds out what became of them."""
+    """Sends the calls of a transaction and settles their outcomes."""
 
     def __init__(
         self, operations: OperationLookup, repository: TransactionRepository, send_call: SendCall
@@ -198,12 +183,12 @@ class SagaCalls:
     async def replay_answer(
         self, transaction: TransactionRecord, step: StepRecord
     ) -> tuple[Operation, McpResponse | None]:
-        """What a step was answered, out of the ledger, if it was; raises OperationNotFound or LedgerAway."""
+        """The operation of a step, and its answer if any; raises OperationNotFound or LedgerUnavailable."""
         operation = await self._operations.find_operation(transaction.transaction_key.caller, step.op_id)
         return operation, await self._answer(operation) if operation.state is OperationState.DONE else None
 
     async def settle_step(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
-        """A step that is SENT or in DOUBT as the ledger knows it now; raises LedgerAway."""
+        """A step that is SENT or in DOUBT, with the state in the ledger; raises LedgerUnavailable."""
         operation = await self._find(transaction, transaction.step_key(step), step.op_id)
         if operation is None:
             return self._unrecorded_step(transaction, step)
@@ -214,7 +199,7 @@ class SagaCalls:
                     transaction, step, await self._answer(operation), operation
                 )
             case OperationState.FAILED | OperationState.ASKED:
-                # A server that has asked something waits with the rest, and nobody will answer it.
+                # A server that requested input does not continue, because no client will answer.
                 reason = operation.error or "it was not carried out"
                 return msgspec.structs.replace(step, state=StepState.FAILED, error=reason)
             case OperationState.INTENT:
@@ -224,7 +209,7 @@ class SagaCalls:
                 return await self._resolve_by_repeat(transaction, step, operation)
 
     async def settle_compensation(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
-        """A step whose compensation is in doubt as the ledger knows it now; raises LedgerAway."""
+        """A step whose compensation is in doubt, with the state in the ledger; raises LedgerUnavailable."""
         operation = await self._find(transaction, transaction.compensation_key(step), step.undo_op_id)
         if operation is None or operation.state not in (OperationState.DONE, OperationState.FAILED):
             return step
@@ -240,7 +225,7 @@ class SagaCalls:
         )
 
     async def open_compensation_id(self, transaction: TransactionRecord, step: StepRecord) -> str:
-        """The op_id of a compensation that may have been made; empty when the ledger knows that none was."""
+        """The op_id of a compensation that may have been executed; empty when the ledger rules that out."""
         operation = await self._find(transaction, transaction.compensation_key(step), step.undo_op_id)
         if operation is None or operation.state in (OperationState.FAILED, OperationState.ASKED):
             return ""
@@ -263,7 +248,7 @@ class SagaCalls:
         )
 
     def _unrecorded_step(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
-        """A step that the ledger does not have."""
+        """A step without an operation in the ledger."""
         if step.state is StepState.SENT and step.elsewhere:
             # Another gateway is about to send it.
             return step
@@ -276,7 +261,7 @@ class SagaCalls:
     async def _resolve_by_repeat(
         self, transaction: TransactionRecord, step: StepRecord, operation: Operation
     ) -> StepRecord:
-        """A call that does no harm a second time, or that can be asked about, leaves no doubt."""
+        """The step after a repeat of its call, if the tool is repeatable or has a probe."""
         if not operation.kind.repeatable and operation.kind is not ToolClass.PROBEABLE:
             return step
         request = McpRequest(
@@ -289,9 +274,9 @@ class SagaCalls:
         try:
             _, answer = await self._send_call(request)
         except HeadgateError:
-            # As little is known as before.
+            # The repeat settled nothing.
             return step
-        if is_input_request(answer):
+        if requests_input(answer):
             return step
         return await self._step_after_answer(transaction, step, answer, operation)
 
@@ -307,7 +292,7 @@ class SagaCalls:
 async def step_after_answer(
     transaction: TransactionRecord, step: StepRecord, answer: McpResponse, kind: ToolClass
 ) -> StepRecord:
-    """The step after its answer: done, with what takes it back; or refused, and so not done."""
+    """The step after its answer: done, with the arguments of its compensation; or failed."""
     op_id = answer.delivery_status.op_id if answer.delivery_status is not None else ""
     step = msgspec.structs.replace(step, op_id=op_id or step.op_id)
     refused = error_text(answer)
@@ -321,12 +306,12 @@ async def step_after_answer(
 
 
 def leaves_doubt(answer: McpResponse) -> bool:
-    """Whether it only says that this attempt was refused, after one that may have been carried out."""
+    """Whether only the last attempt was refused, after one that may have been executed."""
     return answer.delivery_status is not None and answer.delivery_status.state == OperationState.DOUBT
 
 
 def next_compensation_round(step: StepRecord) -> StepRecord:
-    """The step whose compensation is made once more, as a call of its own."""
+    """The step with another compensation, as a call of its own."""
     return msgspec.structs.replace(
         step, state=StepState.UNDOING, undo_round=step.undo_round + 1, undo_op_id=""
     )

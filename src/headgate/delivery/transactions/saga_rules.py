@@ -1,6 +1,4 @@
-"""The state machine of a saga: phases, step states, and which step a rollback compensates next; pure,
-shared with the client library.
-"""
+"""The state machine of a saga as pure functions, shared with the client library."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -8,26 +6,26 @@ from typing import NamedTuple, Protocol
 
 
 class Phase(StrEnum):
-    """Which way a transaction goes."""
+    """The phase of a transaction."""
 
     RUNNING = "running"
-    # It was decided that its steps are undone, and that decision stays.
+    # Its steps are being undone; there is no way back to RUNNING.
     COMPENSATING = "compensating"
     DONE = "done"
     COMPENSATED = "compensated"
-    # Something can be neither kept nor undone without a person.
+    # The rollback cannot continue without an operator.
     STUCK = "stuck"
-    # An operator decided that it stays as it is, with steps that are not undone.
+    # An operator ended it with steps that are not undone.
     LEFT = "left"
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the phase never changes again."""
         return self in (Phase.DONE, Phase.COMPENSATED, Phase.LEFT)
 
 
 class TransactionStatus(StrEnum):
-    """What a client is told of where a transaction is."""
+    """The state of a transaction for its client."""
 
     INITIATED = "initiated"
     IN_PROGRESS = "in_progress"
@@ -39,77 +37,77 @@ class TransactionStatus(StrEnum):
 
 
 class StepState(StrEnum):
-    """Where a step is."""
+    """The state of a step."""
 
-    # Recorded, and on its way or about to be.
+    # Recorded, and sent or about to be sent.
     SENT = "sent"
-    # It may have happened.
+    # Possibly executed.
     DOUBT = "in_doubt"
-    # It did not happen.
+    # Not executed.
     FAILED = "failed"
     DONE = "done"
-    # Its compensation is recorded, and on its way or about to be.
+    # Its compensation is recorded, and sent or about to be sent.
     UNDOING = "undoing"
-    # The compensation may have happened.
+    # The compensation was possibly executed.
     UNDO_DOUBT = "undo_in_doubt"
-    # The compensation was tried as often as it may be.
+    # All attempts of the compensation failed.
     UNDO_FAILED = "undo_failed"
     UNDONE = "undone"
     # An operator undid it without its compensation.
     UNDONE_BY_HAND = "undone_by_hand"
-    # A person decided that it stays as it is.
+    # An operator or the client decided not to undo it.
     LEFT = "left"
 
 
 class Remedy(StrEnum):
-    """What takes a step back."""
+    """How a step is undone."""
 
     COMPENSATION = "compensation"
-    # It changed nothing.
+    # Nothing to undo: it only read.
     NEEDLESS = "needless"
-    # The pivot: once it is done, the transaction can only go on.
+    # The pivot: once it is done, the transaction cannot be rolled back past it.
     NONE = "none"
 
 
 class OnFailure(StrEnum):
-    """What follows a step that failed."""
+    """What follows a failed step."""
 
     ROLLBACK = "rollback"
-    # The transaction goes on, so that another way may be tried.
+    # The transaction continues, so that the client may try another step.
     KEEP = "keep"
 
 
 class StepView(Protocol):
-    """What the rules need to know of a step."""
+    """The part of a step that the rules depend on."""
 
     @property
     def number(self) -> int:
-        """From 1 on, in the order in which the steps were made."""
+        """From 1, in the order of the steps."""
 
     @property
     def state(self) -> StepState:
-        """Where it is."""
+        """Its state."""
 
     @property
     def remedy(self) -> Remedy:
-        """What takes it back."""
+        """How it is undone."""
 
 
 class RollbackAction(StrEnum):
-    """What a rollback does next."""
+    """The next action of a rollback."""
 
-    # A step is under way: what it comes to decides.
+    # Wait for the outcome of a step that was sent.
     WAIT = "wait"
     # Run the compensation of the step.
     UNDO = "undo"
-    # Stop at the step, until somebody knows or decides.
+    # Stop at the step until its outcome is known or an operator decides.
     PARK = "park"
     # Everything is undone.
     END = "end"
 
 
 class NextRollbackAction(NamedTuple):
-    """The next move, and the number of the step that it is about; 0 for none."""
+    """The next action, and the number of its step; 0 for none."""
 
     move: RollbackAction
     step: int = 0
@@ -120,9 +118,9 @@ _FINISHED_STATES = (StepState.FAILED, StepState.UNDONE, StepState.UNDONE_BY_HAND
 
 
 def next_rollback_action(steps: Sequence[StepView]) -> NextRollbackAction:
-    """What a rollback does next: completed steps are undone in reverse, and none is passed over.
+    """The next action of a rollback: completed steps are undone in reverse, without exception.
 
-    A step that may have happened comes first, because whether it is undone depends on it.
+    A step in flight or in doubt comes first, because its outcome decides whether it is undone.
     """
     for step in steps:
         if step.state in _UNSETTLED_STATES:
@@ -142,12 +140,12 @@ def next_rollback_action(steps: Sequence[StepView]) -> NextRollbackAction:
 
 
 def unsettled_step(steps: Sequence[StepView]) -> StepView | None:
-    """The step that is under way or in doubt, which blocks the next one, the commit and the rollback."""
+    """The step in flight or in doubt, which blocks the next step, the commit and the rollback."""
     return next((step for step in steps if step.state in _UNSETTLED_STATES), None)
 
 
 def steps_not_undone(steps: Sequence[StepView]) -> list[int]:
-    """The steps that are done and not undone, the last one first."""
+    """The numbers of the steps that are done and not undone, last first."""
     gone = (*_FINISHED_STATES, *_UNSETTLED_STATES)
     return [
         step.number
@@ -157,12 +155,12 @@ def steps_not_undone(steps: Sequence[StepView]) -> list[int]:
 
 
 def next_step_number(steps: Sequence[StepView]) -> int:
-    """The number of the next step; one that failed has had its own."""
+    """The number of the next step; failed steps keep theirs."""
     return steps[-1].number + 1 if steps else 1
 
 
 def transaction_status(phase: Phase, steps: Sequence[StepView], *, timed_out: bool) -> TransactionStatus:
-    """What a client is told."""
+    """The state of a transaction for its client."""
     match phase:
         case Phase.DONE:
             return TransactionStatus.COMPLETED
@@ -183,5 +181,5 @@ def transaction_status(phase: Phase, steps: Sequence[StepView], *, timed_out: bo
 
 
 def compensation_retry_seconds(tries: int, *, most: int = 5, first_seconds: float = 0.5) -> float | None:
-    """Seconds to wait before a compensation that failed so often is tried again, or None to give up."""
+    """Seconds before the next attempt of a compensation after so many attempts, or None to give up."""
     return first_seconds * 2.0 ** (tries - 1) if tries < most else None

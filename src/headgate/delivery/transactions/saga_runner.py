@@ -10,6 +10,7 @@ import msgspec
 
 from headgate.delivery.errors import LedgerUnavailable, TransactionFailed
 from headgate.delivery.ledger import Operation
+from headgate.delivery.operation_record import close_answer
 from headgate.delivery.transactions.compensation import (
     TIMED_OUT_CHANGES,
     RollbackRunner,
@@ -20,7 +21,6 @@ from headgate.delivery.transactions.saga_calls import (
     OperationLookup,
     SagaCalls,
     SendCall,
-    close_answer,
     next_compensation_round,
 )
 from headgate.delivery.transactions.saga_rules import (
@@ -52,19 +52,19 @@ log = logging.getLogger("headgate.delivery")
 
 T = TypeVar("T")
 
-# Between looks at what other gateways left behind, at late answers and at the word of an operator.
+# Between looks for orphans, late answers and resolved operations.
 _POLL_SECONDS = 30.0
-# Between looks at what an operator handed over.
+# Between looks for rollbacks that an operator resumed.
 _TAKE_OVER_SECONDS = 1.0
-# So many transactions are rolled back at a time without anybody waiting for it.
+# So many transactions are rolled back in the background at a time.
 _MAX_CONCURRENT = 8
 _SWEEP_SECONDS = 3600.0
-# At the end, what is under way gets this long to stop.
+# On close, tasks get this long to stop.
 _CLOSE_SECONDS = 5.0
 
 
 class SagaRunner:
-    """All transactions."""
+    """Runs the transactions of all callers."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class SagaRunner:
         window_seconds: float = 86_400.0,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Compensations are made with `use`; `kind` is the class of a tool, `now` the time of day.
+        """`send_call` sends compensations; `kind` gives the class of a tool; `now` is the time of day.
 
-        `find` raises for a tool that nobody has, so that no step names one. `window_seconds` is how long the
-        ledger keeps what has ended.
+        `find` raises for an unknown tool, so that no step names one. `window_seconds` is how long the ledger
+        keeps ended operations.
         """
         self._repository = TransactionRepository(store, now, window_seconds)
         self._calls = SagaCalls(operations, self._repository, send_call)
@@ -95,7 +95,7 @@ class SagaRunner:
         self._last_sweep = 0.0
 
     async def begin(self, caller: Identity, *, seconds: float, on_failure: OnFailure) -> TransactionRecord:
-        """A new transaction of the caller, which is rolled back if it still runs then; raises LedgerAway."""
+        """A new transaction, which is rolled back unless it ends in time; raises LedgerUnavailable."""
         transaction_key = TransactionKey(caller.tenant, caller.principal, secrets.token_hex(16))
         transaction = new_transaction(transaction_key, self._repository.now, seconds, on_failure)
         await self._repository.begin(transaction)
@@ -111,19 +111,19 @@ class SagaRunner:
     ) -> tuple[UpstreamCall, McpResponse]:
         """The answer to one step; raises HeadgateError.
 
-        It is carried to its end also when its client leaves: cut short it would be in doubt, and block
-        the transaction.
+        The step runs to its end even when its client leaves: cancelled, it would be in doubt and block the
+        transaction.
         """
         return await self._run_shielded(
             self._steps.run_step(transaction_key, step_request, request, send_call)
         )
 
     async def find_transaction(self, transaction_key: TransactionKey) -> TransactionRecord:
-        """The transaction as it is recorded; raises TransactionFailed or LedgerAway."""
+        """The recorded transaction; raises TransactionFailed or LedgerUnavailable."""
         return await self._repository.load(transaction_key)
 
     async def commit(self, transaction_key: TransactionKey) -> TransactionRecord:
-        """The transaction, which is done now; raises HeadgateError when a step blocks it or it rolls back."""
+        """The committed transaction; raises HeadgateError when a step blocks it or it rolls back."""
         async with self._repository.locked(transaction_key):
             transaction = await self._repository.load(transaction_key)
             if transaction.phase is Phase.RUNNING:
@@ -141,9 +141,9 @@ class SagaRunner:
     async def rollback(
         self, transaction_key: TransactionKey, *, leave: int | None = None
     ) -> TransactionRecord:
-        """The transaction when it is rolled back or stuck; raises HeadgateError.
+        """The transaction once it is rolled back or stuck; raises HeadgateError.
 
-        One that is stuck is tried again. `leave` is the step it is stuck at, if that is to stay as it is.
+        A stuck one is retried. `leave` names the step that it is stuck at, to leave that step as it is.
         """
         return await self._run_shielded(self._roll_back(transaction_key, leave))
 
@@ -170,17 +170,15 @@ class SagaRunner:
         )
 
     async def on_operation_resolved(self, operation: Operation) -> TransactionRecord | None:
-        """Somebody settled a call: the transaction that waited for it goes on. None when it is of none."""
+        """Continue the transaction of an operation that was settled; None when it belongs to none."""
         if not operation.transaction:
             return None
         transaction_key = TransactionKey(operation.tenant, operation.principal, operation.transaction)
         try:
             return await self._run_shielded(self._advance(transaction_key))
         except TransactionFailed:
-            # It is gone, and its operation was kept for longer.
+            # The transaction has expired before its operation.
             return None
-
-    # What a person decides about.
 
     async def _leave_step(self, transaction: TransactionRecord, number: int) -> TransactionRecord:
         move, at = next_rollback_action(transaction.steps)
@@ -201,13 +199,12 @@ class SagaRunner:
         )
 
     async def _continue_stuck(self, transaction: TransactionRecord, *, retries: bool) -> TransactionRecord:
-        """A transaction that is stuck goes on, if what it waits for is known, or is to be tried again."""
+        """Continue a stuck transaction, if the outcome it waits for is known, or is to be retried."""
         step = transaction.step(next_rollback_action(transaction.steps).step)
         changed = await self._settled_step(transaction, step, retries=retries)
         if changed.state is step.state:
             return transaction
         text = f"step {step.number}: {changed.state}, rollback goes on"
-        # What it waited for is not so any more.
         reason = f"it was stuck at step {step.number}, and went on"
         return await self._repository.save_change(
             transaction, text, changed, phase=Phase.COMPENSATING, reason=reason
@@ -226,10 +223,8 @@ class SagaRunner:
             case _:
                 return step
 
-    # What goes on by itself.
-
     async def run_scheduler(self) -> None:
-        """Roll back what is past its time limit, and go on with what was left behind; never returns."""
+        """Roll back what is past its deadline, and continue what was left behind; never returns."""
         while True:
             seconds = await self.resume_due()
             try:
@@ -239,7 +234,7 @@ class SagaRunner:
                 continue
 
     async def resume_due(self) -> float:
-        """Attend to all that is due, beside the caller; how many seconds until something is due next."""
+        """Start everything that is due in the background; returns the seconds until the next deadline."""
         self._wake_event.clear()
         try:
             summaries = await self._repository.list_unfinished()
@@ -258,19 +253,19 @@ class SagaRunner:
         return min([_POLL_SECONDS, *(wait for wait in waits if wait > 0)])
 
     async def follow_operator(self) -> None:
-        """Continue the rollbacks that an operator handed over, each within about a second; never returns."""
+        """Continue rollbacks that an operator resumed, each within about a second; never returns."""
         while True:
             await asyncio.sleep(_TAKE_OVER_SECONDS)
             await self.resume_handed_over()
 
     async def resume_handed_over(self) -> None:
-        """Continue the rollbacks that an operator handed over since the last look, beside the caller."""
+        """Continue rollbacks that an operator resumed since the last look, in the background."""
         try:
             found = set(await self._repository.list_resumable())
         except LedgerUnavailable:
-            # `resume` reads the same file, and logs why that fails.
+            # `resume_due` reads the same file, and logs the failure.
             return
-        # One that cannot continue now is left to `resume`, so that its reason is not logged each second.
+        # One that cannot continue now is left to `resume_due`, so that its reason is not logged every second.
         new = {one for one in found - self._seen_resumable if one.transaction_key not in self._in_progress}
         self._seen_resumable = (found & self._seen_resumable) | new
         for transaction_key, _ in new:
@@ -279,16 +274,16 @@ class SagaRunner:
             self._tasks.add(self._start_task(self._advance_and_log(transaction_key)))
 
     async def wait_until_idle(self) -> None:
-        """Wait until all that goes on by itself has come to its end."""
+        """Wait until no background task runs."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def counts(self) -> dict[Phase, int]:
-        """How many there are in each phase; raises LedgerAway."""
+        """How many transactions there are in each phase; raises LedgerUnavailable."""
         return await self._repository.counts()
 
     async def close(self) -> None:
-        """The gateway ends: what is under way goes on after the next start."""
+        """Cancel all tasks; their transactions continue after the next start."""
         tasks = {*self._tasks, *self._rollback_runner.cancel_all()}
         for task in tasks:
             task.cancel()
@@ -305,12 +300,12 @@ class SagaRunner:
             async with self._slots:
                 await self._advance(transaction_key)
         except HeadgateError as error:
-            # The next look tries again.
+            # The next look retries it.
             log.warning(
                 "transaction waits", extra={"transaction": transaction_key.id, "reason": error.message}
             )
         except Exception:
-            # One that cannot be gone on with must not keep the others waiting.
+            # A bug in one must not stop the others.
             log.exception("transaction waits", extra={"transaction": transaction_key.id})
         finally:
             self._in_progress.discard(transaction_key)
@@ -334,7 +329,7 @@ class SagaRunner:
         )
 
     def _wake(self, seconds: float) -> None:
-        """Something is due sooner than the next look."""
+        """Wake the scheduler for a deadline before its next look."""
         if seconds < _POLL_SECONDS:
             self._wake_event.set()
 
@@ -344,7 +339,7 @@ class SagaRunner:
         return task
 
     async def _run_shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work that goes on also when nobody waits for it any more."""
+        """Wait for work that continues when its caller is cancelled."""
         task = self._start_task(work)
         self._tasks.add(task)
         try:
@@ -355,7 +350,6 @@ class SagaRunner:
 
 
 def _close_unclaimed_answer(task: "asyncio.Task[Any]") -> None:
-    """Nobody takes what came of it."""
     if task.cancelled() or task.exception() is not None:
         return
     match task.result():

@@ -12,15 +12,9 @@ from headgate.delivery.errors import (
     TransactionStepReused,
 )
 from headgate.delivery.idempotency_key import canonical
-from headgate.delivery.operation_record import delivery_status_of
+from headgate.delivery.operation_record import close_answer, delivery_status_of, requests_input
 from headgate.delivery.transactions.compensation import TIMED_OUT_CHANGES, RollbackRunner, changes_after_step
-from headgate.delivery.transactions.saga_calls import (
-    SagaCalls,
-    SendCall,
-    close_answer,
-    is_input_request,
-    step_after_answer,
-)
+from headgate.delivery.transactions.saga_calls import SagaCalls, SendCall, step_after_answer
 from headgate.delivery.transactions.saga_rules import (
     OnFailure,
     Phase,
@@ -49,32 +43,32 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
-# Raises ToolNotFound or ServerNotFound when nobody has a tool of that name for the caller.
+# Raises ToolNotFound or ServerNotFound when the caller has no tool of that name.
 FindTool = Callable[[str, Identity], object]
 
-# Of a client that goes on with a call whose server has asked something.
+# The parameter of a call that continues after its server requested input.
 _CONTINUES = "requestState"
 _MAX_STEPS = 1000
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A step as a client wants it."""
+    """A step as its client requests it."""
 
     tool: str
     arguments: bytes
     undo_tool: str = ""
     undo_template: bytes = b"{}"
     sequence: int | None = None
-    # The client's own name for it.
+    # The idempotency key of the client.
     key: str = ""
-    # How many seconds a transaction may take that begins with this step; None when it has to be there.
+    # The time limit of the transaction that this step may begin; None when it has to exist.
     begins_seconds: float | None = None
-    # Whether a model reads the answer.
+    # Whether a model reads the answer, so that it gets notes as text.
     spoken: bool = False
 
 
 class _StepOutcome(msgspec.Struct, frozen=True):
-    """A step that was made, with the answer or the error that it got."""
+    """A step with its answer or its error."""
 
     transaction: TransactionRecord
     step: StepRecord
@@ -84,7 +78,7 @@ class _StepOutcome(msgspec.Struct, frozen=True):
 
 
 class StepRunner:
-    """Makes steps."""
+    """Runs steps."""
 
     def __init__(
         self,
@@ -107,7 +101,7 @@ class StepRunner:
         request: McpRequest,
         send_call: SendCall,
     ) -> tuple[UpstreamCall, McpResponse]:
-        """The answer to a step, after what follows from it; raises HeadgateError."""
+        """The answer to a step, after the rollback that it may cause; raises HeadgateError."""
         outcome = await self._run_locked(transaction_key, step_request, request, send_call)
         transaction = outcome.transaction
         if transaction.phase is Phase.COMPENSATING and outcome.step.state is StepState.FAILED:
@@ -164,13 +158,13 @@ class StepRunner:
         return await self._repository.load(transaction_key)
 
     def _check_tools(self, step_request: StepRequest, caller: Identity) -> None:
-        """Raises HeadgateError for a tool that nobody has: found out later, it would cost the other steps."""
+        """Raises HeadgateError for an unknown tool, which would otherwise make the transaction fail later."""
         self._find(step_request.tool, caller)
         if step_request.undo_tool:
             self._find(step_request.undo_tool, caller)
 
     async def _check_accepts_step(self, transaction: TransactionRecord) -> TransactionRecord:
-        """The transaction, if it can take a step now; raises HeadgateError."""
+        """The transaction, if it accepts a step now; raises HeadgateError."""
         if transaction.phase is Phase.RUNNING:
             transaction = await self._rollback_runner.settle_open_step(transaction)
         if transaction.phase is Phase.COMPENSATING:
@@ -190,8 +184,6 @@ class StepRunner:
                 hint="commit it and begin another one",
             )
         return transaction
-
-    # A step that was made before.
 
     async def _repeat(
         self,
@@ -213,7 +205,7 @@ class StepRunner:
             and not_done
             and self._repository.is_within_ledger_window(transaction)
         ):
-            # The ledger knows whether it has to be carried out.
+            # The ledger decides whether it is executed.
             is_open = step.state is not StepState.FAILED
             return await self._send_and_record(
                 *await self._reopened(transaction, step), request, send_call, repeats=is_open
@@ -238,13 +230,11 @@ class StepRunner:
     async def _reopened(
         self, transaction: TransactionRecord, step: StepRecord
     ) -> tuple[TransactionRecord, StepRecord]:
-        """A step that failed is recorded as sent once more: a rollback passes over what has failed."""
+        """Record a failed step as sent again, because a rollback skips failed steps."""
         if step.state is not StepState.FAILED:
             return transaction, step
         step = msgspec.structs.replace(step, state=StepState.SENT, error="")
         return await self._repository.save_change(transaction, f"step {step.number}: sent again", step), step
-
-    # A step that is made now.
 
     async def _send_and_record(
         self,
@@ -255,18 +245,18 @@ class StepRunner:
         *,
         repeats: bool = False,
     ) -> _StepOutcome:
-        """The step after its call; `repeats` says that it may have been carried out before."""
+        """The step after its call; `repeats` means that it may have been executed before."""
         try:
             call, answer = await send_call(_call_request(transaction, step, request))
         except OperationInProgress:
             raise
         except HeadgateError as error:
             if repeats and error.effect is Effect.NONE and await self._may_have_happened(transaction, step):
-                # It did not even get to the ledger, and says nothing of the attempt before.
+                # It was not even recorded, and says nothing about the earlier attempt.
                 raise blocked_error(transaction) from error
             return await self._record_failure(transaction, step, error)
-        if is_input_request(answer):
-            # It goes on when the client has answered.
+        if requests_input(answer):
+            # The client continues it with its input.
             return _StepOutcome(transaction, step, call, answer)
         step = await step_after_answer(transaction, step, answer, self._kind(call.item))
         try:
@@ -302,7 +292,7 @@ class StepRunner:
         return await self._repository.save_change(transaction, text, step, effect=effect, **changes)
 
     def _is_late(self, transaction: TransactionRecord, step: StepRecord) -> bool:
-        """Whether the step has ended, and the time of its transaction before it."""
+        """Whether the step ended after the deadline of its transaction."""
         has_ended = step.state in (StepState.DONE, StepState.FAILED)
         return (
             has_ended and transaction.phase is Phase.RUNNING and transaction.deadline <= self._repository.now
@@ -312,7 +302,7 @@ class StepRunner:
 def new_transaction(
     transaction_key: TransactionKey, now: float, seconds: float, on_failure: OnFailure
 ) -> TransactionRecord:
-    """A new transaction."""
+    """A new transaction with a deadline after so many seconds."""
     return TransactionRecord(
         tenant=transaction_key.tenant,
         principal=transaction_key.principal,
@@ -328,7 +318,7 @@ def new_transaction(
 def _repeated_step(
     transaction: TransactionRecord, step_request: StepRequest, request: McpRequest
 ) -> StepRecord | None:
-    """The step that the wish repeats."""
+    """The step that the request repeats, by its number or its key."""
     if step_request.sequence is not None:
         return (
             transaction.steps[step_request.sequence - 1]
@@ -355,7 +345,6 @@ def _new_step(number: int, step_request: StepRequest, request: McpRequest) -> St
 
 
 def _call_request(transaction: TransactionRecord, step: StepRecord, request: McpRequest) -> McpRequest:
-    """The call of a step."""
     delivery_request = msgspec.structs.replace(
         request.delivery_request or DeliveryRequest(),
         key=transaction.step_key(step),

@@ -119,7 +119,7 @@ _STUBBED: Final = {
 
 
 def _stub(name: str) -> bytes:
-    """The tool with as little said of it as a model needs to use it."""
+    """The shortest definition with which a model can use the tool."""
     description, arguments = _STUBBED[name]
     whole = _TOOLS[name]["inputSchema"]
     properties = {argument: {"type": whole["properties"][argument]["type"]} for argument in arguments}

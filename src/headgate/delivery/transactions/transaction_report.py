@@ -33,29 +33,29 @@ _UNDO_STATES = {
 
 
 def tool_result(value: dict[str, Any], *, failed: bool = False) -> McpResponse:
-    """A result of an own tool: the value as text and as structured content."""
+    """The result of a gateway tool: the value as text and as structured content."""
     text = msgspec.json.encode(value).decode()
     result = {"content": [{"type": "text", "text": text}], "structuredContent": value, "isError": failed}
     return McpResponse(msgspec.json.encode(result))
 
 
 def transaction_summary(transaction: TransactionRecord) -> dict[str, Any]:
-    """Where a transaction is, and what remains to be done about it."""
-    told: dict[str, Any] = {
+    """The state of a transaction, and what remains to be done."""
+    report: dict[str, Any] = {
         "transaction_id": transaction.id,
         "state": transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out),
     }
     if transaction.reason:
-        told["reason"] = redact(transaction.reason)
+        report["reason"] = redact(transaction.reason)
     if transaction.phase in (Phase.STUCK, Phase.LEFT):
-        told["not_undone"] = steps_not_undone(transaction.steps)
+        report["not_undone"] = steps_not_undone(transaction.steps)
     if transaction.phase is Phase.STUCK:
-        told["waits_for"] = "a person"
-    return told
+        report["waits_for"] = "a person"
+    return report
 
 
 def transaction_details(transaction: TransactionRecord) -> dict[str, Any]:
-    """Everything about a transaction but the arguments of its steps."""
+    """A transaction in full, without the arguments of its steps."""
     return {
         **transaction_summary(transaction),
         "on_failure": transaction.on_failure,
@@ -70,7 +70,7 @@ def transaction_details(transaction: TransactionRecord) -> dict[str, Any]:
 
 def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str, Any]:
     undo = _UNDO_STATES.get(step.state)
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "step": step.number,
         "tool": step.tool,
         "state": StepState.DONE if undo is not None else step.state,
@@ -78,20 +78,20 @@ def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str
     if step.state in (StepState.LEFT, StepState.UNDONE_BY_HAND):
         undo = _left_undo(step, history)
     if step.op_id:
-        told["op_id"] = step.op_id
+        report["op_id"] = step.op_id
     if step.remedy is Remedy.COMPENSATION:
-        told["compensation"] = {"tool": step.undo_tool, "state": undo or "not_run"}
+        report["compensation"] = {"tool": step.undo_tool, "state": undo or "not_run"}
         if step.undo_op_id:
-            told["compensation"]["op_id"] = step.undo_op_id
+            report["compensation"]["op_id"] = step.undo_op_id
     elif step.remedy is Remedy.NONE:
-        told["undoable"] = False
+        report["undoable"] = False
     if step.error:
-        told["error"] = redact(step.error)
-    return told
+        report["error"] = redact(step.error)
+    return report
 
 
 def _left_undo(step: StepRecord, history: Sequence[HistoryEvent]) -> str | None:
-    """What the compensation of a step had come to when a person left that: only the history still knows."""
+    """The state of the compensation of a step before it was left as it is, which only the history has."""
     for event in reversed(history):
         for state in (StepState.UNDO_FAILED, StepState.UNDO_DOUBT):
             if event.text.startswith(f"step {step.number}: {state}"):
@@ -100,8 +100,8 @@ def _left_undo(step: StepRecord, history: Sequence[HistoryEvent]) -> str | None:
 
 
 def operation_details(found: Operation, answer: McpResponse | None) -> dict[str, Any]:
-    """What became of a call, with its answer if that is known and small."""
-    told: dict[str, Any] = {
+    """The state of a recorded call, with its answer if that is known and small."""
+    report: dict[str, Any] = {
         "op_id": found.op_id,
         "state": found.state,
         "tool": found.public_name,
@@ -110,17 +110,17 @@ def operation_details(found: Operation, answer: McpResponse | None) -> dict[str,
         "updated": format_time(found.updated),
     }
     if found.dropped:
-        told["answer_dropped"] = True
-    said = {
+        report["answer_dropped"] = True
+    optional = {
         "error_code": found.error_code,
         "error": redact(found.error),
         "resolved_by": found.resolved_by,
         "transaction_id": found.transaction,
     }
-    told |= {name: value for name, value in said.items() if value}
+    report |= {name: value for name, value in optional.items() if value}
     if answer is not None:
-        told |= _answer_details(answer)
-    return told
+        report |= _answer_details(answer)
+    return report
 
 
 def _answer_details(answer: McpResponse) -> dict[str, Any]:
@@ -136,19 +136,19 @@ def _answer_details(answer: McpResponse) -> dict[str, Any]:
 
 
 def format_time(seconds: float) -> str:
-    """A time of day as people read it, in UTC."""
+    """A time in ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def step_answer(
     transaction: TransactionRecord, step: StepRecord, answer: McpResponse, *, spoken: bool
 ) -> McpResponse:
-    """The answer to a step, with what follows from it; raises TransactionFailed where there is no room.
+    """The answer to a step with a note on its transaction; raises TransactionFailed where it has no room.
 
-    `spoken` says that a model reads it.
+    `spoken` means that a model reads it.
     """
     if step.state is StepState.SENT:
-        # A question, with whose answer the step goes on.
+        # A request for input, with which the step continues.
         return answer
     if answer.error and transaction.phase is not Phase.RUNNING:
         raise step_error(transaction, step, None)
@@ -164,7 +164,7 @@ def step_answer(
 
 
 def _note_for_model(transaction: TransactionRecord, step: StepRecord) -> str:
-    """What a model should know beyond the answer itself."""
+    """What a model has to know beyond the answer."""
     if transaction.phase is Phase.COMPENSATING and transaction.timed_out and step.state is StepState.DONE:
         return (
             f"The time limit of transaction {transaction.id} is over: it is being rolled back, "
@@ -195,7 +195,7 @@ def _consequence(transaction: TransactionRecord) -> str:
 def step_error(
     transaction: TransactionRecord, step: StepRecord, error: HeadgateError | None
 ) -> HeadgateError:
-    """The error of a step, with what follows from it for the transaction."""
+    """The error of a step, with the consequence for its transaction."""
     if error is not None and step.state is StepState.FAILED and transaction.phase is Phase.RUNNING:
         return error
     what = f"step {step.number} of transaction {transaction.id!r}"
@@ -217,7 +217,7 @@ def step_error(
 
 
 def not_running_error(transaction: TransactionRecord) -> TransactionFailed:
-    """The transaction takes no step and no commit any more."""
+    """The error of a step or a commit after the transaction has ended or rolls back."""
     state = transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out)
     why = f" ({transaction.reason})" if transaction.reason else ""
     return TransactionFailed(
@@ -227,7 +227,7 @@ def not_running_error(transaction: TransactionRecord) -> TransactionFailed:
 
 
 def blocked_error(transaction: TransactionRecord) -> HeadgateError:
-    """A step is under way or in doubt, and everything else has to wait for it."""
+    """The error of a request that has to wait for a step in flight or in doubt."""
     open_step = unsettled_step(transaction.steps)
     assert open_step is not None
     step = transaction.step(open_step.number)

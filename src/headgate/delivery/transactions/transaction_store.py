@@ -1,9 +1,9 @@
-"""The records of transactions, the store that keeps them, and a repository that changes each under a lock."""
+"""Records of transactions, the Protocol of their store, and the repository that changes them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,9 +14,11 @@ from headgate.delivery.transactions.saga_rules import OnFailure, Phase, Remedy, 
 from headgate.domain.errors import Effect, StoreFailed
 from headgate.domain.identity import Identity, recorded_identity
 
+T = TypeVar("T")
+
 
 class TransactionKey(NamedTuple):
-    """Whose a transaction is, and its id: that of another is unknown to everybody else."""
+    """The owner and the id of a transaction; other callers cannot see it."""
 
     tenant: str
     principal: str
@@ -29,7 +31,7 @@ class TransactionKey(NamedTuple):
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a transaction, and what takes it back; it is recorded before it is sent."""
+    """One call of a transaction and its compensation; it is recorded before it is sent."""
 
     number: int
     tool: str
@@ -38,23 +40,23 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     remedy: Remedy = Remedy.NONE
     # The key that its client gave it.
     named: str = ""
-    # What the client calls itself: in which words it gives arguments depends on it.
+    # The name of the client program, on which the dialect of its arguments depends.
     client: str = ""
     op_id: str = ""
     undo_tool: str = ""
-    # With places for what the step was asked and answered, and filled with it.
+    # With placeholders for arguments and result of the step; below it, filled.
     undo_template: bytes = b""
     undo_arguments: bytes = b""
     undo_op_id: str = ""
-    # Each time that the compensation is refused, the next try is another call, with another key.
+    # A refused compensation is sent again as another call, with another key.
     undo_round: int = 1
     error: str = ""
-    # Whether another gateway that is still there changed it last, and so may be about to send it.
+    # Whether another running gateway changed it last, and so may be about to send it.
     elsewhere: bool = False
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a transaction; times are seconds since the epoch."""
+    """An entry in the history of a transaction; `at` is in seconds since the epoch."""
 
     at: float
     text: str
@@ -68,21 +70,21 @@ class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     created: float
     updated: float
-    # When it is rolled back if it still runs.
+    # When it is rolled back unless it has ended.
     deadline: float
     phase: Phase = Phase.RUNNING
     on_failure: OnFailure = OnFailure.ROLLBACK
     timed_out: bool = False
-    # Why it is rolled back, or what waits for a person.
+    # Why it is rolled back or stuck.
     reason: str = ""
     steps: tuple[StepRecord, ...] = ()
     history: tuple[HistoryEvent, ...] = ()
-    # Grows with every change; a change of an older one is refused.
+    # Grows with every change; a change based on an older revision is refused.
     revision: int = 0
 
     @property
     def transaction_key(self) -> TransactionKey:
-        """Whose it is, and its id."""
+        """Its owner and id."""
         return TransactionKey(self.tenant, self.principal, self.id)
 
     def step(self, number: int) -> StepRecord:
@@ -90,17 +92,17 @@ class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps[number - 1]
 
     def step_key(self, step: StepRecord) -> str:
-        """What the ledger knows the call of a step by."""
+        """The idempotency key of a step."""
         return f"headgate:tx/{self.id}/{step.number}"
 
     def compensation_key(self, step: StepRecord) -> str:
-        """What the ledger knows the compensation of a step by."""
+        """The idempotency key of the current compensation of a step."""
         again = f"/{step.undo_round}" if step.undo_round > 1 else ""
         return f"{self.step_key(step)}/undo{again}"
 
 
 class TransactionSummary(msgspec.Struct, frozen=True):
-    """What has to be known of a transaction to see whether something is to be done about it."""
+    """The part of a transaction that decides whether it is due."""
 
     transaction_key: TransactionKey
     phase: Phase
@@ -108,7 +110,7 @@ class TransactionSummary(msgspec.Struct, frozen=True):
 
 
 class ResumableRollback(NamedTuple):
-    """A rollback that an operator lets continue, and that no gateway has taken over yet."""
+    """A rollback that an operator resumed, and that no gateway has taken over yet."""
 
     transaction_key: TransactionKey
     revision: int
@@ -121,7 +123,7 @@ class TransactionStore(Protocol):
     """
 
     async def begin(self, transaction: TransactionRecord) -> bool:
-        """Record a new one with its history; False when there is one of that place."""
+        """Record a new transaction with its history; False when its key exists."""
 
     async def load(self, transaction_key: TransactionKey) -> TransactionRecord | None:
         """The transaction with its steps in order and its history."""
@@ -132,10 +134,10 @@ class TransactionStore(Protocol):
         """Record a change, an event and a step that is new or changed; False when the revision is old."""
 
     async def list_unfinished(self) -> list[TransactionSummary]:
-        """Those that have not ended and that no other gateway is at work on, oldest first."""
+        """Those that have not ended and that no other gateway runs, oldest first."""
 
     async def list_resumable(self) -> list[ResumableRollback]:
-        """The rollbacks that an operator lets continue and no gateway has taken over, oldest first."""
+        """The rollbacks that an operator resumed and no gateway has taken over, oldest first."""
 
     async def find_operation_id(self, transaction_key: TransactionKey, key: str) -> str | None:
         """The op_id that the ledger has under a key of the transaction's owner."""
@@ -144,18 +146,18 @@ class TransactionStore(Protocol):
         """How many there are in each phase."""
 
     async def sweep(self) -> int:
-        """Forget those that ended and are past the window; never one that is stuck."""
+        """Delete those that ended and are past the window; never one that is stuck."""
 
 
-# A step holds its transaction for as long as its call takes; whoever waits longer is told so.
+# A step locks its transaction for as long as its call takes.
 _LONGEST_WAIT_SECONDS = 600.0
 
 
 class TransactionRepository:
-    """Reads and changes transactions."""
+    """Reads and changes transactions under locks; raises LedgerUnavailable where the store fails."""
 
     def __init__(self, store: TransactionStore, now: Callable[[], float], window_seconds: float) -> None:
-        """`now` is the time of day, `window_seconds` how long the ledger keeps what has ended."""
+        """`now` is the time of day, `window_seconds` how long the ledger keeps ended operations."""
         self._store = store
         self._now = now
         self._trusted_seconds = window_seconds / 2
@@ -168,7 +170,7 @@ class TransactionRepository:
 
     @asynccontextmanager
     async def locked(self, transaction_key: TransactionKey) -> AsyncIterator[None]:
-        """Nobody else here changes the transaction meanwhile; raises TransactionFailed after a long wait."""
+        """Lock the transaction within this process; raises TransactionFailed after a long wait."""
         lock = self._locks.setdefault(transaction_key, asyncio.Lock())
         try:
             async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
@@ -181,21 +183,15 @@ class TransactionRepository:
             lock.release()
 
     async def begin(self, transaction: TransactionRecord) -> bool:
-        """Record a new one; False when there is one of that place. Raises LedgerAway."""
-        try:
-            return await self._store.begin(transaction)
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure) from failure
+        """Record a new transaction; False when its key exists."""
+        return await _available(self._store.begin(transaction))
 
     async def find(self, transaction_key: TransactionKey) -> TransactionRecord | None:
-        """The transaction of that place; raises LedgerAway."""
-        try:
-            return await self._store.load(transaction_key)
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure) from failure
+        """The transaction of that key."""
+        return await _available(self._store.load(transaction_key))
 
     async def load(self, transaction_key: TransactionKey) -> TransactionRecord:
-        """The transaction of that place; raises TransactionFailed when there is none, or LedgerAway."""
+        """The transaction of that key; raises TransactionFailed when there is none."""
         found = await self.find(transaction_key)
         if found is None:
             raise TransactionFailed(
@@ -213,9 +209,9 @@ class TransactionRepository:
         effect: Effect = Effect.NONE,
         **changes: Any,
     ) -> TransactionRecord:
-        """The transaction with a change, which is durable now; raises LedgerAway or TransactionFailed.
+        """The transaction after a change, which is durable then; raises TransactionFailed for a conflict.
 
-        `effect` is what has happened already of the call that the change is about.
+        `effect` is that of the call that the change is about.
         """
         event = HistoryEvent(self.now, text)
         if step is not None:
@@ -224,56 +220,45 @@ class TransactionRepository:
         changed = msgspec.structs.replace(
             transaction, updated=event.at, history=(*transaction.history, event), **changes
         )
-        try:
-            saved = await self._store.save(changed, event, step)
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure, effect=effect) from failure
-        if not saved:
+        if not await _available(self._store.save(changed, event, step), effect):
             raise transaction_busy(transaction.transaction_key, effect=effect)
         return msgspec.structs.replace(changed, revision=changed.revision + 1)
 
     async def find_operation_id(self, transaction: TransactionRecord, key: str) -> str | None:
-        """The op_id that the ledger has under a key; raises LedgerAway."""
-        try:
-            return await self._store.find_operation_id(transaction.transaction_key, key)
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure, effect=Effect.UNKNOWN) from failure
+        """The op_id that the ledger has under a key."""
+        found = self._store.find_operation_id(transaction.transaction_key, key)
+        return await _available(found, Effect.UNKNOWN)
 
     def is_within_ledger_window(self, transaction: TransactionRecord) -> bool:
-        """Whether the ledger still has every call that was made at the last change."""
+        """Whether the ledger still has every call of the last change."""
         return self.now - transaction.updated < self._trusted_seconds
 
     async def list_unfinished(self) -> list[TransactionSummary]:
-        """Those that something may have to be done about; raises LedgerAway."""
-        try:
-            return await self._store.list_unfinished()
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure) from failure
+        """Those that have not ended and that no other gateway runs, oldest first."""
+        return await _available(self._store.list_unfinished())
 
     async def list_resumable(self) -> list[ResumableRollback]:
-        """The rollbacks that an operator lets continue; raises LedgerAway."""
-        try:
-            return await self._store.list_resumable()
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure) from failure
+        """The rollbacks that an operator resumed, oldest first."""
+        return await _available(self._store.list_resumable())
 
     async def counts(self) -> dict[Phase, int]:
-        """How many there are in each phase; raises LedgerAway."""
-        try:
-            return await self._store.counts()
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure) from failure
+        """How many there are in each phase."""
+        return await _available(self._store.counts())
 
     async def sweep(self) -> int:
-        """Forget what ended long ago; raises LedgerAway."""
-        try:
-            return await self._store.sweep()
-        except StoreFailed as failure:
-            raise ledger_unavailable(failure) from failure
+        """Delete what ended long ago."""
+        return await _available(self._store.sweep())
+
+
+async def _available(work: Awaitable[T], effect: Effect = Effect.NONE) -> T:
+    try:
+        return await work
+    except StoreFailed as failure:
+        raise ledger_unavailable(failure, effect=effect) from failure
 
 
 def transaction_busy(transaction_key: TransactionKey, *, effect: Effect = Effect.NONE) -> TransactionFailed:
-    """Somebody else is at work on the transaction."""
+    """The error of a change that another call or gateway was faster with."""
     error = TransactionFailed(
         f"transaction {transaction_key.id[:100]!r} is being changed by another call",
         hint="try again in a moment, or ask get_transaction",

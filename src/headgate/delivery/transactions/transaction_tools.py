@@ -9,7 +9,8 @@ import msgspec
 from msgspec import DecodeError, Meta, Raw
 
 from headgate.delivery.ledger import OperationState
-from headgate.delivery.transactions.saga_calls import OperationLookup, SendCall, close_answer
+from headgate.delivery.operation_record import close_answer
+from headgate.delivery.transactions.saga_calls import OperationLookup, SendCall
 from headgate.delivery.transactions.saga_rules import OnFailure, Phase
 from headgate.delivery.transactions.saga_runner import SagaRunner
 from headgate.delivery.transactions.step_runner import StepRequest
@@ -55,13 +56,13 @@ _ID_HINT: Final = "1 to 128 letters, digits, '_', '-', '.' or ':'"
 
 
 class BeginArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """How a transaction is to be. Null is what some models write for an argument that they leave out."""
+    """Arguments of transaction_begin. Some models write null for an argument that they leave out."""
 
     timeout_ms: Annotated[int, Meta(ge=1_000, le=86_400_000)] | None = None
     on_failure: OnFailure | None = None
 
     def timeout_seconds(self, otherwise: float) -> float:
-        """Its time limit; `otherwise` where nothing is said."""
+        """The time limit; `otherwise` where none is given."""
         return self.timeout_ms / 1000 if self.timeout_ms is not None else otherwise
 
 
@@ -73,25 +74,25 @@ class _StepArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Which transaction is meant."""
+    """Arguments of the tools that take a transaction."""
 
     transaction_id: str = ""
 
 
 class RollbackArguments(TransactionArguments, frozen=True, kw_only=True):
-    """Which transaction is meant, and the step that stays as it is."""
+    """Arguments of transaction_rollback; `leave` is the step to leave as it is."""
 
     leave: Annotated[int, Meta(ge=1)] | None = None
 
 
 class OperationArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Which operation is meant."""
+    """Arguments of get_operation."""
 
     op_id: str = ""
 
 
 class ResolveArguments(OperationArguments, frozen=True, kw_only=True):
-    """Which operation is meant, and whether it happened."""
+    """Arguments of resolve_operation; `happened` says whether the call was executed."""
 
     happened: bool | None = None
 
@@ -119,7 +120,7 @@ def _require(tool: str, argument: str, value: object, example: str) -> None:
 
 
 def read_step(request: McpRequest) -> tuple[str, StepRequest]:
-    """The transaction and the step that a call of the tool asks for; raises InvalidArguments."""
+    """The transaction and the step that a call of transaction_step requests; raises InvalidArguments."""
     given = _step_arguments.read(request.params)
     _require(STEP_TOOL, "transaction_id", given.transaction_id, _STEP_EXAMPLE)
     _require(STEP_TOOL, "tool", given.tool, _STEP_EXAMPLE)
@@ -139,7 +140,7 @@ def read_step(request: McpRequest) -> tuple[str, StepRequest]:
 
 
 def read_plain_step(request: McpRequest, begins_seconds: float) -> tuple[str, StepRequest]:
-    """The same of a plain call whose ticket names a transaction; raises InvalidArguments."""
+    """The same for a plain call whose delivery request names a transaction; raises InvalidArguments."""
     delivery_request = request.delivery_request
     assert delivery_request is not None
     if not _ID.fullmatch(delivery_request.transaction):
@@ -161,7 +162,7 @@ def read_plain_step(request: McpRequest, begins_seconds: float) -> tuple[str, St
 
 
 def _object_members(raw: Raw, owner: str, argument: str, example: str) -> dict[str, Raw] | None:
-    """What an object says that may have been sent as a text; None for null."""
+    """The members of an object, which may have been sent as a string; None for null."""
     if bytes(raw) == b"null":
         return None
     try:
@@ -171,15 +172,21 @@ def _object_members(raw: Raw, owner: str, argument: str, example: str) -> dict[s
 
 
 def _compensation(given: Mapping[str, Raw] | None, owner: str, example: str) -> tuple[str, bytes]:
-    """The tool that takes a step back and the template of its arguments; empty for none.
+    """The tool that undoes a step and the template of its arguments; empty for none.
 
     A compensation that lost an argument would undo something else, so nothing in it is dropped.
     """
     if given is None:
         return "", b"{}"
     undo = _undo_tool(given, owner, example)
-    said = f"{owner}: compensate"
-    refuse_unknown(said, given, ("tool", "args"), hint=example, accepted=ARGUMENT_CONTAINERS, target=undo)
+    refuse_unknown(
+        f"{owner}: compensate",
+        given,
+        ("tool", "args"),
+        hint=example,
+        accepted=ARGUMENT_CONTAINERS,
+        target=undo,
+    )
     if not undo:
         raise InvalidArguments(owner, "compensate names no tool", hint=example)
     return undo, bytes(nested_arguments(given, owner, example, within="compensate."))
@@ -193,7 +200,7 @@ def _undo_tool(given: Mapping[str, Raw], owner: str, example: str) -> str:
 
 
 class TransactionTool:
-    """One own tool of the gateway."""
+    """One of the gateway's own tools."""
 
     def __init__(self, run: Callable[[McpRequest], Awaitable[McpResponse]]) -> None:
         self._run = run
@@ -217,7 +224,7 @@ class TransactionTools:
         self._default_seconds = default_seconds
         self._saga_runner = saga_runner
         self._operations = operations
-        # All but the one that makes a call of another tool.
+        # All but transaction_step, which calls another tool.
         self.tools_by_name: Mapping[str, TransactionTool] = MappingProxyType(
             {
                 BEGIN_TOOL: TransactionTool(self._begin),
@@ -230,24 +237,24 @@ class TransactionTools:
         )
 
     def is_step(self, request: McpRequest) -> bool:
-        """Whether the request is a step of a transaction; asked of every call."""
+        """Whether the request is a step of a transaction; every call passes here."""
         delivery_request = request.delivery_request
         return request.name == STEP_TOOL or (
             delivery_request is not None and bool(delivery_request.transaction)
         )
 
-    async def run_step(self, request: McpRequest, use: SendCall) -> tuple[UpstreamCall, McpResponse]:
-        """The answer to a step, made with `use`; raises HeadgateError."""
+    async def run_step(self, request: McpRequest, send_call: SendCall) -> tuple[UpstreamCall, McpResponse]:
+        """The answer to a step, which `send_call` sends; raises HeadgateError."""
         if request.name == STEP_TOOL:
             id, step_request = read_step(request)
-            # Headers repeat the arguments of the tool, of which there are none that they should.
+            # Headers mirror arguments of transaction_step, not of the tool that it calls.
             request = msgspec.structs.replace(request, headers=None)
         else:
             id, step_request = read_plain_step(request, self._default_seconds)
         meta = {name: value for name, value in request.meta.items() if name != COMPENSATE_META}
         request = msgspec.structs.replace(request, meta=meta)
         return await self._saga_runner.run_step(
-            _transaction_key(request.caller, id), step_request, request, use
+            _transaction_key(request.caller, id), step_request, request, send_call
         )
 
     async def _begin(self, request: McpRequest) -> McpResponse:
@@ -306,11 +313,11 @@ class TransactionTools:
         found = await self._operations.resolve(
             request.caller, given.op_id, happened=bool(given.happened), by="caller"
         )
-        told = operation_details(found, None)
+        report = operation_details(found, None)
         transaction = await self._saga_runner.on_operation_resolved(found)
         if transaction is not None:
-            told["transaction"] = transaction_summary(transaction)
-        return tool_result(told)
+            report["transaction"] = transaction_summary(transaction)
+        return tool_result(report)
 
 
 def _transaction_key(caller: Identity, id: str) -> TransactionKey:
@@ -318,7 +325,7 @@ def _transaction_key(caller: Identity, id: str) -> TransactionKey:
 
 
 def _rollback_answer(transaction: TransactionRecord) -> McpResponse:
-    """What a rollback came to; one that is stuck is a failure, and says what remains."""
+    """The result of a rollback; a stuck one is an error, and names what remains."""
     return tool_result(
         transaction_summary(transaction), failed=transaction.phase in (Phase.STUCK, Phase.LEFT)
     )

@@ -1,1 +1,4 @@
-"""files package."""
+"""Stores in plain files of the data directory: state, keys, large results and recorded answers.
+
+Imports the rules whose Protocols it implements, `protocol` and `domain`.
+"""

@@ -7,14 +7,14 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-# A file has its lock before it has its name.
+# A file gets its lock before its final name.
 _DRAFT = ".draft"
-# Somebody else may clear a draft away before it has its lock, but hardly twice in a row.
+# Another process may remove a draft before it is locked, but hardly twice in a row.
 _MAX_TRIES = 10
 
 
 class ProcessLiveness:
-    """The presence of one opened ledger, from its first use to `close` or the end of its process."""
+    """The lock file of one open ledger, from its first use to `close` or the end of its process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -24,7 +24,7 @@ class ProcessLiveness:
         self.id = secrets.token_hex(16)
 
     def register(self) -> str:
-        """Be there, and say under which id; raises OSError."""
+        """Create and lock the file on first use: the id of this process; raises OSError."""
         with self._lock:
             if self._closed:
                 raise OSError("the ledger is closed")
@@ -35,20 +35,20 @@ class ProcessLiveness:
         return self.id
 
     def is_alive(self, id: str) -> bool:
-        """Whether the process of that id still runs; the file of one that does not is removed."""
+        """Whether the process of that id runs; the file of one that does not is removed."""
         if id == self.id:
             return self._descriptor is not None
         return not _removed_if_dead(self._directory / id)
 
     def any_other_alive(self) -> bool:
-        """Whether any other process is there; raises OSError."""
+        """Whether any other process runs; raises OSError."""
         if not self._directory.exists():
             return False
         found = [path for path in self._directory.iterdir() if path.name != self.id]
         return any(not _removed_if_dead(path) for path in found if path.suffix != _DRAFT)
 
     def close(self) -> None:
-        """Be gone."""
+        """Remove the file."""
         with self._lock:
             self._closed = True
             if self._descriptor is not None:
@@ -68,7 +68,7 @@ class ProcessLiveness:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 draft.rename(self._directory / self.id)
             except (BlockingIOError, FileNotFoundError):
-                # Somebody looks at the draft at this moment, and takes it for what a dead process left.
+                # Another process checks the draft at this moment, and takes it for that of a dead one.
                 os.close(descriptor)
             except BaseException:
                 os.close(descriptor)
@@ -79,18 +79,18 @@ class ProcessLiveness:
 
 
 def _removed_if_dead(path: Path) -> bool:
-    """Whether nobody has the lock of the file, which is gone then."""
+    """Remove the file if no process has its lock; True when it is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
-        # Shared, so that two who look at once do not take each other for the owner.
+        # Shared, so that two processes that check at once do not take each other for the owner.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     else:
-        # With the lock in hand, so that nobody takes it between the look and the removal.
+        # While locked, so that no process takes the lock between check and removal.
         with suppress(FileNotFoundError):
             path.unlink()
         return True

@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,13 +23,13 @@ from headgate.results.result_store import (
     StoredResult,
     new_cache_id,
 )
+from headgate.storage.files.payload_file import PayloadFile, append_bytes, payload_chunks
 
 log = logging.getLogger("headgate.storage")
 
-_CHUNK_BYTES = 256 * 1024
-# So many entries are dropped at once before others get their turn on the loop.
+# After so many removed entries other tasks run.
 _DROPPED_AT_ONCE = 16
-# Agents that are not told apart.
+# The owner of all entries when agents are not isolated.
 _SHARED_OWNER = ""
 
 
@@ -37,7 +37,7 @@ _SHARED_OWNER = ""
 async def open_results(
     directory: Path, limits: ResultStoreLimits | None = None, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator["LocalResultStore"]:
-    """A store that writes into `directory` what is too much for memory, and ends with everything in it."""
+    """A store that writes to `directory` what does not fit into memory, and is emptied after the block."""
     results = LocalResultStore(directory, limits or ResultStoreLimits(), clock)
     try:
         yield results
@@ -46,13 +46,13 @@ async def open_results(
 
 
 class LocalResultStore:
-    """The store of one process. Its owner calls `expire` now and then."""
+    """The store of one process; its owner calls `expire` periodically."""
 
     def __init__(self, directory: Path, limits: ResultStoreLimits, clock: Callable[[], float]) -> None:
         self._directory = directory
         self._limits = limits
         self._clock = clock
-        self._shelves = EvictionIndex(limits)
+        self._index = EvictionIndex(limits)
         self._files_to_close: list[FileContent] = []
         self._closed = False
         self._hits = self._misses = self._evicted = self._expired = 0
@@ -67,10 +67,10 @@ class LocalResultStore:
         *,
         id: str | None = None,
     ) -> str:
-        """The id, which is a new one unless the caller has made it with `new_id`.
+        """Store a result: its id, which is a new one unless the caller made it with `new_cache_id`.
 
-        The content belongs to the store from here on, also when this fails. Raises OSError when one that
-        is on disk, but in no file, cannot be written to one.
+        The store owns the content from here on, even when this fails. Raises OSError when content that is on
+        disk, but not in a file of its own, cannot be copied to one.
         """
         owner = self._owner(agent)
         stored = await self._in_memory_or_on_disk(owner, content, len(arguments))
@@ -86,18 +86,18 @@ class LocalResultStore:
             size_bytes=payload_size(stored),
             expires_at=now + seconds,
         )
-        # Whoever gives an id twice means the second.
+        # A second entry of the same id replaces the first.
         self._remove_entry((owner, entry.id))
-        self._shelves.add(owner, entry, seconds)
+        self._index.add(owner, entry, seconds)
         if self._closed:
             await self.close()
-        # First those whose time is over: then perhaps nobody else has to go.
+        # Expired entries first: then perhaps no other has to be evicted.
         await self.expire()
-        self._evicted += await self._drop(self._shelves.keys_to_evict(owner, now))
+        self._evicted += await self._drop(self._index.keys_to_evict(owner, now))
         return entry.id
 
     async def get(self, agent: str, id: str) -> StoredContent | None:
-        """The content, or None when there is no such entry (any more). The reader closes it.
+        """The content, which the reader closes, or None when there is no such entry (any more).
 
         Raises OSError when it is on disk and the process may open no more files.
         """
@@ -105,8 +105,8 @@ class LocalResultStore:
         return entry.content if entry else None
 
     async def get_entry(self, agent: str, id: str) -> StoredResult | None:
-        """The content and what is known about it, or None; as `get`."""
-        entry = self._shelves.touch(self._owner(agent), id, self._clock())
+        """The entry with its content, or None; as `get`."""
+        entry = self._index.touch(self._owner(agent), id, self._clock())
         if entry is None:
             self._misses += 1
             return None
@@ -116,50 +116,50 @@ class LocalResultStore:
         return msgspec.structs.replace(entry, content=_duplicated(entry.content))
 
     async def remove(self, agent: str, id: str) -> bool:
-        """Forget an entry; false when there is no such entry (any more)."""
+        """Remove an entry; False when there is no such entry (any more)."""
         await self.expire()
         return await self._drop([(self._owner(agent), id)]) > 0
 
     async def clear(self, agent: str | None = None) -> int:
-        """Forget all entries of an agent, or of all: so many. When agents are not told apart, always all."""
+        """Remove all entries of an agent, or of all: how many. Without isolation it is always all."""
         await self.expire()
-        return await self._drop(self._shelves.keys_of(None if agent is None else self._owner(agent)))
+        return await self._drop(self._index.keys_of(None if agent is None else self._owner(agent)))
 
     async def size(self) -> int:
-        """How many entries there are, of all agents together."""
+        """How many entries all agents have together."""
         await self.expire()
-        return self._shelves.entries
+        return self._index.entries
 
     async def stats(self) -> ResultStoreStats:
-        """What it holds now, and what has become of the rest."""
+        """What the store holds, and how many entries were evicted or expired."""
         await self.expire()
-        return self.held()
+        return self.current_stats()
 
-    def held(self) -> ResultStoreStats:
-        """The same at once, and with what has expired since the last `expire`."""
+    def current_stats(self) -> ResultStoreStats:
+        """The same without removing what has expired since the last `expire`."""
         return ResultStoreStats(
-            entries=self._shelves.entries,
-            max_entries=self._shelves.max_entries,
+            entries=self._index.entries,
+            max_entries=self._index.max_entries,
             ttl_seconds=self._limits.ttl_seconds,
-            total_cached_bytes=self._shelves.usage.contents,
+            total_cached_bytes=self._index.usage.contents,
             hits=self._hits,
             misses=self._misses,
-            agents=self._shelves.agents,
-            bytes_on_disk=self._shelves.usage.disk,
+            agents=self._index.agents,
+            bytes_on_disk=self._index.usage.disk,
             evicted=self._evicted,
             expired=self._expired,
         )
 
     async def expire(self) -> int:
-        """Forget every entry whose time is over: so many. Nobody gets one of them before that either."""
-        expired = await self._drop(iter(lambda: self._shelves.next_expired(self._clock()), None))
+        """Remove expired entries: how many. Readers do not get them before that either."""
+        expired = await self._drop(iter(lambda: self._index.next_expired(self._clock()), None))
         self._expired += expired
         return expired
 
     async def close(self) -> None:
-        """Forget everything, now and from here on."""
+        """Remove everything, and keep nothing from here on."""
         self._closed = True
-        for key in self._shelves.keys_of(None):
+        for key in self._index.keys_of(None):
             self._remove_entry(key)
         await self._close_removed_files()
 
@@ -169,12 +169,12 @@ class LocalResultStore:
     async def _in_memory_or_on_disk(self, owner: str, content: Payload, arguments_size: int) -> StoredContent:
         if not isinstance(content, bytes):
             return content if isinstance(content, FileContent) else await self._write_to_disk(content)
-        if self._shelves.fits_in_memory(owner, len(content) + arguments_size):
+        if self._index.fits_in_memory(owner, len(content) + arguments_size):
             return content
         try:
             return await self._write_to_disk(content)
         except OSError as error:
-            # Then others leave the memory for it.
+            # It stays in memory, and others are evicted for it.
             log.warning(
                 "result not written to disk", extra={"path": str(self._directory), "reason": str(error)}
             )
@@ -186,7 +186,7 @@ class LocalResultStore:
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
-            # A thread cannot be stopped: what it still writes is nobody's.
+            # A thread cannot be stopped; its file is closed once it is written.
             writing.add_done_callback(_close_written)
             raise
 
@@ -202,17 +202,17 @@ class LocalResultStore:
         return dropped
 
     def _remove_entry(self, key: EntryKey) -> bool:
-        entry = self._shelves.remove(*key)
+        entry = self._index.remove(*key)
         if entry is not None and not isinstance(entry.content, bytes):
             self._files_to_close.append(entry.content)
         return entry is not None
 
     async def _close_removed_files(self) -> None:
-        """Close files in a thread: freeing the blocks of a large one takes milliseconds."""
+        # In a thread: freeing the blocks of a large file takes milliseconds.
         if self._files_to_close:
-            leaving, self._files_to_close = self._files_to_close, []
+            removed, self._files_to_close = self._files_to_close, []
             loop = asyncio.get_running_loop()
-            await asyncio.shield(loop.run_in_executor(None, _close_all, leaving))
+            await asyncio.shield(loop.run_in_executor(None, _close_all, removed))
 
 
 def _close_all(files: list[FileContent]) -> None:
@@ -223,61 +223,27 @@ def _close_all(files: list[FileContent]) -> None:
             log.warning("result not closed", extra={"reason": str(error)})
 
 
-class ResultFile:
-    """A content in a file without a name."""
-
-    def __init__(self, file: io.FileIO, start: int, size: int) -> None:
-        self._file = file
-        self.start = start
-        self.size = size
-
-    @property
-    def first(self) -> bytes:
-        """Its first byte."""
-        return os.pread(self.fileno(), min(1, self.size), self.start)
-
-    def fileno(self) -> int:
-        """The descriptor of the file; raises ValueError when it is closed."""
-        return self._file.fileno()
-
-    def chunks(self) -> Iterator[bytes]:
-        """Its bytes in order."""
-        end = self.start + self.size
-        for start in range(self.start, end, _CHUNK_BYTES):
-            yield os.pread(self.fileno(), min(_CHUNK_BYTES, end - start), start)
-
-    def close(self) -> None:
-        """Give the disk space back, unless another reader has it open."""
-        self._file.close()
-
-
-def _duplicated(content: FileContent) -> ResultFile:
+def _duplicated(content: FileContent) -> PayloadFile:
     # Another descriptor of the same file: it outlives the entry.
-    return ResultFile(io.FileIO(os.dup(content.fileno()), "rb"), content.start, content.size)
+    return PayloadFile(io.FileIO(os.dup(content.fileno()), "rb"), content.start, content.size)
 
 
-def _write(directory: Path, content: Payload) -> ResultFile:
+def _write(directory: Path, content: Payload) -> PayloadFile:
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by its taker)
+        file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by the caller)
         try:
-            for chunk in (content,) if isinstance(content, bytes) else content.chunks():
-                _append(file, chunk)
+            for chunk in payload_chunks(content):
+                append_bytes(file, chunk)
         except BaseException:
             file.close()
             raise
-        return ResultFile(file, 0, payload_size(content))
+        return PayloadFile(file, 0, payload_size(content))
     finally:
         if not isinstance(content, bytes):
             content.close()
 
 
-def _append(file: io.FileIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file.fileno(), view) :]
-
-
-def _close_written(writing: "asyncio.Future[ResultFile]") -> None:
+def _close_written(writing: "asyncio.Future[PayloadFile]") -> None:
     if not writing.cancelled() and writing.exception() is None:
         writing.result().close()

@@ -9,7 +9,7 @@ import os
 import secrets
 import tempfile
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,6 +23,7 @@ from headgate.domain.mcp_request import McpRequest, McpResponse, result_owner_of
 from headgate.domain.payload import Payload, payload_size
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, RmcpChunk, RmcpResponseMeta, RmcpTransfer
+from headgate.storage.files.payload_file import append_bytes, payload_chunks
 
 log = logging.getLogger("headgate.storage")
 
@@ -30,17 +31,16 @@ T = TypeVar("T", str, int)
 
 _CHUNKING = "chunking"
 CHUNK_BYTES: Final = 1024 * 1024
-# A client that lost its connection comes back within this time, or not at all.
+# A client that lost its connection reconnects within this time, or not at all.
 _KEPT_SECONDS = 600.0
 # Each is an open file.
 _MAX_TRANSFERS = 100
-# 192 bits: an id is never guessed.
+# 192 bits, so that an id cannot be guessed.
 _ID_BYTES = 24
-_READ_BYTES = 256 * 1024
 
 
 class _ResultTransfer(msgspec.Struct):
-    """One result, and who may fetch it."""
+    """One result and the agent that may fetch it."""
 
     agent: str
     file: io.FileIO
@@ -49,7 +49,7 @@ class _ResultTransfer(msgspec.Struct):
 
     @property
     def total(self) -> int:
-        """How many parts it has."""
+        """How many chunks it has."""
         return -(-self.size // CHUNK_BYTES)
 
 
@@ -62,7 +62,7 @@ class _ChunkRequest(msgspec.Struct):
 async def open_transfers(
     directory: Path, above_bytes: int, now: Callable[[], float], *, most: int = _MAX_TRANSFERS
 ) -> AsyncIterator["ResultTransfers"]:
-    """Transfers whose files are in `directory`, and end with the block; `now` counts seconds."""
+    """Transfers with files in `directory`, which end with the block; `now` counts seconds."""
     transfers = ResultTransfers(directory, above_bytes, now, most=most)
     try:
         yield transfers
@@ -71,11 +71,11 @@ async def open_transfers(
 
 
 class ResultTransfers:
-    """Hands results of more than so many bytes over in parts, to clients that negotiated `chunking`.
+    """Gives results of more than `above_bytes` in chunks to clients that negotiated `chunking`.
 
-    A part can be fetched in any order and any number of times until the client says that it is done or does
-    not come for ten minutes. Of more than a hundred, whoever has most loses its oldest. An id of somebody
-    else is an unknown id.
+    Chunks can be fetched in any order and any number of times, until the client reports that it is done or
+    fetches none for ten minutes. Beyond `most` transfers, the agent with the most loses its oldest. An agent
+    cannot use the ids of another.
     """
 
     def __init__(
@@ -85,29 +85,29 @@ class ResultTransfers:
         self._above_bytes = above_bytes
         self._now = now
         self._most = most
-        # Those that were used last at the end.
+        # In order of last use.
         self._transfers: OrderedDict[str, _ResultTransfer] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._transfers)
 
     def needs_chunks(self, request: McpRequest, answer: McpResponse) -> bool:
-        """Whether the answer is to go in parts; opens nothing."""
+        """Whether the answer has to be sent in chunks; opens nothing."""
         delivery_request = request.delivery_request
         if delivery_request is None or _CHUNKING not in delivery_request.features or answer.error:
-            # Nearly always.
+            # Nearly every answer.
             return False
         return payload_size(answer.result) > self._above_bytes
 
     async def announce_chunks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
-        """What announces the parts of a result; the result itself when the disk does not take it."""
+        """An answer that announces the chunks of a result; the result itself when it cannot be written."""
         self.expire()
         id, result = secrets.token_urlsafe(_ID_BYTES), answer.result
         writing = asyncio.ensure_future(asyncio.to_thread(_write, self._directory, result))
         try:
             file, digest = await asyncio.shield(writing)
         except asyncio.CancelledError:
-            # A thread cannot be stopped: what it still writes is nobody's.
+            # A thread cannot be stopped; its file is closed once it is written.
             writing.add_done_callback(_close_written)
             raise
         except OSError as error:
@@ -129,22 +129,22 @@ class ResultTransfers:
             total=transfer.total,
             sha256=digest,
         )
-        # The announcement is ours, so it names no type as the server's would.
+        # The gateway's announcement has no `resultType`, which a server's answer may have.
         return msgspec.structs.replace(answer, result=_announcement(chunked), typed=False)
 
     def _evict_one(self) -> None:
-        """Forget the oldest of whoever has most, so that nobody crowds out what others fetch."""
-        held = Counter(transfer.agent for transfer in self._transfers.values())
-        [(agent, _)] = held.most_common(1)
+        """Remove the oldest transfer of the agent with the most, so that it cannot crowd out others."""
+        owned = Counter(transfer.agent for transfer in self._transfers.values())
+        [(agent, _)] = owned.most_common(1)
         id = next(id for id, transfer in self._transfers.items() if transfer.agent == agent)
         self._transfers.pop(id).file.close()
 
     def is_chunk_method(self, method: str) -> bool:
-        """Whether a client asks with this method for a part, or says that it has all."""
+        """Whether the method fetches a chunk or ends a transfer."""
         return method in (CHUNK_METHOD, DONE_METHOD)
 
     async def read_chunk(self, request: McpRequest) -> McpResponse:
-        """A part, or nothing for the word that all are there; raises InvalidArguments or TransferNotFound."""
+        """A chunk, or an empty result at the end; raises InvalidArguments or TransferNotFound."""
         chunk_request = _chunk_request(request)
         transfer = self._find(request, chunk_request.transfer_id)
         if request.method == DONE_METHOD:
@@ -172,7 +172,7 @@ class ResultTransfers:
         return transfer
 
     def expire(self) -> None:
-        """Forget what nobody has come for in a long time."""
+        """Remove transfers that were not used for ten minutes."""
         oldest = self._now() - _KEPT_SECONDS
         while self._transfers:
             id, transfer = next(iter(self._transfers.items()))
@@ -182,36 +182,26 @@ class ResultTransfers:
             transfer.file.close()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove all transfers."""
         while self._transfers:
             self._transfers.popitem()[1].file.close()
 
 
 def _write(directory: Path, result: Payload) -> tuple[io.FileIO, str]:
-    """The result in a file of its own, and its hash."""
+    """An unnamed file with the result, and its hash."""
     digest = hashlib.sha256()
     directory.mkdir(parents=True, exist_ok=True)
-    file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by its taker)
+    file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by the caller)
     try:
-        for piece in _byte_chunks(result):
-            digest.update(piece)
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(file.fileno(), view) :]
+        for chunk in payload_chunks(result):
+            digest.update(chunk)
+            append_bytes(file, chunk)
     except BaseException:
         file.close()
         raise
     if not isinstance(result, bytes):
         result.close()
     return file, digest.hexdigest()
-
-
-def _byte_chunks(result: Payload) -> Iterator[bytes]:
-    if not isinstance(result, bytes):
-        yield from result.chunks()
-        return
-    for start in range(0, len(result), _READ_BYTES):
-        yield result[start : start + _READ_BYTES]
 
 
 def _close_written(writing: "asyncio.Future[tuple[io.FileIO, str]]") -> None:

@@ -24,7 +24,7 @@ log = logging.getLogger("headgate.storage")
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _EXPIRY = struct.Struct(">d")
-# Bound to every token, so that a later form of them cannot be taken for this one.
+# Authenticated with every token, so that a later format cannot be taken for this one.
 _FORM = b"headgate seal 1 "
 _SIGNED_FORM = b"headgate sign 1 "
 _SIGNATURE_BYTES = 32
@@ -32,11 +32,11 @@ _SALT_BYTES = 16
 
 
 class SealInvalid(ValueError):
-    """Not sealed by us, not for this purpose, or changed since."""
+    """A token that is foreign, for another purpose, or changed."""
 
 
 class SealExpired(SealInvalid):
-    """Sealed by us, but too long ago."""
+    """A valid token that has expired."""
 
 
 class Sealer:
@@ -46,32 +46,32 @@ class Sealer:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
             raise ValueError(f"a seal needs keys of {KEY_BYTES} bytes")
         self._keys = tuple(keys)
-        # Never one key for two purposes.
+        # Derived, because one key must not serve two purposes.
         self._signing_keys = tuple(hmac.digest(key, _SIGNED_FORM, "sha256") for key in keys)
         self._clock = clock
         self._ciphers: tuple[AESGCM, ...] = ()
 
     def seal(self, purpose: str, content: bytes, seconds: float) -> str:
-        """A token of visible, URL-safe characters that opens to `content` for so long."""
+        """An encrypted, URL-safe token that `open` accepts for so long."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         expiry = _EXPIRY.pack(self._clock() + seconds)
         sealed = self._load_ciphers()[0].encrypt(nonce, expiry + content, _FORM + purpose.encode())
         return _encoded(nonce + sealed)
 
     def open(self, purpose: str, token: str) -> bytes:
-        """What was sealed for this purpose; raises SealBroken or SealExpired."""
+        """The content sealed for this purpose; raises SealInvalid or SealExpired."""
         sealed = _decoded(token)
         content = self._decrypted(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _FORM + purpose.encode())
         return self._unexpired(content)
 
     def sign(self, purpose: str, content: bytes, seconds: float) -> str:
-        """The same for what the client may well read, without the library that sealing needs."""
-        # Two tokens of the same content are two.
+        """A signed, URL-safe token whose content the client may read; it needs no cipher library."""
+        # Salted, so that two tokens of the same content differ.
         salted = secrets.token_bytes(_SALT_BYTES) + _EXPIRY.pack(self._clock() + seconds) + content
         return _encoded(_signature(self._signing_keys[0], purpose, salted) + salted)
 
     def verify(self, purpose: str, token: str) -> bytes:
-        """What was signed for this purpose; raises SealBroken or SealExpired."""
+        """The content signed for this purpose; raises SealInvalid or SealExpired."""
         signed = _decoded(token)
         signature, salted = signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:]
         if len(salted) < _SALT_BYTES + _EXPIRY.size or not any(
@@ -98,7 +98,7 @@ class Sealer:
 
     def _load_ciphers(self) -> "tuple[AESGCM, ...]":
         if not self._ciphers:
-            # Not at the top: it would be the largest part of the start of a gateway that seals nothing yet.
+            # Imported late: it would take the largest part of a start.
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
             self._ciphers = tuple(AESGCM(key) for key in self._keys)
@@ -119,14 +119,14 @@ def _decoded(token: str) -> bytes:
         sealed = urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
     except (UnicodeEncodeError, binascii.Error) as error:
         raise SealInvalid("the token is not one of ours") from error
-    # One spelling only: the decoder skips what it does not know, and unused bits could be anything.
+    # Only the canonical encoding: the decoder skips unknown characters and ignores unused bits.
     if len(sealed) < _NONCE_BYTES or urlsafe_b64encode(sealed).rstrip(b"=") != plain:
         raise SealInvalid("the token is not one of ours")
     return sealed
 
 
 def load_seal_key(directory: Path) -> bytes:
-    """The key in the data directory, made at the first start; raises ConfigError when it is no key."""
+    """The key in the data directory, created at the first start; raises ConfigError for a broken one."""
     path = directory / "seal.key"
     try:
         key = _read_or_create(directory, path)
@@ -149,7 +149,7 @@ def _read_or_create(directory: Path, path: Path) -> bytes:
         return read_regular(path, KEY_BYTES + 1)
     except FileNotFoundError:
         directory.mkdir(parents=True, exist_ok=True)
-    # Whole before it has its name, and a name is given once: of two starts at a time one wins for both.
+    # Complete before it gets its name, and linked once: two starts at a time use the same key.
     draft = directory / f"seal.key.{secrets.token_hex(8)}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

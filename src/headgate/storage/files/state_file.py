@@ -1,4 +1,4 @@
-"""state.json: name owners, protocol versions, capabilities and session preferences that survive a restart."""
+"""state.json: name owners, protocol versions, capabilities and session preferences."""
 
 import asyncio
 import hashlib
@@ -18,11 +18,11 @@ log = logging.getLogger("headgate.storage")
 
 T = TypeVar("T")
 
-# Servers whose tools are called something new each time must not fill the disk; the longest unused go first.
+# Servers that rename their tools all the time must not fill the disk; the least recently used go first.
 _MAX_NAMES = 50_000
-# Clients rarely say that they are done.
+# Clients rarely end their sessions.
 _MAX_SESSIONS = 1_000
-# All of them together; the largest go first.
+# Of all sessions together; the largest go first.
 _MAX_SESSION_BYTES = 8 * 1024 * 1024
 _MAX_LISTINGS = 256
 
@@ -36,24 +36,24 @@ class PersistedState(msgspec.Struct):
     abilities: dict[str, ServerDeclaration] = {}
     # The log level and the subscriptions of each session, by a digest of its id.
     standings: dict[str, tuple[str, list[str]]] = {}
-    # A digest of each listing as it was shown last.
+    # A digest of each listing as it was last sent.
     listings: dict[str, str] = {}
-    # When the most used tools were taken down, and which they are.
+    # When the most used tools were determined, and which they are.
     favourites: tuple[float, list[tuple[str, str]]] = (0.0, [])
 
 
 class StateFile:
-    """The facts, written whole and atomically soon after one changes; a lost file only costs a probe.
+    """The state, written atomically soon after a change; a lost file costs no more than a probe.
 
-    On a running loop changes are collected for `pause_seconds` and written in a thread; `flush` is the end.
+    On a running loop, changes are collected for `pause_seconds` and written in a thread; `flush` writes the
+    rest.
     """
 
     def __init__(self, path: Path, pause_seconds: float = 1.0) -> None:
         self._path = path
         self._pause_seconds = pause_seconds
         self._state = _read(path)
-        # What this process knew when it last read or wrote the file, and what the file held then: other
-        # gateways may share it.
+        # The state and the file at the last read or write, to merge changes of other gateways.
         self._known = msgspec.json.encode(self._state)
         self._on_disk = _digest(path)
         self._session_bytes = {session: _size(uris) for session, (_, uris) in self._state.standings.items()}
@@ -61,7 +61,7 @@ class StateFile:
         self._changes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
-        # A thread may be writing while the end is written.
+        # A thread may still be writing during `flush`.
         self._lock = threading.Lock()
         self._written = 0
 
@@ -70,7 +70,7 @@ class StateFile:
         known = self._state.names
         owner = known.pop(public_name, None)
         if owner is not None:
-            # Somebody uses the name: to the end, where it is not forgotten.
+            # Moved to the end, as the most recently used.
             known[public_name] = owner
         return owner
 
@@ -84,36 +84,36 @@ class StateFile:
             self._schedule_write()
 
     def version(self, server: str) -> str | None:
-        """The protocol version that was agreed with this server the last time."""
+        """The protocol version that was last negotiated with this server."""
         return self._state.versions.get(server)
 
     def remember_version(self, server: str, version: str) -> None:
-        """Remember what was agreed."""
+        """Remember the negotiated version."""
         if self._state.versions.get(server) != version:
             self._state.versions[server] = version
             self._schedule_write()
 
     def ability(self, server: str) -> ServerDeclaration | None:
-        """What the server said about itself the last time."""
+        """The last declaration of the server."""
         return self._state.abilities.get(server)
 
     def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
-        """Remember what it says about itself."""
+        """Remember the declaration of the server."""
         if self._state.abilities.get(server) != ability:
             self._state.abilities[server] = ability
             self._schedule_write()
 
     def preferences(self, session: str) -> tuple[str, list[str]] | None:
-        """The log level that the client of a session asked for, and the resources that it subscribed to."""
+        """The log level and the subscribed resources of a session."""
         return self._state.standings.get(session)
 
     def save_preferences(self, session: str, level: str, uris: list[str]) -> None:
-        """Remember what it has asked for; nothing at all need not be remembered."""
+        """Remember log level and subscriptions of a session; without any it is removed."""
         known = self._state.standings
         before = known.pop(session, None)
         self._session_bytes.pop(session, None)
         if level or uris:
-            # To the end, where it is not forgotten.
+            # Moved to the end, as the most recently used.
             known[session] = (level, uris)
             self._session_bytes[session] = _size(uris)
             self._evict_sessions()
@@ -121,7 +121,7 @@ class StateFile:
             self._schedule_write()
 
     def _evict_sessions(self) -> None:
-        """Forget the oldest of too many, and the largest where they are too large together."""
+        """Remove the oldest of too many sessions, and the largest of those that are too large together."""
         sizes = self._session_bytes
         excess = list(self._state.standings)[: max(0, len(self._state.standings) - _MAX_SESSIONS)]
         total = sum(sizes.values()) - sum(sizes[session] for session in excess)
@@ -135,11 +135,11 @@ class StateFile:
             del self._state.standings[session], sizes[session]
 
     def listing_digest(self, label: str) -> str | None:
-        """What was shown in that listing the last time."""
+        """The digest of that listing when it was last sent."""
         return self._state.listings.get(label)
 
     def remember_listing(self, label: str, digest: str) -> None:
-        """What is shown in it now."""
+        """Remember the digest of a listing."""
         known = self._state.listings
         if known.get(label) != digest:
             known.pop(label, None)
@@ -149,18 +149,18 @@ class StateFile:
             self._schedule_write()
 
     def favourites(self) -> tuple[float, list[tuple[str, str]]]:
-        """When the most used tools were taken down, and which they are."""
+        """When the most used tools were determined, and which they are."""
         return self._state.favourites
 
     def remember_favourites(self, at: float, tools: list[tuple[str, str]]) -> None:
-        """They are these now."""
+        """Remember the most used tools."""
         self._state.favourites = (at, tools)
         self._schedule_write()
 
     async def flush(self) -> None:
-        """Write what has not been written yet, before this returns."""
+        """Write all changes before this returns."""
         if self._timer is not None:
-            # At the end of a gateway there may be no thread left for it.
+            # The loop may close before the timer fires.
             self._timer.cancel()
             self._timer = None
         await asyncio.to_thread(self._write, self._changes, msgspec.json.encode(self._state))
@@ -170,7 +170,7 @@ class StateFile:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Nobody is held up.
+            # No loop to block.
             self._write(self._changes, msgspec.json.encode(self._state))
             return
         if self._timer is None:
@@ -182,15 +182,15 @@ class StateFile:
         self._writing = loop.run_in_executor(None, self._write, self._changes, content)
 
     def _write(self, change: int, content: bytes) -> None:
-        """Write the facts as they were after a change, unless later ones have been written."""
+        """Write the state after a change, unless a later one was written."""
         with self._lock:
             if change <= self._written:
                 return
-            # Of this process alone: another gateway may be writing too.
+            # The name has the process id, because another gateway may be writing too.
             fresh = self._path.with_suffix(f".{os.getpid()}.new")
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                # It names what clients subscribed to, which is nobody else's business.
+                # Readable by its owner alone, because it names subscribed resources.
                 with open_regular(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
                     file.write(self._merged_with_file(content))
                 os.replace(fresh, self._path)
@@ -199,7 +199,7 @@ class StateFile:
                 log.warning("state not written", extra={"path": str(self._path), "reason": str(error)})
 
     def _merged_with_file(self, content: bytes) -> bytes:
-        """The facts of this process, and what other gateways have written since it read or wrote the file."""
+        """The state of this process with what other gateways have written since its last read or write."""
         if _digest(self._path) in (self._on_disk, None):
             return content
         try:
@@ -211,7 +211,7 @@ class StateFile:
 
 
 def _merged(before: PersistedState, own: PersistedState, others: PersistedState) -> PersistedState:
-    """The facts of the others with what changed from `before` to `own`."""
+    """The state of the others with the changes from `before` to `own`."""
     return PersistedState(
         names=_merged_entries(before.names, own.names, others.names, _MAX_NAMES),
         versions=_merged_entries(before.versions, own.versions, others.versions),
@@ -231,7 +231,7 @@ def _merged_entries(
 
 
 def _digest(path: Path) -> bytes | None:
-    """Of what the file holds; None if there is none."""
+    """The digest of the file; None when it cannot be read."""
     try:
         return hashlib.blake2b(read_regular(path)).digest()
     except OSError:
@@ -239,7 +239,7 @@ def _digest(path: Path) -> bytes | None:
 
 
 def _size(uris: list[str]) -> int:
-    """How many bytes the file has of them."""
+    """How many bytes the URIs take in the file."""
     return len(msgspec.json.encode(uris))
 
 

@@ -1,8 +1,8 @@
-"""proxy.db: what every server listed the last time, so that a gateway that starts can answer at once.
+"""proxy.db: the last listings of every server, so that a gateway answers at once after a start.
 
-The file is a cache: without it nothing is lost but the first seconds, and how often tools were called.
-Gateways with different configurations may share it, so a row belongs to a server's name and its definition
-(`spec`, a hash), and is dropped only when no gateway has used that definition for a while.
+The file is a cache: without it only the first seconds and the call counts are lost. Gateways with different
+configurations may share it, so a row belongs to the name and the definition of a server (`spec`, a hash), and
+is deleted only when no gateway has used that definition for a while.
 """
 
 import asyncio
@@ -31,15 +31,50 @@ T = TypeVar("T")
 
 CATALOG_MIGRATIONS = Migrations(MIGRATIONS_DIRECTORY / "catalog")
 
-# What SQLite says of a file that is torn, of another shape or none of its own.
+# The error codes of a file that is damaged, has another schema or is no database.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
-# Of calls that are counted: a server whose tools are called something new each time must not fill the disk.
+# A server that renames its tools all the time must not fill the disk.
 _MOST_CALLED = 20_000
-# How long a definition is kept that no gateway uses, and calls of a tool that no server lists: a server may
-# be in another configuration, come back, or get a new token.
+# How long unused definitions and calls of unlisted tools are kept: a server may be in another configuration,
+# come back, or get a new token.
 _UNUSED_RETENTION_SECONDS = 30 * 24 * 3600.0
-# Of one name: a server whose token is another one at every start must not fill the disk.
+# Per server name: a token that changes at every start must not fill the disk.
 _MOST_DEFINITIONS = 8
+
+# The definitions that each server listed last, for the server definitions in use.
+_SELECT_LISTINGS = """
+    SELECT server_name, kind, definitions, ttl_ms, public, places, listings.spec
+    FROM listings JOIN servers ON servers.name = server_name AND servers.spec = listings.spec
+"""
+_UPSERT_LISTING = """
+    INSERT OR REPLACE INTO listings (server_name, spec, kind, definitions, places, ttl_ms, public)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_UPSERT_TOOL = """
+    INSERT INTO tools
+      (server_name, spec, position, name, description, hash, approval_hash, definition, first_seen, last_seen)
+    VALUES (?1, ?9, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+    ON CONFLICT (server_name, spec, name) DO UPDATE SET
+      position = ?2, description = ?4, hash = ?5, approval_hash = ?6, definition = ?7, last_seen = ?8
+"""
+_COUNT_CALLS = """
+    INSERT INTO calls (server_name, name, calls, last_called) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (server_name, name) DO UPDATE SET calls = calls + ?3, last_called = ?4
+"""
+_DELETE_UNUSED_CALLS = """
+    DELETE FROM calls WHERE last_called < ? AND NOT EXISTS (
+      SELECT 1 FROM tools WHERE tools.server_name = calls.server_name AND tools.name = calls.name
+    )
+"""
+_DELETE_EXCESS_CALLS = """
+    DELETE FROM calls WHERE (server_name, name) IN (
+      SELECT server_name, name FROM calls ORDER BY last_called DESC, calls DESC LIMIT -1 OFFSET ?
+    )
+"""
+_DELETE_VECTOR = """
+    DELETE FROM vectors WHERE hash = ?1 AND model = ?2
+    AND NOT EXISTS (SELECT 1 FROM tools WHERE tools.hash = ?1)
+"""
 
 
 class _NamedDefinition(msgspec.Struct):
@@ -48,7 +83,7 @@ class _NamedDefinition(msgspec.Struct):
 
 
 class SqliteCatalogStore:
-    """The file, written by one thread in the order of the changes."""
+    """The file, which one thread writes in the order of the changes."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -56,12 +91,10 @@ class SqliteCatalogStore:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
         self._connection: sqlite3.Connection | None = None
 
-    # What was known.
-
     async def load(self, specs: dict[str, str], *, forget: bool = True) -> list[StoredListing]:
-        """What the servers of these definitions listed the last time.
+        """The last listings of the servers of these definitions.
 
-        `forget` drops what no gateway has used for a while, and notes that these are used.
+        `forget` deletes what no gateway has used for a while, and marks these as used.
         """
         return await self._run(lambda: self._load_or_start_over(specs, forget=forget), [])
 
@@ -77,12 +110,7 @@ class SqliteCatalogStore:
         if forget:
             with connection:
                 self._drop_unused(connection, specs)
-        rows = connection.execute(
-            """
-            SELECT server_name, kind, definitions, ttl_ms, public, places, listings.spec
-            FROM listings JOIN servers ON servers.name = server_name AND servers.spec = listings.spec
-            """
-        )
+        rows = connection.execute(_SELECT_LISTINGS)
         return [
             StoredListing(
                 server,
@@ -96,7 +124,7 @@ class SqliteCatalogStore:
         ]
 
     def _drop_unused(self, connection: sqlite3.Connection, specs: dict[str, str]) -> None:
-        """Note that these definitions are used, and drop those that no gateway has used for a while."""
+        """Mark these definitions as used, and delete those that no gateway has used for a while."""
         now = self._now()
         used = [(now, name, spec) for name, spec in specs.items()]
         connection.executemany("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", used)
@@ -111,8 +139,6 @@ class SqliteCatalogStore:
             if last_used < now - _UNUSED_RETENTION_SECONDS or kept[name] > _MOST_DEFINITIONS:
                 _forget(connection, name, spec)
 
-    # What is known now.
-
     def keep(
         self,
         server: str,
@@ -122,7 +148,7 @@ class SqliteCatalogStore:
         hint: CacheHint,
         places: Sequence[DefinitionPosition | None] = (),
     ) -> "asyncio.Future[None]":
-        """Remember what a server lists, soon."""
+        """Store a listing in the background."""
         listing = StoredListing(server, kind, definitions, hint, list(places))
         return self._run_in_background(lambda: self._keep(spec, listing))
 
@@ -131,10 +157,7 @@ class SqliteCatalogStore:
         with connection:
             connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, spec, self._now()))
             connection.execute(
-                """
-                INSERT OR REPLACE INTO listings (server_name, spec, kind, definitions, places, ttl_ms, public)
-                VALUES (?, ?, ?, ?, ?, ?, ?)
-                """,
+                _UPSERT_LISTING,
                 (
                     server,
                     spec,
@@ -157,18 +180,8 @@ class SqliteCatalogStore:
             for position, definition in enumerate(definitions)
             if (named := _decode_name(definition)).name
         ]
-        connection.executemany(
-            """
-            INSERT INTO tools
-              (server_name, spec, position, name, description, hash, approval_hash, definition,
-               first_seen, last_seen)
-            VALUES (?1, ?9, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
-            ON CONFLICT (server_name, spec, name) DO UPDATE SET
-              position = ?2, description = ?4, hash = ?5, approval_hash = ?6, definition = ?7, last_seen = ?8
-            """,
-            rows,
-        )
-        # By name: a clock may stand still, or be set back.
+        connection.executemany(_UPSERT_TOOL, rows)
+        # Compared by name, because a clock may be set back.
         names = {name for _, _, name, *_ in rows}
         where = "server_name = ? AND spec = ?"
         known = connection.execute(f"SELECT name FROM tools WHERE {where}", (server, spec)).fetchall()
@@ -176,7 +189,7 @@ class SqliteCatalogStore:
         connection.executemany(f"DELETE FROM tools WHERE {where} AND name = ?", gone)
 
     def see(self, server: str, spec: str) -> "asyncio.Future[None]":
-        """The server has listed the same tools again."""
+        """Record in the background that a server has listed the same tools again."""
         row = (self._now(), server, spec)
 
         def see() -> None:
@@ -187,24 +200,19 @@ class SqliteCatalogStore:
         return self._run_in_background(see)
 
     def count_calls(self, calls: dict[tuple[str, str], int]) -> "asyncio.Future[None]":
-        """Remember how often each tool was called, by its server and its name there."""
+        """Add calls per server and tool, in the background."""
         now = self._now()
         rows = [(server, name, count, now) for (server, name), count in calls.items()]
         return self._run_in_background(lambda: self._count_calls(rows, now))
 
     def _count_calls(self, rows: list[tuple[str, str, int, float]], now: float) -> None:
         with self._opened() as connection:
-            connection.executemany(
-                """
-                INSERT INTO calls (server_name, name, calls, last_called) VALUES (?1, ?2, ?3, ?4)
-                ON CONFLICT (server_name, name) DO UPDATE SET calls = calls + ?3, last_called = ?4
-                """,
-                rows,
-            )
-            _forget_calls(connection, now - _UNUSED_RETENTION_SECONDS)
+            connection.executemany(_COUNT_CALLS, rows)
+            connection.execute(_DELETE_UNUSED_CALLS, (now - _UNUSED_RETENTION_SECONDS,))
+            connection.execute(_DELETE_EXCESS_CALLS, (_MOST_CALLED,))
 
     async def usage(self) -> dict[tuple[str, str], int]:
-        """How often each tool was called that ever was, by its server and its name there."""
+        """How often each tool was called, by server and tool."""
 
         def usage() -> dict[tuple[str, str], int]:
             rows = self._opened().execute("SELECT server_name, name, calls FROM calls")
@@ -212,17 +220,15 @@ class SqliteCatalogStore:
 
         return await self._run(usage, {})
 
-    # Vectors, once per text and model.
-
     async def vectors(self, model: str) -> dict[str, bytes]:
-        """Every vector of a model by the hash of its tool."""
+        """Every vector of a model, by the hash of its tool."""
         return await self._run(lambda: self._vectors(model), {})
 
     def _vectors(self, model: str) -> dict[str, bytes]:
         return dict(self._opened().execute("SELECT hash, vector FROM vectors WHERE model = ?", (model,)))
 
     def store_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
-        """Remember vectors of a model."""
+        """Store vectors of a model in the background."""
         rows = [(digest, model, vector) for digest, vector in vectors.items()]
 
         def keep() -> None:
@@ -232,27 +238,19 @@ class SqliteCatalogStore:
         return self._run_in_background(keep)
 
     def delete_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
-        """This gateway needs these vectors of a model no more; those of tools in the file stay for others."""
+        """Delete vectors of a model in the background, except those of tools that the file still has."""
         rows = [(digest, model) for digest in digests]
 
         def forget() -> None:
             with self._opened() as connection:
-                connection.executemany(
-                    """
-                    DELETE FROM vectors WHERE hash = ?1 AND model = ?2
-                    AND NOT EXISTS (SELECT 1 FROM tools WHERE tools.hash = ?1)
-                    """,
-                    rows,
-                )
+                connection.executemany(_DELETE_VECTOR, rows)
 
         return self._run_in_background(forget)
 
     async def flush(self) -> None:
-        """Write what has not been written yet, and close the file."""
+        """Write all changes, and close the file."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
         self._writer.shutdown(wait=False)
-
-    # The file itself.
 
     def _run_in_background(self, work: Callable[[], None]) -> "asyncio.Future[None]":
         return asyncio.ensure_future(self._outcome(self._submit(work), None))
@@ -261,18 +259,18 @@ class SqliteCatalogStore:
         return await self._outcome(self._submit(work), otherwise)
 
     def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Queued at once, so that what comes after it, the end too, is done after it."""
+        """Queue work at once, so that later work, and `flush`, come after it."""
         return asyncio.get_running_loop().run_in_executor(self._writer, self._run_or_recreate, work)
 
-    async def _outcome(self, handed_over: "asyncio.Future[T]", otherwise: T) -> T:
+    async def _outcome(self, submitted: "asyncio.Future[T]", otherwise: T) -> T:
         try:
-            return await handed_over
+            return await submitted
         except (sqlite3.Error, OSError) as error:
             self._log_failure("not kept", error)
             return otherwise
 
     def _run_or_recreate(self, work: Callable[[], T]) -> T:
-        """Do it, if need be with a new file: one that is broken would stay as it is for ever."""
+        """Run the work, with a new file if this one is broken."""
         try:
             return work()
         except sqlite3.DatabaseError as error:
@@ -325,53 +323,33 @@ class SqliteCatalogStore:
 
 
 def remove_catalog_files(path: Path) -> None:
-    """Delete the catalog with what SQLite keeps beside it."""
+    """Delete the catalog with the files that SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # What servers offer, and a hash of how they are reached, is nobody else's business.
+    # Readable by its owner alone: it has the tools of servers and a hash of their definitions.
     for suffix in ("", "-wal", "-shm", "-journal"):
         check_regular(f"{path}{suffix}")
     path.touch(mode=0o600)
     connection = sqlite3.connect(path, check_same_thread=False)
     with closing(connection.cursor()) as cursor, suppress(sqlite3.DatabaseError):
         cursor.execute("PRAGMA journal_mode = WAL")
-        # A crash of the machine may cost the last listing, never the file.
+        # A crash of the machine may lose the last listing, never the file.
         cursor.execute("PRAGMA synchronous = NORMAL")
     return connection
 
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
-    """Whether it is the file; another process, a full disk or a missing right will pass."""
-    # Without a code it is Python that could not read what SQLite gave it.
+    """Whether the file is broken; a lock, a full disk or a missing permission is temporary."""
+    # An error without a code means that Python could not decode a value.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _BROKEN
 
 
 def _forget(connection: sqlite3.Connection, server: str, spec: str) -> None:
     for table, column in (("servers", "name"), ("tools", "server_name"), ("listings", "server_name")):
         connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND spec = ?", (server, spec))
-
-
-def _forget_calls(connection: sqlite3.Connection, before: float) -> None:
-    """Of tools that nobody lists and nobody called since then, and of those beyond the bound."""
-    connection.execute(
-        """
-        DELETE FROM calls WHERE last_called < ? AND NOT EXISTS (
-          SELECT 1 FROM tools WHERE tools.server_name = calls.server_name AND tools.name = calls.name
-        )
-        """,
-        (before,),
-    )
-    connection.execute(
-        """
-        DELETE FROM calls WHERE (server_name, name) IN (
-          SELECT server_name, name FROM calls ORDER BY last_called DESC, calls DESC LIMIT -1 OFFSET ?
-        )
-        """,
-        (_MOST_CALLED,),
-    )
 
 
 def _hashes(definition: bytes) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import check_regular
-from headgate.storage.files.directory_sync import sync_directory
+from headgate.storage.files.payload_file import sync_directory
 from headgate.storage.sqlite.migrations import Migrations
 
 # While another process makes the file.

@@ -26,7 +26,8 @@ from headgate.delivery.ledger import (
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload, payload_size
 from headgate.domain.upstream_policy import ToolClass
-from headgate.storage.files.answer_files import AnswerFile, AnswerFiles
+from headgate.storage.files.answer_files import AnswerFiles
+from headgate.storage.files.payload_file import PayloadFile
 from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite import ledger_quota as quota
 from headgate.storage.sqlite import ledger_rows as rows
@@ -437,5 +438,5 @@ def _was_sent_with_key(known: Operation) -> bool:
 def _close_unclaimed_answer(reading: "asyncio.Future[McpResponse | None]") -> None:
     if not reading.cancelled() and reading.exception() is None:
         answer = reading.result()
-        if answer is not None and isinstance(answer.result, AnswerFile):
+        if answer is not None and isinstance(answer.result, PayloadFile):
             answer.result.close()

@@ -17,7 +17,7 @@ import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.domain.regular_file import open_regular, read_regular
-from headgate.storage.files.directory_sync import sync_directory
+from headgate.storage.files.payload_file import sync_directory
 
 ID_BYTES: Final = 16
 _FORM: Final = b"headgate ledger 1"

@@ -1,22 +1,27 @@
-"""Keeps the ledger within its quota: the oldest answers go first, and the records of the calls stay."""
+"""Keeps the ledger within its quota: drops the oldest answers, never the records of the calls."""
 
 import sqlite3
 from typing import Final
 
 from headgate.storage.sqlite import ledger_rows as rows
 
-# So many rows are changed at once, so that calls do not wait for long.
+# So many rows per transaction, so that calls do not wait for long.
 _DROPPED_AT_ONCE: Final = 200
-# A smaller answer takes about as much as the row that stays.
+# A smaller answer takes no more space than the row that stays.
 _SMALL_BYTES: Final = 512
 # The file is made smaller when a quarter of it, and at least a megabyte, is free.
 _FREE_SHARE: Final = 4
 _LEAST_FREE_PAGES: Final = 256
 _RETURNED_PAGES: Final = 1024
+_OLDEST_FILES: Final = "SELECT number, body_size FROM operations WHERE body <> '' ORDER BY updated LIMIT ?"
+_OLDEST_INLINE: Final = """
+    SELECT number, updated, length(result) FROM operations
+    WHERE state = 'done' AND updated >= ? AND length(result) > ? ORDER BY updated LIMIT ?
+"""
 
 
 def bytes_used(connection: sqlite3.Connection) -> int:
-    """The bytes of the rows and of the answers in files."""
+    """The bytes of all rows and answer files."""
     pages, free, page_size = (
         _number(connection, f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
     )
@@ -25,12 +30,9 @@ def bytes_used(connection: sqlite3.Connection) -> int:
 
 
 def drop_bodies(connection: sqlite3.Connection, excess: int) -> list[str]:
-    """Drop the oldest answers in files until so many bytes are free: the names of their files."""
+    """Drop the oldest answers in files until `excess` bytes are free: the names of their files."""
     dropped: list[str] = []
-    oldest = connection.execute(
-        "SELECT number, body_size FROM operations WHERE body <> '' ORDER BY updated LIMIT ?",
-        (_DROPPED_AT_ONCE,),
-    ).fetchall()
+    oldest = connection.execute(_OLDEST_FILES, (_DROPPED_AT_ONCE,)).fetchall()
     for number, size in oldest:
         if excess <= 0:
             break
@@ -40,17 +42,11 @@ def drop_bodies(connection: sqlite3.Connection, excess: int) -> list[str]:
 
 
 def drop_inline(connection: sqlite3.Connection, excess: int, after: float) -> float | None:
-    """Drop the oldest answers in rows that ended after that time until so many bytes are free.
+    """Drop the oldest answers in rows that ended after `after`, until `excess` bytes are free.
 
-    The time of the last one; None when there is none.
+    Returns the time of the last one; None when there is none.
     """
-    oldest = connection.execute(
-        """
-        SELECT number, updated, length(result) FROM operations
-        WHERE state = 'done' AND updated >= ? AND length(result) > ? ORDER BY updated LIMIT ?
-        """,
-        (after, _SMALL_BYTES, _DROPPED_AT_ONCE),
-    ).fetchall()
+    oldest = connection.execute(_OLDEST_INLINE, (after, _SMALL_BYTES, _DROPPED_AT_ONCE)).fetchall()
     last = None
     for number, updated, size in oldest:
         if excess <= 0:
@@ -61,7 +57,7 @@ def drop_inline(connection: sqlite3.Connection, excess: int, after: float) -> fl
 
 
 def shrink(connection: sqlite3.Connection) -> bool:
-    """Give free pages back to the disk: whether there may be more."""
+    """Return free pages to the disk; True when there may be more."""
     pages = _number(connection, "PRAGMA page_count")
     free = _number(connection, "PRAGMA freelist_count")
     if free < _LEAST_FREE_PAGES or free * _FREE_SHARE < pages:

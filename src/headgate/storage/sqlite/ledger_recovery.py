@@ -15,7 +15,7 @@ from headgate.delivery.ledger import LedgerDamaged, Operation, OperationState
 from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import open_regular
 from headgate.storage.files.answer_files import AnswerFiles
-from headgate.storage.files.directory_sync import sync_directory
+from headgate.storage.files.payload_file import sync_directory
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite import ledger_schema as schema

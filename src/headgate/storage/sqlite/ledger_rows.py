@@ -1,7 +1,7 @@
-"""The rows of the ledger: their table, and what is read from it and written to it in one step.
+"""Reads and writes the rows of recorded calls.
 
-Each row carries a checksum of all its facts, and one of its answer. A row is checked whenever it is read, and
-before it is changed, so that damage never gets a new checksum.
+Each row has a checksum of its facts and one of its answer. A row is verified whenever it is read and before
+it is changed, so that a damaged row never gets a new checksum.
 """
 
 import sqlite3
@@ -42,13 +42,25 @@ _UPDATE: Final = f"UPDATE operations SET {_SET}, checksum = ? WHERE number = ?"
 _UPDATE_WHOLE: Final = (
     f"UPDATE operations SET {_SET}, checksum = ?, answer_error = ?, result = ? WHERE number = ?"
 )
-# What changes when an operation ends; the old checksum says that nobody else has changed it since.
+# The columns that change when an operation ends; the old checksum proves that the row is unchanged since.
 _ENDING: Final = ("state", "attempts", "updated", *FACTS[FACTS.index("error_code") :])
 _ending = itemgetter(*(_COLUMN_INDEX[name] for name in _ENDING))
 _FINISH: Final = f"""
     UPDATE operations SET {", ".join(f"{name} = ?" for name in _ENDING)}, checksum = ?, answer_error = ?,
       result = ?
     WHERE checksum = ? AND op_id = ?
+"""
+_SELECT_ANSWER: Final = """
+    SELECT result, answer_error, typed, body, body_size, body_checksum, answer_checksum, number
+    FROM operations WHERE op_id = ? AND answered
+"""
+_WHERE_EXPIRED: Final = """
+    WHERE (state IN ('done', 'failed', 'asked') AND updated < ?1) OR (state = 'in_doubt' AND updated < ?2)
+    LIMIT ?3
+"""
+_NAMES_ANSWER_FILE: Final = """
+    SELECT 1 FROM operations
+    WHERE op_id = ? AND (body = ? OR (fence = ? AND state IN ('intent', 'in_doubt')))
 """
 _NO_ANSWER: Final[dict[str, Any]] = {
     "answered": 0, "dropped": 0, "typed": 0, "body": "", "body_size": 0, "body_checksum": 0,
@@ -62,19 +74,19 @@ Facts = Sequence[Any]
 
 
 class WrittenRow(NamedTuple):
-    """A row as this process wrote it last, and its checksum: it need not be read again to be ended."""
+    """A row as this process last wrote it, which need not be read again to record the outcome."""
 
     facts: Facts
     checksum: int
 
     @property
     def fence(self) -> int:
-        """The fence of whoever holds it."""
+        """The fence of its owner."""
         return int(self.facts[_COLUMN_INDEX["fence"]])
 
 
 class StoredResultLocation(NamedTuple):
-    """Where the result of an answer is: in a file of this name, size and checksum; empty for the row."""
+    """The file with the result of an answer: its name, size and checksum; empty when the row has it."""
 
     body: str = ""
     size: int = 0
@@ -97,7 +109,7 @@ class _VerifiedRow(NamedTuple):
     facts: Facts
 
     def fact(self, name: str) -> Any:
-        """What the column says."""
+        """The value of the column."""
         return self.facts[_COLUMN_INDEX[name]]
 
 
@@ -109,9 +121,6 @@ def checksum_of(facts: Facts) -> int:
 def answer_checksum_of(error: bytes, result: bytes) -> int:
     """The checksum of an answer in a row."""
     return zlib.crc32(result, zlib.crc32(error))
-
-
-# What is written.
 
 
 def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> WrittenRow | None:
@@ -139,14 +148,14 @@ def _intent_facts(intent: Intent, owner: str, now: float) -> Facts:
         # Fence and attempts.
         1, 0,
         now, now, float(intent.lease_until), owner, intent.transaction,
-        # No error, no word on it, no answer.
+        # No error, no settlement, no answer.
         "", "", "", 0, 0, 0, 0, "", 0, 0, 0,
         intent.arguments,
     )  # fmt: skip
 
 
 def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str, now: float) -> WrittenRow:
-    """Make a known operation an INTENT again, without what it was answered before."""
+    """Make a known operation an INTENT again, without its earlier answer."""
     row = _existing(connection, op_id)
     facts = _changed(
         row,
@@ -179,7 +188,7 @@ def change_owner(
 
 
 def mark_in_doubt(connection: sqlite3.Connection, op_id: str, reason: str, now: float) -> None:
-    """Write down that nobody knows what became of an INTENT; whoever holds it may still tell."""
+    """Change an INTENT whose outcome is unknown to DOUBT; its owner may still end it."""
     row = _existing(connection, op_id)
     _write(connection, row.number, _changed(row, state=OperationState.DOUBT.value, error=reason, updated=now))
 
@@ -195,10 +204,10 @@ def finish(
     dropped: bool = False,
     claimed: WrittenRow | None = None,
 ) -> bool:
-    """Record how it ended; False when the fence is old or there is nothing to end.
+    """Record an outcome; False when the fence is old or the operation has ended.
 
-    `stored` has the result of its answer; `dropped` says that it is not kept. `claimed` is the row of the
-    claim, which need not be read again.
+    `stored` locates the result of the answer; `dropped` means that it is not kept. `claimed` is the row of
+    the claim, which saves reading it.
     """
     answer = None if dropped else outcome.answer
     result = answer.result if answer is not None and isinstance(answer.result, bytes) else b""
@@ -243,7 +252,7 @@ def _finished(
 
 
 def drop_answer(connection: sqlite3.Connection, number: int) -> str:
-    """Forget what an operation was answered, and not that it was: the name of the file with the answer."""
+    """Drop the answer of an operation and keep its record: the name of the file with the answer."""
     row = next(_rows(connection, "WHERE number = ?", (number,)), None)
     if row is None:
         raise LedgerDamaged(f"an index names row {number} of the recorded calls, which is missing")
@@ -273,11 +282,8 @@ def _write(
 
 
 def _valid_text(text: str) -> str:
-    # What a server said may hold half a character, which SQLite refuses.
+    # The text of a server may have a lone surrogate, which SQLite refuses.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-# What is read.
 
 
 def find(connection: sqlite3.Connection, op_id: str) -> Operation | None:
@@ -293,7 +299,7 @@ def find_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operati
 
 
 def get_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operation:
-    """The operation that has the key, which is known."""
+    """The operation under a key that exists."""
     where = "WHERE tenant = ? AND principal = ? AND key = ?"
     found = next(_selected(connection, where, place), None)
     if found is None:
@@ -302,9 +308,9 @@ def get_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operatio
 
 
 def list_by_key_prefix(connection: sqlite3.Connection, place: keys.OwnedKey) -> list[Operation]:
-    """Those of that tenant and principal whose keys begin so."""
+    """The operations of that tenant and principal whose keys have the prefix."""
     tenant, principal, beginning = place
-    # A range, so that the index of keys is used: nothing that begins so comes after its last letter raised.
+    # A range, so that the index is used: the prefix with its last character incremented is the end.
     end = beginning[:-1] + chr(ord(beginning[-1]) + 1)
     where = "WHERE tenant = ? AND principal = ? AND key >= ? AND key < ? ORDER BY key"
     return list(_selected(connection, where, (tenant, principal, beginning, end)))
@@ -313,7 +319,7 @@ def list_by_key_prefix(connection: sqlite3.Connection, place: keys.OwnedKey) -> 
 def in_states(
     connection: sqlite3.Connection, states: Iterable[OperationState], limit: int = -1
 ) -> list[Operation]:
-    """Those in one of the states, oldest first; a negative limit is none."""
+    """The operations in these states, oldest first; a negative limit means no limit."""
     names = [state.value for state in states]
     where = f"WHERE state IN ({', '.join('?' * len(names))}) ORDER BY created, number LIMIT ?"
     return list(_selected(connection, where, (*names, limit)))
@@ -345,7 +351,7 @@ def check(number: int, checksum: int, facts: Facts) -> None:
 
 def operation_of(facts: Facts) -> Operation:
     """The operation of a row with these facts."""
-    # Written out in the order of the columns: every call with a key pays for it.
+    # Unpacked in the order of the columns, because every keyed call passes here.
     (
         op_id, tenant, principal, key, fingerprint, server, tool, public_name, kind, state, fence, attempts,
         created, updated, lease_until, owner, transaction, error_code, error, resolved_by, answered, dropped,
@@ -368,13 +374,7 @@ def count_by_state(connection: sqlite3.Connection) -> dict[OperationState, int]:
 
 def read_answer(connection: sqlite3.Connection, op_id: str) -> StoredAnswer | None:
     """The answer of an operation; None when there is none."""
-    found = connection.execute(
-        """
-        SELECT result, answer_error, typed, body, body_size, body_checksum, answer_checksum, number
-        FROM operations WHERE op_id = ? AND answered
-        """,
-        (op_id,),
-    ).fetchone()
+    found = connection.execute(_SELECT_ANSWER, (op_id,)).fetchone()
     if found is None:
         return None
     result, error, typed, *stored, checksum, number = found
@@ -389,11 +389,11 @@ def body_of(connection: sqlite3.Connection, op_id: str) -> str:
     return found[0] if found is not None else ""
 
 
-# For a recovery.
+# For recovery.
 
 
 def doubtful_facts(facts: Facts, reason: str) -> Facts:
-    """The facts of an operation of which nobody knows any more what became of it."""
+    """The facts of an operation whose outcome is lost."""
     return _changed(_VerifiedRow(0, facts), state=OperationState.DOUBT.value, error=reason, **_NO_ANSWER)
 
 
@@ -403,16 +403,13 @@ def without_answer(facts: Facts) -> Facts:
 
 
 def stored_of(facts: Facts) -> StoredResultLocation:
-    """Where the result of its answer is."""
+    """The file with the result of its answer."""
     return StoredResultLocation(*facts[_COLUMN_INDEX["body"] : _COLUMN_INDEX["answer_checksum"]])
 
 
 def answer_checksum(facts: Facts) -> int:
     """The checksum that its answer must have."""
     return int(facts[_COLUMN_INDEX["answer_checksum"]])
-
-
-# What is forgotten.
 
 
 def forget(connection: sqlite3.Connection, op_id: str) -> None:
@@ -423,14 +420,9 @@ def forget(connection: sqlite3.Connection, op_id: str) -> None:
 def forget_ended(
     connection: sqlite3.Connection, ended_before: float, doubted_before: float, most: int
 ) -> int:
-    """Remove what ended, or came to be in doubt, before then: how many they were, at most so many at once."""
-    where = """
-        WHERE (state IN ('done', 'failed', 'asked') AND updated < ?1)
-           OR (state = 'in_doubt' AND updated < ?2)
-        LIMIT ?3
-    """
-    # Each is checked first: a time that was changed by damage must not make the ledger forget a call.
-    ended = list(_rows(connection, where, (ended_before, doubted_before, most)))
+    """Remove at most so many operations that ended, or came to be in doubt, before then: how many."""
+    # Each is verified first: a damaged timestamp must not delete a record.
+    ended = list(_rows(connection, _WHERE_EXPIRED, (ended_before, doubted_before, most)))
     _remove(connection, ended)
     return len(ended)
 
@@ -441,17 +433,10 @@ def _remove(connection: sqlite3.Connection, ended: list[_VerifiedRow]) -> None:
 
 
 def owned_key_of(facts: Facts) -> keys.OwnedKey:
-    """The key of a row, and whose it is."""
+    """The owner and the key of a row."""
     return (facts[_COLUMN_INDEX["tenant"]], facts[_COLUMN_INDEX["principal"]], facts[_COLUMN_INDEX["key"]])
 
 
 def is_answer_file_needed(connection: sqlite3.Connection, body: str, op_id: str, fence: int) -> bool:
-    """Whether an operation names the file, or may yet: whoever has its fence may be about to end it."""
-    found = connection.execute(
-        """
-        SELECT 1 FROM operations
-        WHERE op_id = ? AND (body = ? OR (fence = ? AND state IN ('intent', 'in_doubt')))
-        """,
-        (op_id, body, fence),
-    )
-    return found.fetchone() is not None
+    """Whether an operation names the file, or may yet, because its owner is about to record the outcome."""
+    return connection.execute(_NAMES_ANSWER_FILE, (op_id, body, fence)).fetchone() is not None
