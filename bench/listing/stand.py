@@ -16,7 +16,7 @@ from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import ClientProfile
-from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
+from headgate.domain.identity import LOCAL_IDENTITY, Identity, everything_visible
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
@@ -133,7 +133,7 @@ async def _indexed(finder: Finder, tools: int) -> None:
         await finder.wait_until_current()
 
 
-async def _at_once(profile: ClientProfile, owner: ClientSession | None) -> None:
+async def _at_once(profile: ClientProfile, owner: ClientSession | None, caller: Identity) -> None:
     """Every server has told what it has."""
 
 

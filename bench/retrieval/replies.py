@@ -142,7 +142,7 @@ def requests_for(items: Sequence[Item], count: int) -> list[str]:
     return possible[:count]
 
 
-async def _at_once(profile: ClientProfile, owner: ClientSession | None) -> None:
+async def _at_once(profile: ClientProfile, owner: ClientSession | None, caller: Identity) -> None:
     """Every server has told what it has."""
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from headgate.app.listing_refresh import ListingRefresher
+from headgate.domain.identity import everything_visible
 from headgate.event_loop import BackgroundTasks
 from headgate.server.change_notifier import ChangeNotifier
 
@@ -28,7 +29,7 @@ class Failing:
 async def test_a_change_during_a_look_that_fails_is_not_lost() -> None:
     tool_listings, made = Failing(), asyncio.Event()
     async with BackgroundTasks() as tasks:
-        refreshing = ListingRefresher(tool_listings, ChangeNotifier(), made.set, tasks)
+        refreshing = ListingRefresher(tool_listings, ChangeNotifier(everything_visible), made.set, tasks)
         tool_listings.refreshing = refreshing
         refreshing.schedule()
         await asyncio.wait_for(made.wait(), SECONDS)

@@ -12,7 +12,7 @@ from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, VisibilityRule
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, VisibilityRule
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientSession, McpResponse
@@ -75,7 +75,7 @@ class RetrievalFixture:
             tell=self.told.append,
         )
 
-    async def _await(self, profile: ClientProfile, owner: ClientSession | None) -> None:
+    async def _await(self, profile: ClientProfile, owner: ClientSession | None, caller: Identity) -> None:
         self.awaited.append(profile)
 
     async def answer(

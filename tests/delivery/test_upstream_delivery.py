@@ -12,6 +12,7 @@ from headgate.domain.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.upstream_policy import BreakerSettings
 from testkit.waiting import eventually
@@ -124,8 +125,8 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_counted_as_cancelled()
 async def test_subscriptions_are_no_calls() -> None:
     desk = DeliveryHarness(DONE)
     item = Item(ItemKind.RESOURCES, "bank", "a:/1", "headgate://bank/a:/1")
-    assert await desk.delivery.subscribe(item) is SUBSCRIBED
-    assert await desk.delivery.unsubscribe(item.public_name) is SUBSCRIBED
+    assert await desk.delivery.subscribe(item, LOCAL_IDENTITY) is SUBSCRIBED
+    assert await desk.delivery.unsubscribe(item.public_name, LOCAL_IDENTITY) is SUBSCRIBED
     assert desk.upstream.subscriptions == [("subscribe", "bank", "a:/1"), ("unsubscribe", "bank", "a:/1")]
     assert desk.counted == []
 
@@ -133,9 +134,9 @@ async def test_subscriptions_are_no_calls() -> None:
 async def test_each_client_leaves_where_it_was_subscribed_whatever_the_uri_means_by_now() -> None:
     desk = DeliveryHarness(DONE)
     for server in ("bank", "other"):
-        await desk.delivery.subscribe(Item(ItemKind.RESOURCES, server, "a:/1", "a:/1"))
+        await desk.delivery.subscribe(Item(ItemKind.RESOURCES, server, "a:/1", "a:/1"), LOCAL_IDENTITY)
     for _ in range(3):
-        assert not (await desk.delivery.unsubscribe("a:/1")).error
+        assert not (await desk.delivery.unsubscribe("a:/1", LOCAL_IDENTITY)).error
     assert desk.upstream.subscriptions[2:] == [
         ("unsubscribe", "bank", "a:/1"),
         ("unsubscribe", "other", "a:/1"),

@@ -92,7 +92,7 @@ class Hall:
         return [tool["name"] for tool in json.loads(b"{" + page + b"}")["tools"]]
 
 
-async def _await_nothing(profile: ClientProfile, owner: ClientSession | None) -> None:
+async def _await_nothing(profile: ClientProfile, owner: ClientSession | None, caller: Identity) -> None:
     """Every server has told what it has."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.catalog.listing_cache import AllExcept
-from headgate.domain.identity import Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity, everything_visible
 from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
@@ -26,6 +26,8 @@ CIRCLES = ("one", "two", "three")
 
 class Ear:
     """Notes what it hears."""
+
+    identity = LOCAL_IDENTITY
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, VisibilityGroups]] = []
@@ -54,7 +56,7 @@ class Ear:
 
 
 async def test_many_changes_of_one_moment_are_told_once() -> None:
-    change_notifier, ear = ChangeNotifier(), Ear()
+    change_notifier, ear = ChangeNotifier(everything_visible), Ear()
     change_notifier.add_listener(ear)
     for _ in range(50):
         change_notifier.list_changed("tools")
@@ -65,14 +67,14 @@ async def test_many_changes_of_one_moment_are_told_once() -> None:
 
 
 async def test_what_is_told_now_is_told_before_anything_else_happens() -> None:
-    change_notifier, ear = ChangeNotifier(), Ear()
+    change_notifier, ear = ChangeNotifier(everything_visible), Ear()
     change_notifier.add_listener(ear)
     change_notifier.notify_now("tools", ("one",))
     assert ear.heard == [("tools", ("one",))]
 
 
 async def test_a_change_after_one_was_told_is_told_again() -> None:
-    change_notifier, ear = ChangeNotifier(), Ear()
+    change_notifier, ear = ChangeNotifier(everything_visible), Ear()
     change_notifier.add_listener(ear)
     change_notifier.list_changed("tools", ["one"])
     await ear.hears(1)
@@ -82,7 +84,7 @@ async def test_a_change_after_one_was_told_is_told_again() -> None:
 
 
 async def test_who_has_left_or_a_gateway_that_ends_is_told_nothing() -> None:
-    change_notifier, ear, stays = ChangeNotifier(), Ear(), Ear()
+    change_notifier, ear, stays = ChangeNotifier(everything_visible), Ear(), Ear()
     change_notifier.add_listener(ear)
     change_notifier.add_listener(stays)
     change_notifier.list_changed("tools")
@@ -116,7 +118,7 @@ async def test_who_has_left_or_a_gateway_that_ends_is_told_nothing() -> None:
 async def test_changes_of_one_moment_concern_everybody_whom_any_of_them_concerns(
     changes: list[VisibilityGroups], expected: set[str] | None
 ) -> None:
-    change_notifier, ear = ChangeNotifier(), Ear()
+    change_notifier, ear = ChangeNotifier(everything_visible), Ear()
     change_notifier.add_listener(ear)
     for visibility_groups in changes:
         change_notifier.list_changed("tools", visibility_groups)
@@ -124,7 +126,7 @@ async def test_changes_of_one_moment_concern_everybody_whom_any_of_them_concerns
 
 
 async def test_each_capability_has_its_own_circles() -> None:
-    change_notifier, ear = ChangeNotifier(), Ear()
+    change_notifier, ear = ChangeNotifier(everything_visible), Ear()
     change_notifier.add_listener(ear)
     change_notifier.list_changed("tools", ["one"])
     change_notifier.list_changed("prompts", None)
@@ -133,7 +135,7 @@ async def test_each_capability_has_its_own_circles() -> None:
 
 def test_circles_given_by_a_caller_stay_as_they_are() -> None:
     async def change() -> None:
-        change_notifier = ChangeNotifier()
+        change_notifier = ChangeNotifier(everything_visible)
         given = {"one"}
         change_notifier.list_changed("tools", given)
         change_notifier.list_changed("tools", ["two"])
@@ -155,13 +157,13 @@ async def test_a_session_hears_what_is_for_everybody_and_nothing_for_others(
     visibility_groups: VisibilityGroups, times: int
 ) -> None:
     mailbox = Mailbox()
-    HandshakeSession(mailbox).list_changed("tools", visibility_groups)
+    HandshakeSession(mailbox, LOCAL_IDENTITY).list_changed("tools", visibility_groups)
     assert methods(mailbox) == [CHANGED] * times
 
 
 async def test_a_session_hears_what_is_for_its_own_circle() -> None:
     mailbox = Mailbox()
-    session = HandshakeSession(mailbox)
+    session = HandshakeSession(mailbox, LOCAL_IDENTITY)
     session.list_changed("tools", ["another", session.owner.id])
     assert methods(mailbox) == [CHANGED]
 
@@ -182,7 +184,7 @@ class UnderWay:
 
 
 async def test_a_session_without_a_stream_hears_of_its_own_list_with_the_answer_under_way() -> None:
-    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0)
+    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0, LOCAL_IDENTITY)
     call = UnderWay()
     session.streams.exchanges[b"1"] = call
     session.list_changed("tools", ["another"])

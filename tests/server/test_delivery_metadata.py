@@ -16,7 +16,7 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.identity import Identity
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.mcp_request import McpRequest, McpResponse
 from headgate.domain.upstream_policy import Priority
 from headgate.protocol.jsonrpc import Envelope
@@ -194,8 +194,10 @@ def test_a_client_that_speaks_rmcp_has_a_ticket_that_says_so(era: Era) -> None:
 async def test_a_session_remembers_what_was_negotiated_also_after_a_restart() -> None:
     start = Start()
     declared = json.dumps({"sampling": {}, **SPEAKING}).encode()
-    session = start.sessions().open(InitializedClient("2025-11-25", declared, b"{}", Reply(b"")))
-    revived = start.sessions().get(session.id)
+    session = start.sessions().open(
+        InitializedClient("2025-11-25", declared, b"{}", Reply(b"")), LOCAL_IDENTITY
+    )
+    revived = start.sessions().get(session.id, LOCAL_IDENTITY)
     assert revived is not None
     assert revived.features == session.features == {"ack", "idempotency"}
     assert revived.profile.capabilities == b'{"sampling":{}}'

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
 from headgate.server.http_exchange import HttpExchange
 from headgate.server.http_request import HttpRequest
@@ -338,7 +339,7 @@ def exchange_of(session: HttpSession) -> tuple[Connection, HttpExchange]:
 
 
 async def test_a_call_ends_with_its_client_unless_the_client_can_come_back() -> None:
-    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0)
+    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0, LOCAL_IDENTITY)
     connection, exchange = exchange_of(session)
     assert connection.http_request.on_disconnected()
     assert not exchange.live
@@ -360,7 +361,7 @@ async def test_a_call_ends_with_its_client_unless_the_client_can_come_back() -> 
 async def test_a_stream_begins_with_an_id_where_the_client_understands_it(
     version: str, *, primed: bool
 ) -> None:
-    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0)
+    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0, LOCAL_IDENTITY)
     session.complete_handshake(version, b"{}", b"{}")
     connection, exchange = exchange_of(session)
     exchange.ping()
@@ -375,7 +376,7 @@ async def test_a_stream_begins_with_an_id_where_the_client_understands_it(
 
 
 async def test_only_so_many_calls_go_on_without_their_client() -> None:
-    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0)
+    session = HttpSession(SessionStreams(ReplayBuffer()), 0.0, LOCAL_IDENTITY)
     cancelled = 0
     for number in range(100):
         connection, exchange = exchange_of(session)

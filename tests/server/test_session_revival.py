@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.client_context import InitializedClient
 from headgate.server.http_request import HttpRequest
@@ -54,7 +55,7 @@ class Start:
         seal = Sealer([key], self.clock)
         given = {"most": 100, "idle_seconds": 60.0} | settings
         return SessionStore(
-            ChangeNotifier(),
+            ChangeNotifier(everything_visible),
             seal=seal,
             memory=self.notebook,
             on_close=self.closed.append,
@@ -93,9 +94,9 @@ def told(session: HttpSession) -> bytes:
 
 async def test_a_session_is_revived_after_a_restart(start: Start) -> None:
     before = start.sessions()
-    old = before.open(GREETING)
+    old = before.open(GREETING, LOCAL_IDENTITY)
     again = start.sessions()
-    session = again.get(old.id)
+    session = again.get(old.id, LOCAL_IDENTITY)
     assert session is not None
     assert session is not old
     assert (session.id, session.version) == (old.id, "2025-06-18")
@@ -105,18 +106,18 @@ async def test_a_session_is_revived_after_a_restart(start: Start) -> None:
     assert session.client_info == GREETING.client_info
     assert session.owner.id == old.owner.id == old.id.decode()
     assert again.revived == {"restart": 1, "idle": 0}
-    assert again.get(old.id) is session
+    assert again.get(old.id, LOCAL_IDENTITY) is session
     assert again.revived == {"restart": 1, "idle": 0}
     assert before.revived == {"restart": 0, "idle": 0}
 
 
 async def test_a_session_is_revived_after_it_was_idle(start: Start) -> None:
     sessions = start.sessions()
-    old = sessions.open(GREETING)
+    old = sessions.open(GREETING, LOCAL_IDENTITY)
     expire(sessions, old)
     assert len(sessions) == 0
     assert start.closed == [old]
-    session = sessions.get(old.id)
+    session = sessions.get(old.id, LOCAL_IDENTITY)
     assert session is not None
     assert session.version == "2025-06-18"
     assert sessions.revived == {"restart": 0, "idle": 1}
@@ -129,11 +130,11 @@ def ask_for_news(session: HttpSession) -> None:
 
 
 async def test_what_a_client_asked_for_is_there_again_when_it_comes_back(start: Start) -> None:
-    old = start.sessions().open(GREETING)
+    old = start.sessions().open(GREETING, LOCAL_IDENTITY)
     ask_for_news(old)
     sessions = start.sessions()
     for _ in range(2):
-        session = sessions.get(old.id)
+        session = sessions.get(old.id, LOCAL_IDENTITY)
         assert session is not None
         assert session.preferences.log_level == "warning"
         assert session.preferences.subscriptions == {"a://one", "a://two"}
@@ -143,7 +144,7 @@ async def test_what_a_client_asked_for_is_there_again_when_it_comes_back(start: 
 
 async def test_nothing_is_remembered_of_a_session_that_its_client_ended(start: Start) -> None:
     sessions = start.sessions()
-    session = sessions.open(GREETING)
+    session = sessions.open(GREETING, LOCAL_IDENTITY)
     ask_for_news(session)
     assert len(start.notebook) == 1
     sessions.end(session)
@@ -151,21 +152,21 @@ async def test_nothing_is_remembered_of_a_session_that_its_client_ended(start: S
 
 
 async def test_one_that_was_revived_and_idle_since_counts_as_idle(start: Start) -> None:
-    id = start.sessions().open(GREETING).id
+    id = start.sessions().open(GREETING, LOCAL_IDENTITY).id
     sessions = start.sessions()
-    session = sessions.get(id)
+    session = sessions.get(id, LOCAL_IDENTITY)
     assert session is not None
     expire(sessions, session)
-    assert sessions.get(id) is not None
+    assert sessions.get(id, LOCAL_IDENTITY) is not None
     assert sessions.revived == {"restart": 1, "idle": 1}
 
 
 async def test_a_revived_client_is_told_that_every_list_changed(start: Start) -> None:
     sessions = start.sessions()
-    fresh = sessions.open(GREETING)
+    fresh = sessions.open(GREETING, LOCAL_IDENTITY)
     assert b"list_changed" not in told(fresh)
     expire(sessions, fresh)
-    revived = sessions.get(fresh.id)
+    revived = sessions.get(fresh.id, LOCAL_IDENTITY)
     assert revived is not None
     heard = told(revived)
     for capability in (b"tools", b"prompts", b"resources"):
@@ -174,44 +175,44 @@ async def test_a_revived_client_is_told_that_every_list_changed(start: Start) ->
 
 async def test_a_session_that_its_client_ended_stays_ended(start: Start) -> None:
     sessions = start.sessions()
-    session, other = sessions.open(GREETING), sessions.open(GREETING)
+    session, other = sessions.open(GREETING, LOCAL_IDENTITY), sessions.open(GREETING, LOCAL_IDENTITY)
     sessions.end(session)
     assert start.closed == [session]
-    assert sessions.get(session.id) is None
-    assert sessions.get(other.id) is other
+    assert sessions.get(session.id, LOCAL_IDENTITY) is None
+    assert sessions.get(other.id, LOCAL_IDENTITY) is other
     sessions.end(session)
     assert start.closed == [session]
 
 
 async def test_sessions_without_end_do_not_fill_the_memory_of_those_that_ended(start: Start) -> None:
     sessions = start.sessions()
-    ended = sessions.open(GREETING)
+    ended = sessions.open(GREETING, LOCAL_IDENTITY)
     sessions.end(ended)
     for _ in range(10_050):
-        sessions.end(sessions.open(GREETING))
+        sessions.end(sessions.open(GREETING, LOCAL_IDENTITY))
     # It is forgotten that it was ended; that this does no harm is all that is promised.
-    assert sessions.get(ended.id) is not None
+    assert sessions.get(ended.id, LOCAL_IDENTITY) is not None
 
 
 async def test_an_id_that_was_changed_or_made_up_is_unknown(start: Start) -> None:
     sessions = start.sessions()
-    id = start.sessions().open(GREETING).id
-    foreign = start.sessions(OTHER_KEY).open(GREETING).id
+    id = start.sessions().open(GREETING, LOCAL_IDENTITY).id
+    foreign = start.sessions(OTHER_KEY).open(GREETING, LOCAL_IDENTITY).id
     other_purpose = Sealer([KEY], start.clock).seal("state", b"\x94", 60).encode()
     other_content = Sealer([KEY], start.clock).seal("session", b"\x94", 60).encode()
     changed = [id[:place] + bytes([id[place] ^ 1]) + id[place + 1 :] for place in range(len(id))]
     for wrong in [b"", b"x", b"\xff\xfe", b"A" * 100_000, foreign, other_purpose, other_content, *changed]:
-        assert sessions.get(wrong) is None
+        assert sessions.get(wrong, LOCAL_IDENTITY) is None
     assert len(sessions) == 0
-    assert sessions.get(id) is not None
+    assert sessions.get(id, LOCAL_IDENTITY) is not None
 
 
 async def test_after_a_month_a_client_begins_again(start: Start) -> None:
-    id = start.sessions().open(GREETING).id
+    id = start.sessions().open(GREETING, LOCAL_IDENTITY).id
     start.clock.now += 29 * DAY
-    assert start.sessions().get(id) is not None
+    assert start.sessions().get(id, LOCAL_IDENTITY) is not None
     start.clock.now += 2 * DAY
-    assert start.sessions().get(id) is None
+    assert start.sessions().get(id, LOCAL_IDENTITY) is None
 
 
 @pytest.mark.parametrize(
@@ -223,10 +224,10 @@ async def test_a_client_that_says_much_of_itself_still_gets_a_short_id(
 ) -> None:
     declared = b'{"experimental":{"x":"%s"}}' % (b"x" * capabilities)
     greeting = InitializedClient("2025-11-25", declared, b'{"name":"%s"}' % (b"n" * info), Reply(b""))
-    session = start.sessions().open(greeting)
+    session = start.sessions().open(greeting, LOCAL_IDENTITY)
     assert session.capabilities == declared
     assert 32 <= len(session.id) <= 2048
-    revived = start.sessions().get(session.id)
+    revived = start.sessions().get(session.id, LOCAL_IDENTITY)
     assert (revived is not None) is revivable
     if revived is not None:
         assert revived.capabilities == declared
@@ -235,15 +236,15 @@ async def test_a_client_that_says_much_of_itself_still_gets_a_short_id(
 
 async def test_where_every_session_is_busy_none_is_opened_or_revived(start: Start) -> None:
     sessions = start.sessions(most=1)
-    session = sessions.open(GREETING)
-    forgotten = start.sessions().open(GREETING)
+    session = sessions.open(GREETING, LOCAL_IDENTITY)
+    forgotten = start.sessions().open(GREETING, LOCAL_IDENTITY)
     session.running_requests.start(b"1", None)
     with pytest.raises(TooManySessions):
-        sessions.open(GREETING)
+        sessions.open(GREETING, LOCAL_IDENTITY)
     with pytest.raises(TooManySessions):
-        sessions.get(forgotten.id)
+        sessions.get(forgotten.id, LOCAL_IDENTITY)
     session.running_requests.finish(b"1")
-    assert sessions.get(forgotten.id) is not None
+    assert sessions.get(forgotten.id, LOCAL_IDENTITY) is not None
     assert start.closed == [session]
     # The one that had to make room comes back in the same way.
-    assert sessions.get(session.id) is not None
+    assert sessions.get(session.id, LOCAL_IDENTITY) is not None

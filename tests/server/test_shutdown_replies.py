@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
 from headgate.gateway.gateway import Gateway
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier
@@ -131,7 +132,7 @@ async def test_a_request_that_comes_in_as_the_drain_ends_is_answered(context: Se
 
 
 async def test_a_subscription_that_a_client_reads_slowly_is_not_cut_short(context: ServerContext) -> None:
-    outbound_queue, change_notifier = OutboundQueue(), ChangeNotifier()
+    outbound_queue, change_notifier = OutboundQueue(), ChangeNotifier(everything_visible)
 
     async def answer(http_request: HttpRequest) -> None:
         await write_event_stream(http_request, outbound_queue, change_notifier, last=b"the last word")
@@ -172,14 +173,14 @@ async def test_a_reply_that_waits_for_a_slow_client_is_not_lost() -> None:
 async def test_a_legacy_request_that_was_just_accepted_is_answered_though_the_gateway_ends(
     context: ServerContext,
 ) -> None:
-    change_notifier = ChangeNotifier()
+    change_notifier = ChangeNotifier(everything_visible)
     router = MethodRouter(cast("Gateway", None), "headgate", cast("ClientServices", None))
     legacy = LegacySseHandler(router, change_notifier, 10, lambda session: None)
     http_connection, client = await connection_of(
-        context, lambda http_request: legacy.open_stream(http_request, "/messages")
+        context, lambda http_request: legacy.open_stream(http_request, LOCAL_IDENTITY, "/messages")
     )
     poster, other = await connection_of(
-        context, lambda http_request: legacy.open_stream(http_request, "/messages")
+        context, lambda http_request: legacy.open_stream(http_request, LOCAL_IDENTITY, "/messages")
     )
     with client, other:
         http_connection.data_received(f"GET /sse HTTP/1.1\r\nHost: {HOST}:80\r\n\r\n".encode())
@@ -188,7 +189,9 @@ async def test_a_legacy_request_that_was_just_accepted_is_answered_though_the_ga
             endpoint += await asyncio.to_thread(client.recv, 1000)
         session = endpoint.partition(b"session_id=")[2].partition(b"\r")[0].decode()
         ping = parse_message(json.dumps(request("ping", id="last")).encode())
-        await legacy.post(ping, HttpRequest("POST", "/messages", f"session_id={session}", {}, poster))
+        await legacy.post(
+            ping, HttpRequest("POST", "/messages", f"session_id={session}", {}, poster), LOCAL_IDENTITY
+        )
         # In the same step of the event loop: the work on the request has not begun.
         context.closing = True
         change_notifier.end_streams()

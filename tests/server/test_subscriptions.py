@@ -10,6 +10,7 @@ from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.domain.client_profile import ClientProfile
 from headgate.domain.errors import UpstreamUnavailable
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import ItemKind
 from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.jsonrpc import Envelope
@@ -45,21 +46,25 @@ class Client:
         envelope = Envelope(
             jsonrpc="2.0", id=Raw(b"1"), method=method, params=Raw(json.dumps({"uri": uri}).encode())
         )
-        context = ClientContext(era=Era.HANDSHAKE, channel=SilentChannel(), preferences=self.preferences)
+        context = ClientContext(
+            era=Era.HANDSHAKE, channel=SilentChannel(), caller=LOCAL_IDENTITY, preferences=self.preferences
+        )
         reply = await self.router.handle_request(envelope, context)
         said: dict[str, Any] = json.loads(reply.whole or b"")
         return said
 
     async def come_back(self) -> None:
-        await self.router.restore_subscriptions(self.preferences, self.outdated.append)
+        await self.router.restore_subscriptions(self.preferences, LOCAL_IDENTITY, self.outdated.append)
 
     # What surrounds the answers.
 
-    async def await_listings(self, profile: ClientProfile, owner: ClientSession | None) -> None:
+    async def await_listings(
+        self, profile: ClientProfile, owner: ClientSession | None, caller: Identity
+    ) -> None:
         if self.told_late:
             self.list(*self.told_late)
 
-    def capabilities(self, era: Era) -> bytes:
+    def capabilities(self, era: Era, caller: Identity) -> bytes:
         return b"{}"
 
     async def instructions(self, listing_context: ListingContext) -> str:
@@ -81,7 +86,7 @@ async def test_who_could_not_be_subscribed_again_takes_nothing_from_the_others()
     client.upstream.absence = UpstreamUnavailable("bank", "it rests", retry_after_seconds=1.0)
     await client.come_back()
     assert client.outdated == [URI], "it may have changed all the same"
-    await client.router.drop_subscriptions(client.preferences)
+    await client.router.drop_subscriptions(client.preferences, LOCAL_IDENTITY)
     client.upstream.absence = None
     client.list(URI)
     assert await client.ask("resources/unsubscribe") == {"jsonrpc": "2.0", "id": 1, "result": {}}
@@ -104,7 +109,7 @@ async def test_who_is_subscribed_again_leaves_once() -> None:
     client.list(URI)
     client.preferences.subscriptions.add(URI)
     await client.come_back()
-    await client.router.drop_subscriptions(client.preferences)
+    await client.router.drop_subscriptions(client.preferences, LOCAL_IDENTITY)
     assert client.upstream.subscriptions == [SUBSCRIBED, UNSUBSCRIBED]
 
 
@@ -116,7 +121,7 @@ async def test_who_subscribes_twice_at_the_same_time_counts_once() -> None:
     client.list(URI)
     client.upstream.open.set()
     assert all("result" in said for said in await both)
-    await client.router.drop_subscriptions(client.preferences)
+    await client.router.drop_subscriptions(client.preferences, LOCAL_IDENTITY)
     told = [what for what, _, _ in client.upstream.subscriptions]
     assert sorted(told) == ["subscribe", "subscribe", "unsubscribe", "unsubscribe"]
 
@@ -125,7 +130,7 @@ async def test_a_stateless_client_may_subscribe_while_servers_are_still_starting
     # With two that are silent nobody can say whose it is, before they have told.
     client = Client("bank", "other")
     client.told_late = [URI]
-    assert not (await client.router.subscribe(URI)).error
+    assert not (await client.router.subscribe(URI, LOCAL_IDENTITY)).error
     assert client.upstream.subscriptions == [SUBSCRIBED]
 
 
@@ -197,7 +202,7 @@ async def test_whatever_happens_to_a_subscription_its_bytes_are_given_back() -> 
     await client.ask("resources/subscribe", "bank:/unknown")
     await client.ask("resources/unsubscribe", long(1))
     await client.ask("resources/unsubscribe", long(1))
-    await client.router.drop_subscriptions(client.preferences)
+    await client.router.drop_subscriptions(client.preferences, LOCAL_IDENTITY)
     assert client.router.subscriptions.bytes == 0
 
 
@@ -208,5 +213,5 @@ async def test_the_bytes_of_a_client_that_comes_back_count_again() -> None:
     await client.come_back()
     counted = client.router.subscriptions.bytes
     assert 0 < counted < 200
-    await client.router.drop_subscriptions(client.preferences)
+    await client.router.drop_subscriptions(client.preferences, LOCAL_IDENTITY)
     assert client.router.subscriptions.bytes == 0

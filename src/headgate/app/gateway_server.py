@@ -8,14 +8,16 @@ import socket
 import sys
 from collections.abc import Callable
 
+from headgate.access.local import LocalAuthenticator
 from headgate.app.config_reload import ConfigurationState, follow_config_changes
 from headgate.app.loop_detection import chain_of, refuse_loop
 from headgate.app.server_metrics import ServerMetrics
-from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
+from headgate.app.wiring import AccessRules, GatewayRuntime, open_gateway_runtime
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
 from headgate.domain.gateway_chain import GatewayChain
 from headgate.event_loop import BackgroundTasks
+from headgate.server.client_context import Authenticator
 from headgate.server.endpoints import MCP, SSE
 from headgate.server.guard import RequestGuard
 from headgate.server.http_connection import HttpServerLimits, OpenConnections, ServerContext
@@ -41,8 +43,18 @@ _BACKLOG = 2048
 _EXIT_CONFIG_REFUSED = 2
 
 
-async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
-    """Run the gateway until a signal ends it; returns the exit code. Raises ConfigError at the start."""
+async def serve(
+    settings: Settings,
+    load: Callable[[], Settings],
+    *,
+    authenticator: Authenticator | None = None,
+    access: AccessRules | None = None,
+) -> int:
+    """Run the gateway until a signal ends it; returns the exit code. Raises ConfigError at the start.
+
+    Without an authenticator and access rules every client is the local user, who may do everything.
+    """
+    authenticator = authenticator or LocalAuthenticator()
     chain = await asyncio.to_thread(chain_of, settings)
     try:
         refuse_loop(settings, chain)
@@ -50,16 +62,19 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
         if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
             raise
         return await _refuse_parent_gateway(loop)
-    async with open_gateway_runtime(settings, chain=chain) as runtime, BackgroundTasks() as background:
+    async with (
+        open_gateway_runtime(settings, chain=chain, access=access) as runtime,
+        BackgroundTasks() as background,
+    ):
         state = ConfigurationState(settings)
         background.start(follow_config_changes(load, settings, runtime.apply_servers, state), name="reload")
         if settings.transport == "stdio":
-            return await _serve_stdio(runtime, settings)
-        return await _serve_http(runtime, settings, chain, state)
+            return await _serve_stdio(runtime, settings, authenticator)
+        return await _serve_http(runtime, settings, authenticator, chain, state)
 
 
-async def _serve_stdio(runtime: GatewayRuntime, settings: Settings) -> int:
-    server = StdioServer(runtime.router, runtime.change_notifier, settings.max_body_bytes)
+async def _serve_stdio(runtime: GatewayRuntime, settings: Settings, authenticator: Authenticator) -> int:
+    server = StdioServer(authenticator, runtime.router, runtime.change_notifier, settings.max_body_bytes)
     source, sink = claim_standard_streams()
     serving = asyncio.create_task(server.serve(source, sink), name="stdio")
     loop = asyncio.get_running_loop()
@@ -83,7 +98,11 @@ async def _refuse_parent_gateway(loop: ConfigError) -> int:
 
 
 async def _serve_http(
-    runtime: GatewayRuntime, settings: Settings, chain: GatewayChain, configuration: ConfigurationState
+    runtime: GatewayRuntime,
+    settings: Settings,
+    authenticator: Authenticator,
+    chain: GatewayChain,
+    configuration: ConfigurationState,
 ) -> int:
     listener = _listener(settings)
     port = listener.getsockname()[1]
@@ -113,6 +132,7 @@ async def _serve_http(
             lambda: runtime.delivery_services.damage,
         )
         router = HttpRouter(
+            authenticator,
             StreamableHttpHandler(runtime.router, sessions, runtime.change_notifier, keep_alive),
             StatelessHttpHandler(runtime.router, runtime.change_notifier, keep_alive),
             legacy,

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable, Collection, Container
 from typing import Protocol
 
+from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.item import ItemKind
 from headgate.domain.mcp_request import ClientSession
 from headgate.event_loop import BackgroundTasks
@@ -65,6 +66,8 @@ class ListChangedHook:
     """Runs the operator's command after the tool list of any client has changed."""
 
     def __init__(self, command: str, tasks: BackgroundTasks) -> None:
+        # It is the operator's, so it follows what anybody sees.
+        self.identity = LOCAL_IDENTITY
         self._command = shlex.split(command)
         self._runs = CoalescedRuns(tasks, "list-changed command", self._run_command)
 

@@ -11,7 +11,7 @@ from headgate.catalog.listing_instructions import MissingServers
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.tool_listings import ToolListings
 from headgate.domain.client_profile import ClientProfile
-from headgate.domain.identity import LOCAL_IDENTITY
+from headgate.domain.identity import Identity
 from headgate.domain.mcp_request import ClientSession
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import Era
@@ -47,25 +47,36 @@ class GatewayFacade:
 
     async def instructions(self, listing_context: ListingContext) -> str:
         """The instructions of the gateway, then those of the servers."""
-        missing = MissingServers(self._fleet.starting(), self._fleet.unavailable())
+        servers = self._visible_servers(listing_context.caller)
+        missing = MissingServers(
+            tuple(server for server in self._fleet.starting() if server in servers),
+            tuple(server for server in self._fleet.unavailable() if server in servers),
+        )
         own = await self._tool_listings.instructions(listing_context, missing)
         shared = self._results.instructions(listing_context)
-        return "\n\n".join(text for text in (own, shared, self._capabilities.instructions()) if text)
+        theirs = self._capabilities.instructions(servers)
+        return "\n\n".join(text for text in (own, shared, theirs) if text)
 
-    def capabilities(self, era: Era) -> bytes:
+    def _visible_servers(self, caller: Identity) -> tuple[str, ...]:
+        return self._catalog.visible_servers(self._catalog.visibility(caller))
+
+    def capabilities(self, era: Era, caller: Identity) -> bytes:
         """The capabilities that are declared to a client of that era.
 
         They are declared once. So while a server without a known declaration is starting, this includes
         everything that the server could have and the gateway can answer without it.
         """
-        unknown = set(self._capabilities.undeclared).intersection(self._fleet.starting())
-        return self._capabilities.capabilities(era, more_to_come=bool(unknown))
+        servers = self._visible_servers(caller)
+        unknown = set(self._capabilities.undeclared).intersection(self._fleet.starting(), servers)
+        return self._capabilities.capabilities(era, servers, more_to_come=bool(unknown))
 
-    async def await_listings(self, profile: ClientProfile, owner: ClientSession | None) -> None:
+    async def await_listings(
+        self, profile: ClientProfile, owner: ClientSession | None, caller: Identity
+    ) -> None:
         """Wait, for a bounded time, until servers have listed for clients of that profile."""
         await self.wait_until_names_settled()
         alone = profile.accepts_input_requests
-        await self._fleet.wait_for_listing(PoolKey(profile, owner, LOCAL_IDENTITY.principal, alone))
+        await self._fleet.wait_for_listing(PoolKey(profile, owner, caller.principal, alone, caller.tenant))
 
     async def wait_until_names_settled(self) -> None:
         """Wait for the first servers, as a listing does; from then on every tool keeps its name."""

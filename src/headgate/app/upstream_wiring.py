@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from operator import methodcaller
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +18,7 @@ from headgate.catalog.public_uris import with_server
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.gateway_chain import GatewayChain
-from headgate.domain.item import ItemKind
+from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import ClientSession
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.protocol.jsonrpc import decode_object, encode_object
@@ -91,7 +92,8 @@ class UpstreamEventDispatcher:
         # A client may have subscribed under either name.
         for name in {self._catalog.public_uri(server, uri), with_server(server, uri)}:
             members["uri"] = Raw(msgspec.json.encode(name))
-            self._change_notifier.resource_updated(name, encode_object(members), owner)
+            allowed = methodcaller("allows", Item(ItemKind.RESOURCES, server, uri, name))
+            self._change_notifier.resource_updated(name, encode_object(members), owner, allowed)
 
 
 def transport_opener(

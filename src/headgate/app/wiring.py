@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 import msgspec
 
@@ -28,6 +29,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.gateway_chain import GatewayChain
+from headgate.domain.identity import Identity, Visibility
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import NO_CURATION
 from headgate.domain.redaction import redact
@@ -35,6 +37,7 @@ from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.event_loop import BackgroundTasks
+from headgate.gateway.collaborators import AccessControl
 from headgate.gateway.gateway import Gateway
 from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
@@ -59,19 +62,31 @@ from headgate.web.metrics import CallMetrics
 _FAVOURITES_INTERVAL_SECONDS = 3600.0
 
 
+class AccessRules(AccessControl, Protocol):
+    """Decides what identities see and do."""
+
+    def visible(self, identity: Identity) -> Visibility:
+        """What the identity sees of the catalog."""
+
+
 @asynccontextmanager
 async def open_gateway_runtime(
-    settings: Settings, *, chain: GatewayChain | None = None, forget: bool = True
+    settings: Settings,
+    *,
+    chain: GatewayChain | None = None,
+    access: AccessRules | None = None,
+    forget: bool = True,
 ) -> AsyncIterator["GatewayRuntime"]:
     """Everything runs for as long as the block lasts; raises ConfigError.
 
+    Without `access` rules the local user may do everything.
     `forget` drops from the catalog file what no gateway has used for a while.
     """
     if chain is None:
         chain = await asyncio.to_thread(chain_of, settings)
     async with AsyncExitStack() as stack:
         # State and catalog.
-        access = LocalAccess()
+        access = access or LocalAccess()
         state, file = _open_files(settings)
         stack.push_async_callback(state.flush)
         catalog = Catalog(
@@ -86,7 +101,7 @@ async def open_gateway_runtime(
         capabilities = MergedCapabilities(state)
         catalog_persistence = CatalogPersistence(file, catalog)
         stack.push_async_callback(catalog_persistence.close)
-        change_notifier = ChangeNotifier()
+        change_notifier = ChangeNotifier(access.visible)
 
         # Listings, search and stored results.
         offline = OfflineModel()
@@ -274,22 +289,28 @@ class GatewayRuntime(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Restore the subscriptions of a session from before a restart."""
         if session.preferences.subscriptions:
             self.server_facade.start_background_task(
-                self.router.restore_subscriptions(session.preferences, session.streams.mark_resource_stale)
+                self.router.restore_subscriptions(
+                    session.preferences, session.identity, session.streams.mark_resource_stale
+                )
             )
 
     def on_session_closed(self, session: HandshakeSession) -> None:
         """Release what belongs to the session alone."""
         self.fleet.close_client(session.owner.id)
-        self.search.tool_listings.forget_group(session.owner.id)
+        self.search.tool_listings.forget_group(session.visibility_group)
         if not session.revivable:
             # Others stay for their time: opening many sessions must not cost other clients their results.
             self.server_facade.start_background_task(self.results.clear_agent(session.owner.id))
         if session.preferences.subscriptions:
-            self.server_facade.start_background_task(self.router.drop_subscriptions(session.preferences))
+            self.server_facade.start_background_task(
+                self.router.drop_subscriptions(session.preferences, session.identity)
+            )
 
     def on_catalog_changed(self, kind: ItemKind) -> None:
         """Notify the clients that see a difference."""
-        self.change_notifier.list_changed(kind.capability, self.search.tool_listings.changed_groups(kind))
+        groups = self.search.tool_listings.changed_groups(kind)
+        change = self.catalog.take_change(kind)
+        self.change_notifier.list_changed(kind.capability, groups, change.is_seen_by)
         if kind is ItemKind.TOOLS:
             self.listing_refresher.schedule()
 

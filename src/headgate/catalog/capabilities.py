@@ -21,6 +21,8 @@ _POSSIBLE = (
 _MOST_INSTRUCTIONS = 65_536
 # What the servers declare beyond what the gateway knows.
 _MOST_EXTRA_BYTES = 64 * 1024
+# Declarations to clients that see different servers.
+_MOST_MERGED = 256
 
 
 class ServerDeclaration(msgspec.Struct, frozen=True):
@@ -49,7 +51,7 @@ class MergedCapabilities:
         self._order: tuple[str, ...] = ()
         self._declarations: dict[str, ServerDeclaration] = {}
         # Worked out once: some servers say a lot about themselves, and every client asks.
-        self._merged: dict[tuple[Era, bool], bytes] = {}
+        self._merged: dict[tuple[Era, tuple[str, ...], bool], bytes] = {}
 
     def set_servers(self, servers: Sequence[str]) -> None:
         """These are the servers, in the order of the configuration."""
@@ -72,22 +74,27 @@ class MergedCapabilities:
         """The servers that have never said what they can do."""
         return [server for server in self._order if server not in self._declarations]
 
-    def capabilities(self, era: Era, *, more_to_come: bool = False) -> bytes:
-        """What is declared to a client of that era.
+    def capabilities(
+        self, era: Era, servers: tuple[str, ...] | None = None, *, more_to_come: bool = False
+    ) -> bytes:
+        """What is declared to a client of that era that sees these servers, or all.
 
         With `more_to_come` that includes what servers may turn out to have.
         """
-        if (era, more_to_come) not in self._merged:
-            self._merged[era, more_to_come] = self._merge(era, more_to_come=more_to_come)
-        return self._merged[era, more_to_come]
+        key = (era, self._order if servers is None else servers, more_to_come)
+        if key not in self._merged:
+            if len(self._merged) >= _MOST_MERGED:
+                self._merged.clear()
+            self._merged[key] = self._merge(*key)
+        return self._merged[key]
 
-    def _merge(self, era: Era, *, more_to_come: bool) -> bytes:
+    def _merge(self, era: Era, servers: tuple[str, ...], more_to_come: bool) -> bytes:  # noqa: FBT001 (a key)
         # Whatever becomes of the servers, the gateway lists tools and tells when they change.
         promised: dict[str, Any] = {"tools": {"listChanged": True}}
         if more_to_come:
             promised |= msgspec.json.decode(_POSSIBLE)
         room = _MOST_EXTRA_BYTES
-        for ability in self._in_order():
+        for _, ability in self._named(servers):
             declared = _declared(ability)
             for name in ("prompts", "resources"):
                 if isinstance(declared.get(name), dict):
@@ -98,28 +105,26 @@ class MergedCapabilities:
                 if isinstance(declared.get(name), dict):
                     promised.setdefault(name, {})
             room = _add_more(promised, declared, room, same_era=era_of(ability.version) is era)
-        if len(self._order) > 1 and "tasks" in promised:
+        if len(servers) > 1 and "tasks" in promised:
             # A list names no task, so nobody could say which server it is asked of.
             promised["tasks"] = {key: value for key, value in promised["tasks"].items() if key != "list"}
         return msgspec.json.encode(promised)
 
-    def instructions(self) -> str:
-        """The advice of every server; each under its name where there are several servers."""
-        advice = [(server, ability.instructions) for server, ability in self._named() if ability.instructions]
+    def instructions(self, servers: tuple[str, ...] | None = None) -> str:
+        """The advice of these servers, or all; each under its name where there are several servers."""
+        servers = self._order if servers is None else servers
+        advice = [
+            (server, ability.instructions) for server, ability in self._named(servers) if ability.instructions
+        ]
         if sum(len(text) for _, text in advice) > _MOST_INSTRUCTIONS:
             longest = _fair_share([len(text) for _, text in advice], _MOST_INSTRUCTIONS)
             advice = [(server, shortened(text, longest)) for server, text in advice]
-        if len(self._order) == 1:
+        if len(servers) == 1:
             return advice[0][1] if advice else ""
         return "\n\n".join(f"# {server}\n\n{text}" for server, text in advice)
 
-    def _named(self) -> list[tuple[str, ServerDeclaration]]:
-        return [
-            (server, self._declarations[server]) for server in self._order if server in self._declarations
-        ]
-
-    def _in_order(self) -> list[ServerDeclaration]:
-        return [ability for _, ability in self._named()]
+    def _named(self, servers: tuple[str, ...]) -> list[tuple[str, ServerDeclaration]]:
+        return [(server, self._declarations[server]) for server in servers if server in self._declarations]
 
 
 def _declared(ability: ServerDeclaration) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class SearchableTools(Protocol):
 
 
 # Gives servers that have just been started a moment to tell what they have.
-AwaitTools = Callable[[ClientProfile, ClientSession | None], Awaitable[None]]
+AwaitTools = Callable[[ClientProfile, ClientSession | None, Identity], Awaitable[None]]
 # Whether what a client finds is added to its list.
 IsDynamic = Callable[[McpRequest], bool]
 # Told the circle whose list of tools has changed.
@@ -112,7 +112,7 @@ class RetrieveTools:
         arguments = read_retrieve_arguments(request.params)
         visibility = self._tools.visibility(request.caller)
         servers = self._servers(arguments.servers, visibility)
-        await self._await_tools(request.profile, request.session)
+        await self._await_tools(request.profile, request.session, request.caller)
         searched = []
         time_slice = TimeSlice()
         queries = list(dict.fromkeys(arguments.queries or [arguments.query or ""]))

@@ -14,6 +14,7 @@ from headgate.delivery.idempotency_key import with_idempotency_key
 from headgate.delivery.retry import retry_delay_seconds
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import Effect, HeadgateError, UpstreamLost, UpstreamTimeout
+from headgate.domain.identity import Identity
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall, result_owner_of
 from headgate.domain.payload import HasHeadAndTail
@@ -95,8 +96,8 @@ class UpstreamDelivery:
         self._sleep = sleep
         self._random = random
         self._bulkheads: dict[str, Bulkhead] = {}
-        # The resource of each subscription by its public URI, once per client.
-        self._subscribed: dict[str, list[Item]] = {}
+        # The resource of each subscription by its owner and public URI, once per client.
+        self._subscribed: dict[tuple[tuple[str, str], str], list[Item]] = {}
 
     async def await_ready(self, server: str) -> None:
         """Wait until the server has listed its tools; raises UpstreamError, which counts as a failed call."""
@@ -280,24 +281,25 @@ class UpstreamDelivery:
         """Whether the server sends its own requests while it executes a call."""
         return self._upstream.sends_requests_during_calls(server)
 
-    async def subscribe(self, item: Item) -> McpResponse:
+    async def subscribe(self, item: Item, caller: Identity) -> McpResponse:
         """Subscribe to the changes of a resource; raises UpstreamError."""
         answer = await self._upstream.subscribe(item.server, item.name)
         if not answer.error:
-            self._subscribed.setdefault(item.public_name, []).append(item)
+            self._subscribed.setdefault((caller.owner, item.public_name), []).append(item)
         return answer
 
-    async def unsubscribe(self, public_uri: str) -> McpResponse:
+    async def unsubscribe(self, public_uri: str, caller: Identity) -> McpResponse:
         """End the subscription of one client; raises UpstreamError.
 
         It goes to the server that took it: by now the URI may belong to another server or to none.
         """
-        items = self._subscribed.get(public_uri)
+        key = (caller.owner, public_uri)
+        items = self._subscribed.get(key)
         if not items:
             return McpResponse(b"{}")
         item = items.pop(0)
         if not items:
-            del self._subscribed[public_uri]
+            del self._subscribed[key]
         return await self._upstream.unsubscribe(item.server, item.name)
 
     def on_reconnected(self, server: str) -> None:

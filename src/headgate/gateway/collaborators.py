@@ -95,10 +95,10 @@ class ServerSubscriptions(Protocol):
     async def await_ready(self, server: str) -> None:
         """Wait until the server has told what it has; raises HeadgateError with the cause."""
 
-    async def subscribe(self, item: Item) -> McpResponse:
+    async def subscribe(self, item: Item, caller: Identity) -> McpResponse:
         """Hear of every change of a resource; raises HeadgateError."""
 
-    async def unsubscribe(self, public_uri: str) -> McpResponse:
+    async def unsubscribe(self, public_uri: str, caller: Identity) -> McpResponse:
         """One client less hears of it, whatever has become of the resource since; raises HeadgateError."""
 
 
@@ -114,6 +114,12 @@ class TaskRegistry(Protocol):
 
     def record_task(self, call: UpstreamCall, answer: McpResponse) -> None:
         """Look for a task in the answer."""
+
+    def check_owner(self, request: McpRequest) -> None:
+        """Raises HeadgateError where the request is about a task that its caller does not own."""
+
+    def own_tasks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
+        """The answer to a request, without the tasks of other owners that it lists."""
 
     def tool_of_task(self, request: McpRequest) -> Item | None:
         """The tool that began the task of the request, if it is the caller's; it may have no name."""

@@ -236,8 +236,10 @@ class Gateway:
             server = servers[0]
         if server not in servers:
             raise MethodNotFound(request.method, len(servers))
+        self._task_registry.check_owner(request)
         call = UpstreamCall(request, Item(ItemKind.TOOLS, server, "", request.method))
         answer = await self._input_bridge.deliver_with_input(call)
+        answer = self._task_registry.own_tasks(request, answer)
         self._task_registry.record_task(call, answer)
         if request.method != _TASK_RESULT:
             return answer
@@ -249,11 +251,11 @@ class Gateway:
     async def subscribe(self, request: McpRequest) -> McpResponse:
         """Hear of every change of a resource; raises HeadgateError."""
         self._access.admit(request.caller)
-        return await self._delivery.subscribe(await self._calls.resolve_resource(request))
+        return await self._delivery.subscribe(await self._calls.resolve_resource(request), request.caller)
 
     async def unsubscribe(self, request: McpRequest) -> McpResponse:
         """Do not hear of it any more; raises HeadgateError."""
-        return await self._delivery.unsubscribe(request.name)
+        return await self._delivery.unsubscribe(request.name, request.caller)
 
     async def list(self, kind: ItemKind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of a listing; raises InvalidCursor."""

@@ -22,6 +22,19 @@ class InputRequestWithdrawn(HeadgateError):
         )
 
 
+class TaskNotFound(HeadgateError):
+    """A task that does not exist for the caller; nothing was sent."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"there is no task {id[:100]!r}", hint="use the taskId that the call of the tool returned"
+        )
+
+
 class RequestStateRefused(HeadgateError):
     """A `requestState` that cannot be accepted; nothing happened."""
 

@@ -31,13 +31,17 @@ _CALL_IS_OVER = McpResponse(
     error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": "The request that this is about is over"})
 )
 
+# Tenant and principal of the caller, and the handle of the call.
+_CallKey = tuple[tuple[str, str], str]
+
 
 class SuspendedCall:
     """One call under way; it is the channel of the call, whichever request of the client waits for it."""
 
     def __init__(self, call: UpstreamCall, deliver: Callable[[UpstreamCall], Awaitable[McpResponse]]) -> None:
-        # Not a secret, but nobody may guess the next one either.
+        # Not a secret, but the next one must not be predictable.
         self.handle = secrets.token_urlsafe(16)
+        self.key: _CallKey = (call.request.caller.owner, self.handle)
         self.request = call.request
         # Whether a request of the client waits for the next turn.
         self.awaited = True
@@ -155,8 +159,8 @@ class InputBridge:
     def __init__(self, delivery: CallDelivery, state_sealer: RequestStateSealer) -> None:
         self._delivery = delivery
         self._state_sealer = state_sealer
-        self._suspended_calls: dict[str, SuspendedCall] = {}
-        self._unclaimed: dict[str, SuspendedCall] = {}
+        self._suspended_calls: dict[_CallKey, SuspendedCall] = {}
+        self._unclaimed: dict[_CallKey, SuspendedCall] = {}
 
     def deliver_with_input(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
         """The upstream's answer, or its questions for a stateless client; raises HeadgateError.
@@ -243,7 +247,7 @@ class InputBridge:
             return self._with_sealed_state(call, await self._delivery.send_recorded(call))
         # However many wait: the limit applies when a server asks, and ends another call then.
         suspended_call = SuspendedCall(call, self._delivery.send_recorded)
-        self._suspended_calls[suspended_call.handle] = suspended_call
+        self._suspended_calls[suspended_call.key] = suspended_call
         suspended_call.task.add_done_callback(lambda _: self._on_call_done(suspended_call))
         return await self._wait_for_result_or_input(call, suspended_call)
 
@@ -264,7 +268,7 @@ class InputBridge:
             params = {**request.params, REQUEST_STATE: Raw(msgspec.json.encode(sealed_state.content))}
             call = UpstreamCall(msgspec.structs.replace(request, params=params), call.item)
             return self._with_sealed_state(call, await self._delivery.send_recorded(call))
-        suspended_call = self._suspended_calls.get(sealed_state.content)
+        suspended_call = self._suspended_calls.get((request.caller.owner, sealed_state.content))
         if suspended_call is None:
             raise RequestStateRefused(
                 "the call that it belongs to does not wait at this gateway any more: "
@@ -299,16 +303,16 @@ class InputBridge:
 
     def _on_call_done(self, suspended_call: SuspendedCall) -> None:
         """The call is over; where its client is away, it may come back for the outcome."""
-        if suspended_call.awaited or suspended_call.handle not in self._suspended_calls:
+        if suspended_call.awaited or suspended_call.key not in self._suspended_calls:
             return
         suspended_call.drop_request()
-        self._unclaimed[suspended_call.handle] = suspended_call
+        self._unclaimed[suspended_call.key] = suspended_call
         if len(self._unclaimed) > _MAX_UNCLAIMED:
             self._drop(next(iter(self._unclaimed.values())))
 
     def _forget(self, suspended_call: SuspendedCall) -> None:
-        self._suspended_calls.pop(suspended_call.handle, None)
-        self._unclaimed.pop(suspended_call.handle, None)
+        self._suspended_calls.pop(suspended_call.key, None)
+        self._unclaimed.pop(suspended_call.key, None)
 
     def _drop(self, suspended_call: SuspendedCall, *why: object) -> None:
         self._forget(suspended_call)

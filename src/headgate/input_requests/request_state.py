@@ -93,6 +93,8 @@ def _params(input_request: InputRequest) -> dict[str, Raw]:
 
 
 _PURPOSE = "requestState"
+# The same words for what was never issued and for what was issued to another caller or request.
+_NOT_VALID = "it was not given by this gateway, was changed, is too old, or belongs to another request"
 # People take their time over a question, but not for ever.
 STATE_LIFETIME_SECONDS = 600.0
 # Reminders that have been used are remembered for as long as they could be used again, but not more of them.
@@ -114,7 +116,6 @@ class SealedRequestState(msgspec.Struct, frozen=True):
 
     # `upstream`: the server's own reminder; `held`: the call that waits here.
     kind: Literal["upstream", "held"]
-    principal: str
     request: bytes
     content: str
 
@@ -129,25 +130,21 @@ class RequestStateSealer:
 
     def seal_state(self, kind: Literal["upstream", "held"], call: UpstreamCall, content: str) -> str:
         """A reminder for the client of this call."""
-        principal = call.request.caller.principal
-        sealed_state = SealedRequestState(kind, principal, _request_digest(call), content)
-        return self._seal.seal(_PURPOSE, msgspec.msgpack.encode(sealed_state), STATE_LIFETIME_SECONDS)
+        caller = call.request.caller
+        sealed_state = msgspec.msgpack.encode(SealedRequestState(kind, _request_digest(call), content))
+        # What is sealed for one owner does not open for another, like a token that was never sealed.
+        return self._seal.seal(caller.owned_purpose(_PURPOSE), sealed_state, STATE_LIFETIME_SECONDS)
 
     def open_state(self, call: UpstreamCall) -> SealedRequestState:
         """What the client of this call was asked to hand back; raises ReminderRefused."""
         try:
             token = msgspec.json.decode(call.request.params[REQUEST_STATE], type=str)
-            sealed = self._seal.open(_PURPOSE, token)
+            sealed = self._seal.open(call.request.caller.owned_purpose(_PURPOSE), token)
             sealed_state = msgspec.msgpack.decode(sealed, type=SealedRequestState)
         except (DecodeError, UnicodeDecodeError, ValueError) as error:
-            raise RequestStateRefused(
-                "it was not given by this gateway, was changed, or is too old"
-            ) from error
-        if sealed_state.principal != call.request.caller.principal or sealed_state.request != _request_digest(
-            call
-        ):
-            # The same words whoever it belongs to.
-            raise RequestStateRefused("it belongs to another request")
+            raise RequestStateRefused(_NOT_VALID) from error
+        if sealed_state.request != _request_digest(call):
+            raise RequestStateRefused(_NOT_VALID)
         self._mark_used(token)
         return sealed_state
 

@@ -4,17 +4,30 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
+from headgate.domain.identity import Identity, Visibility, VisibilityRule
 from headgate.domain.mcp_request import ClientSession
 
 # Those whose list has changed; None is everybody.
 VisibilityGroups = Container[str] | None
+
+# Whether clients with that visibility see a change.
+SeenBy = Callable[[Visibility], bool]
+
+
+def _seen_by_all(visibility: Visibility) -> bool:
+    return True
+
 
 # Fifty servers that connect at once are one change, not fifty.
 _DEBOUNCE_SECONDS = 0.1
 
 
 class ChangeListener(Protocol):
-    """Who wants to be told."""
+    """A client that is notified of changes."""
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of the client."""
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
         """The tools, prompts or resources are no longer what they were, for these clients."""
@@ -23,8 +36,15 @@ class ChangeListener(Protocol):
         """A resource has changed, for one client or for all; `params` are those of the notification."""
 
 
+def _union(changes: Sequence[VisibilityGroups]) -> VisibilityGroups:
+    groups = [one for one in changes if one is not None]
+    if len(groups) < len(changes):
+        return None
+    return groups[0] if len(groups) == 1 else _UnionOfGroups(groups)
+
+
 class _UnionOfGroups:
-    """Whoever is in one of several groups."""
+    """The groups that are in one of several containers."""
 
     def __init__(self, groups: Sequence[Container[str]]) -> None:
         self._groups = groups
@@ -34,14 +54,15 @@ class _UnionOfGroups:
 
 
 class ChangeNotifier:
-    """Tells each listener once, a moment after a change."""
+    """Notifies each listener that sees a change, once and a moment after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, visible: VisibilityRule) -> None:
+        self._visible = visible
         self._listeners: set[ChangeListener] = set()
         self._stream_endings: set[Callable[[], None]] = set()
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._visibility_groups: dict[str, list[VisibilityGroups]] = {}
+        self._pending: dict[str, list[tuple[VisibilityGroups, SeenBy]]] = {}
         # How often the tools have changed.
         self.tool_list_changes = 0
 
@@ -53,9 +74,11 @@ class ChangeNotifier:
         """Do not tell it any more."""
         self._listeners.discard(listener)
 
-    def list_changed(self, capability: str, visibility_groups: VisibilityGroups = None) -> None:
-        """Tell everybody, or the clients of these circles, soon."""
-        self._visibility_groups.setdefault(capability, []).append(visibility_groups)
+    def list_changed(
+        self, capability: str, visibility_groups: VisibilityGroups = None, seen_by: SeenBy = _seen_by_all
+    ) -> None:
+        """Notify the clients of these groups, or all, soon; only those that see the change."""
+        self._pending.setdefault(capability, []).append((visibility_groups, seen_by))
         if capability not in self._timers:
             self._timers[capability] = self._loop.call_later(
                 _DEBOUNCE_SECONDS, self._notify_debounced, capability
@@ -63,21 +86,28 @@ class ChangeNotifier:
 
     def _notify_debounced(self, capability: str) -> None:
         del self._timers[capability]
-        told = self._visibility_groups.pop(capability)
-        groups = [visibility_groups for visibility_groups in told if visibility_groups is not None]
-        self.notify_now(capability, None if len(groups) < len(told) else _UnionOfGroups(groups))
+        self._notify(capability, self._pending.pop(capability))
 
     def notify_now(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Tell everybody, or the clients of these circles, now."""
+        """Notify the clients of these groups, or all, at once."""
+        self._notify(capability, [(visibility_groups, _seen_by_all)])
+
+    def _notify(self, capability: str, changes: Sequence[tuple[VisibilityGroups, SeenBy]]) -> None:
         if capability == "tools":
             self.tool_list_changes += 1
         for listener in list(self._listeners):
-            listener.list_changed(capability, visibility_groups)
+            visibility = self._visible(listener.identity)
+            seen = [groups for groups, seen_by in changes if seen_by(visibility)]
+            if seen:
+                listener.list_changed(capability, _union(seen))
 
-    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Tell everybody who wants to hear of that resource, or the one client whom it concerns."""
+    def resource_updated(
+        self, uri: str, params: bytes, owner: ClientSession | None, seen_by: SeenBy = _seen_by_all
+    ) -> None:
+        """Notify all that subscribed to that resource and see it, or the one client that it concerns."""
         for listener in list(self._listeners):
-            listener.resource_updated(uri, params, owner)
+            if seen_by(self._visible(listener.identity)):
+                listener.resource_updated(uri, params, owner)
 
     # Streams that nobody but the client would end.
 

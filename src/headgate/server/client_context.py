@@ -1,12 +1,13 @@
 """The client behind a request: its era, capabilities, session preferences and subscription quota."""
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
-from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import Identity
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientBackChannel, ClientSession
 from headgate.protocol.protocol_version import Era
@@ -16,6 +17,16 @@ from headgate.server.reply import Reply
 # What a subscription takes besides its URI, in the sets and tables that it is in.
 _OVERHEAD_BYTES = 64
 _UNSUBSCRIBE_HINT = "unsubscribe from other resources first"
+
+
+class Authenticator(Protocol):
+    """Establishes the identity of a client, once for each request over HTTP and once on stdio."""
+
+    def identify_http(self, headers: Mapping[bytes, bytes]) -> Identity:
+        """The identity that the headers of a request prove."""
+
+    def identify_stdio(self) -> Identity:
+        """The identity of the program at the other end of stdin and stdout."""
 
 
 class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +123,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     era: Era
     # Progress, log messages and questions that belong to this request.
     channel: ClientBackChannel
-    caller: Identity = LOCAL_IDENTITY
+    caller: Identity
     # In the stateless era each request declares its own.
     profile: ClientProfile = PLAIN_PROFILE
     # What the client calls itself; in the stateless era each request says it.

@@ -6,9 +6,11 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from headgate.domain.errors import GatewayLoop
+from headgate.domain.identity import Identity
 from headgate.protocol.jsonrpc import parse_message
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
 from headgate.protocol.protocol_version import HANDSHAKE_VERSIONS
+from headgate.server.client_context import Authenticator
 from headgate.server.endpoints import LISTING_MODES, MCP_PATHS, MESSAGES, SSE_PATHS
 from headgate.server.guard import HttpRefusal
 from headgate.server.http_request import RETRY_LATER, TEXT, HttpRequest
@@ -25,7 +27,7 @@ _LOOP_REASON = "the request came back to the gateway that sent it; remove the en
 # Answers what is not MCP: the status, the content type and the body for a method and a path.
 PageHandler = Callable[[str, str], tuple[int, bytes, bytes]]
 _HANDSHAKE_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_Handler = Callable[[HttpRequest], Awaitable[None]]
+_Handler = Callable[[HttpRequest, Identity], Awaitable[None]]
 
 
 class HttpRouter:
@@ -33,6 +35,7 @@ class HttpRouter:
 
     def __init__(
         self,
+        authenticator: Authenticator,
         streamable: StreamableHttpHandler,
         stateless: StatelessHttpHandler,
         legacy: LegacySseHandler,
@@ -43,6 +46,7 @@ class HttpRouter:
         # Whether nothing new is begun any more.
         self.draining = False
         self._pseudonym = pseudonym
+        self._authenticator = authenticator
         self._streamable = streamable
         self._stateless = stateless
         self._legacy = legacy
@@ -73,7 +77,7 @@ class HttpRouter:
             if via is not None and self._pseudonym and self._pseudonym in via:
                 http_request.respond(GatewayLoop.http_status, encode_loop_error(b"null", _LOOP_REASON))
                 return
-            await handler(http_request)
+            await handler(http_request, self._authenticator.identify_http(http_request.headers))
         except ProtocolViolation as violation:
             http_request.respond(violation.status, violation.encode())
         except HttpRefusal as refused:
@@ -90,7 +94,7 @@ class HttpRouter:
             http_request.closes_connection = True
             http_request.respond(500, encode_error(b"null", INTERNAL_ERROR, f"internal error {entry}"))
 
-    async def _post(self, http_request: HttpRequest) -> None:
+    async def _post(self, http_request: HttpRequest, identity: Identity) -> None:
         headers = http_request.headers
         check_content_type(headers)
         check_accept(headers)
@@ -99,37 +103,37 @@ class HttpRouter:
             # Answers and cancellations belong to calls under way, and pass.
             _refuse_for_shutdown(http_request, bytes(envelope.id))
         elif _is_stateless(headers):
-            await self._stateless.post(envelope, http_request)
+            await self._stateless.post(envelope, http_request, identity)
         else:
-            await self._streamable.post(envelope, http_request)
+            await self._streamable.post(envelope, http_request, identity)
 
-    async def _get(self, http_request: HttpRequest) -> None:
+    async def _get(self, http_request: HttpRequest, identity: Identity) -> None:
         if _is_stateless(http_request.headers):
             _refuse_method(http_request)
         elif self.draining:
             _refuse_for_shutdown(http_request)
         else:
-            await self._streamable.open_get_stream(http_request)
+            await self._streamable.open_get_stream(http_request, identity)
 
-    async def _delete(self, http_request: HttpRequest) -> None:
+    async def _delete(self, http_request: HttpRequest, identity: Identity) -> None:
         if _is_stateless(http_request.headers):
             _refuse_method(http_request)
         else:
-            self._streamable.delete(http_request)
+            self._streamable.delete(http_request, identity)
 
-    async def _sse(self, http_request: HttpRequest) -> None:
+    async def _sse(self, http_request: HttpRequest, identity: Identity) -> None:
         if self.draining:
             _refuse_for_shutdown(http_request)
             return
-        await self._legacy.open_stream(http_request, MESSAGES, LISTING_MODES[http_request.path])
+        await self._legacy.open_stream(http_request, identity, MESSAGES, LISTING_MODES[http_request.path])
 
-    async def _messages(self, http_request: HttpRequest) -> None:
+    async def _messages(self, http_request: HttpRequest, identity: Identity) -> None:
         check_content_type(http_request.headers)
         envelope = await read_message(http_request.body)
         if self.draining and envelope.method and envelope.id:
             _refuse_for_shutdown(http_request, bytes(envelope.id))
         else:
-            await self._legacy.post(envelope, http_request)
+            await self._legacy.post(envelope, http_request, identity)
 
 
 def _is_stateless(headers: dict[bytes, bytes]) -> bool:

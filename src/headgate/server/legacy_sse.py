@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qs
 
+from headgate.domain.identity import Identity
 from headgate.domain.listing_mode import ListingMode
 from headgate.protocol.jsonrpc import Envelope
 from headgate.server.change_notifier import ChangeNotifier
@@ -53,13 +54,17 @@ class LegacySseHandler:
         return len(self._clients)
 
     async def open_stream(
-        self, http_request: HttpRequest, messages_path: str, listing: ListingMode | None = None
+        self,
+        http_request: HttpRequest,
+        identity: Identity,
+        messages_path: str,
+        listing: ListingMode | None = None,
     ) -> None:
         """The stream of one client; the session lives as long as it does."""
         if len(self._clients) >= self._max_clients:
             raise HttpRefusal(503, "too many streams are open; try again later")
         outbound_queue = OutboundQueue(http_request.outbound)
-        session = HandshakeSession(outbound_queue)
+        session = HandshakeSession(outbound_queue, identity)
         session.listing = listing
         id = session.id.decode()
         client = self._clients[id] = _SseClient(session, outbound_queue)
@@ -90,14 +95,14 @@ class LegacySseHandler:
             for task in client.in_flight:
                 interrupt_task(task)
 
-    async def post(self, envelope: Envelope, http_request: HttpRequest) -> None:
+    async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
         """One message from a client, whose answer goes into its stream.
 
         A request is accepted once the client has read enough of the answers before it.
         """
         ids = parse_qs(http_request.query).get("session_id", [""])
         client = self._clients.get(ids[0])
-        if client is None:
+        if client is None or client.session.identity.owner != identity.owner:
             raise _not_found()
         if envelope.method and envelope.id:
             await client.outbound_queue.wait_for_space()

@@ -17,7 +17,7 @@ from headgate.domain.client_profile import ClientProfile, client_name, profile_o
 from headgate.domain.delivery_request import FEATURES
 from headgate.domain.errors import HeadgateError, InternalError
 from headgate.domain.gateway_chain import CLIENT_NAME
-from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import Identity
 from headgate.domain.item import KIND_BY_LIST_METHOD, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
@@ -73,11 +73,13 @@ _STATELESS_METHODS = frozenset({"server/discover", "subscriptions/listen"})
 class ClientServices(Protocol):
     """What clients want to know or to tell besides their requests."""
 
-    async def await_listings(self, profile: ClientProfile, owner: ClientSession | None) -> None:
-        """Give servers a moment to tell what clients of that profile are shown."""
+    async def await_listings(
+        self, profile: ClientProfile, owner: ClientSession | None, caller: Identity
+    ) -> None:
+        """Give servers a moment to list for clients of that profile."""
 
-    def capabilities(self, era: Era) -> bytes:
-        """What is promised to a client of that era."""
+    def capabilities(self, era: Era, caller: Identity) -> bytes:
+        """The capabilities that are declared to a client of that era."""
 
     async def instructions(self, listing_context: ListingContext) -> str:
         """What the model is advised, by the gateway and by the servers."""
@@ -175,7 +177,7 @@ class MethodRouter:
         )
 
     async def restore_subscriptions(
-        self, preferences: SessionPreferences, tell: Callable[[str], None]
+        self, preferences: SessionPreferences, caller: Identity, tell: Callable[[str], None]
     ) -> None:
         """A client of the handshake era is there again, and hears of what it subscribed to before.
 
@@ -186,7 +188,7 @@ class MethodRouter:
             self.subscriptions.add(preferences.subscription_share, uri)
         for uri in uris:
             try:
-                taken = not (await self.subscribe(uri)).error
+                taken = not (await self.subscribe(uri, caller)).error
             except HeadgateError as error:
                 log.info("not subscribed again", extra={"uri": uri[:200], "reason": error.message})
                 taken = False
@@ -196,11 +198,11 @@ class MethodRouter:
                 self.subscriptions.release(preferences.subscription_share, uri)
             tell(uri)
 
-    async def drop_subscriptions(self, preferences: SessionPreferences) -> None:
+    async def drop_subscriptions(self, preferences: SessionPreferences, caller: Identity) -> None:
         """A client of the handshake era is gone."""
         self.subscriptions.release_all(preferences.subscription_share)
         while preferences.subscriptions:
-            await self.unsubscribe(preferences.subscriptions.pop())
+            await self.unsubscribe(preferences.subscriptions.pop(), caller)
 
     # What goes to servers.
 
@@ -272,17 +274,17 @@ class MethodRouter:
             return await work(request)
         except (ToolNotFound, PromptNotFound, ResourceNotFound):
             # The client may have listed it before this gateway was started.
-            await self._client_services.await_listings(request.profile, request.session)
+            await self._client_services.await_listings(request.profile, request.session, request.caller)
             return await work(request)
 
     # Resources that a client wants to hear of.
 
-    async def subscribe(self, uri: str, caller: Identity = LOCAL_IDENTITY) -> McpResponse:
+    async def subscribe(self, uri: str, caller: Identity) -> McpResponse:
         """Hear of every change of a resource; raises HeadgateError."""
         request = McpRequest(caller=caller, method="resources/subscribe", name=uri)
         return await self._retry_after_listing(request, self._gateway.subscribe)
 
-    async def unsubscribe(self, uri: str, caller: Identity = LOCAL_IDENTITY) -> None:
+    async def unsubscribe(self, uri: str, caller: Identity) -> None:
         """Do not hear of it any more; whatever is wrong with the server, the client is rid of it."""
         try:
             await self._gateway.unsubscribe(
@@ -343,7 +345,9 @@ class MethodRouter:
         except (DecodeError, UnicodeDecodeError) as error:
             raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         listing_context = _viewer_of(context, params.meta or {})
-        await self._client_services.await_listings(listing_context.profile, listing_context.owner)
+        await self._client_services.await_listings(
+            listing_context.profile, listing_context.owner, context.caller
+        )
         try:
             members = await self._gateway.list(kind, params.cursor, listing_context)
         except InvalidCursor as error:
@@ -378,8 +382,10 @@ class MethodRouter:
         id = bytes(envelope.id)
         raise ProtocolViolation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
 
-    async def initialize(self, envelope: Envelope, listing: ListingMode | None = None) -> InitializedClient:
-        """The reply to a client that shakes hands; raises Violation."""
+    async def initialize(
+        self, envelope: Envelope, caller: Identity, listing: ListingMode | None = None
+    ) -> InitializedClient:
+        """The reply to `initialize`; raises ProtocolViolation."""
         id = bytes(envelope.id)
         try:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_InitializeParams)
@@ -389,6 +395,7 @@ class MethodRouter:
         version = negotiate(params.protocolVersion)
         listing_context = ListingContext(
             era=Era.HANDSHAKE,
+            caller=caller,
             profile=profile_of(bytes(params.capabilities)),
             client=client_name(bytes(params.clientInfo)),
             mode=listing,
@@ -396,7 +403,7 @@ class MethodRouter:
         behind = self._gateways_member(listing_context)
         initialize_result = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s%s}' % (
             version.encode(),
-            self._capabilities(Era.HANDSHAKE, bytes(params.capabilities)),
+            self._capabilities(Era.HANDSHAKE, caller, bytes(params.capabilities)),
             self._info,
             await self._instructions_member(listing_context),
             b',"_meta":{' + behind + b"}" if behind else b"",
@@ -421,7 +428,7 @@ class MethodRouter:
             COMPLETE,
             UNCACHED,
             msgspec.json.encode(STATELESS_VERSIONS),
-            self._capabilities(context.era, bytes(meta.get(META_CAPABILITIES, b""))),
+            self._capabilities(context.era, context.caller, bytes(meta.get(META_CAPABILITIES, b""))),
             await self._instructions_member(listing_context),
             META_PREFIX.encode(),
             self._info,
@@ -433,9 +440,12 @@ class MethodRouter:
         """What another gateway is told of those behind this one; nobody else is."""
         return self._gateways() if listing_context.client == CLIENT_NAME else b""
 
-    def _capabilities(self, era: Era, declared: bytes) -> bytes:
+    def _capabilities(self, era: Era, caller: Identity, declared: bytes) -> bytes:
         """What is promised to a client that declared this: rmcp only if it speaks that too."""
-        promised, shared = self._client_services.capabilities(era), shared_features(declared, FEATURES)
+        promised, shared = (
+            self._client_services.capabilities(era, caller),
+            shared_features(declared, FEATURES),
+        )
         if not shared:
             return promised
         common = tuple(feature for feature in FEATURES if feature in shared)

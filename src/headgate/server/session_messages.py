@@ -47,7 +47,7 @@ async def handle_session_request(
 ) -> Reply:
     """The reply to a request of a client that shook hands and has one stream; raises Violation."""
     if envelope.method == "initialize":
-        initialized = await router.initialize(envelope, session.listing)
+        initialized = await router.initialize(envelope, session.identity, session.listing)
         session.complete_handshake(initialized.version, initialized.capabilities, initialized.client_info)
         return initialized.reply
     id = bytes(envelope.id)
@@ -55,6 +55,7 @@ async def handle_session_request(
     context = ClientContext(
         era=Era.HANDSHAKE,
         channel=session.channel,
+        caller=session.identity,
         profile=session.profile,
         client=session.client,
         listing=session.listing,

@@ -13,8 +13,9 @@ from msgspec import DecodeError
 
 from headgate.domain.client_profile import PLAIN_PROFILE, client_name, profile_of
 from headgate.domain.delivery_request import FEATURES
+from headgate.domain.identity import Identity
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.mcp_request import ClientSession
+from headgate.domain.mcp_request import ClientSession, visibility_group_of
 from headgate.protocol.jsonrpc import encode_notification
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE
@@ -71,7 +72,8 @@ class RunningRequests:
 class HandshakeSession:
     """One client of the handshake era."""
 
-    def __init__(self, sender: MessageSender, id: bytes = b"") -> None:
+    def __init__(self, sender: MessageSender, identity: Identity, id: bytes = b"") -> None:
+        self.identity = identity
         # 192 bits: an id is never guessed.
         self.id = id or secrets.token_urlsafe(24).encode()
         self.version = LATEST_HANDSHAKE
@@ -90,6 +92,7 @@ class HandshakeSession:
         self.client_requests = ClientRequests()
         self.channel = SessionChannel(sender, self.client_requests)
         self.owner = ClientSession(self.id.decode(), self.channel)
+        self.visibility_group = visibility_group_of(self.owner, identity)
 
     def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
         """The client has shaken hands, and said this of itself."""
@@ -102,7 +105,7 @@ class HandshakeSession:
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
         """Tell the client that its tools, prompts or resources are out of date, if they are."""
-        if visibility_groups is None or self.owner.id in visibility_groups:
+        if visibility_groups is None or self.visibility_group in visibility_groups:
             self.channel.send_notification(list_changed_method(capability), b"")
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
@@ -117,8 +120,8 @@ class HandshakeSession:
 class HttpSession(HandshakeSession):
     """A client of streamable HTTP."""
 
-    def __init__(self, streams: SessionStreams, now: float, id: bytes = b"") -> None:
-        super().__init__(streams, id)
+    def __init__(self, streams: SessionStreams, now: float, identity: Identity, id: bytes = b"") -> None:
+        super().__init__(streams, identity, id)
         self.streams = streams
         self.last_used = now
 
@@ -131,7 +134,7 @@ class HttpSession(HandshakeSession):
         """Tell the client, now or as soon as it listens."""
         if visibility_groups is None:
             self.streams.notify_list_changed(capability)
-        elif self.owner.id in visibility_groups and not self.streams.try_send(
+        elif self.visibility_group in visibility_groups and not self.streams.try_send(
             encode_notification(list_changed_method(capability))
         ):
             self.streams.mark_lists_stale((capability,))
@@ -222,14 +225,14 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, initialized: InitializedClient) -> HttpSession:
-        """A new session; raises TooManySessions."""
+    def open(self, initialized: InitializedClient, identity: Identity) -> HttpSession:
+        """A new session of the identity; raises TooManySessions."""
         session_token = _SessionToken(
             self._clock(), initialized.version, initialized.capabilities, initialized.client_info
         )
-        return self._add(session_token, self._issue(session_token))
+        return self._add(session_token, self._issue(session_token, identity), identity)
 
-    def _issue(self, session_token: _SessionToken) -> bytes:
+    def _issue(self, session_token: _SessionToken, identity: Identity) -> bytes:
         """An id that carries the ticket; a client that says too much of itself gets one that cannot."""
         for client_info in (session_token.client_info, b""):
             carried = _SessionToken(
@@ -237,15 +240,16 @@ class SessionStore:
             )
             content = msgspec.msgpack.encode(carried)
             if len(content) < _MAX_ID_BYTES:
-                id = self._seal.sign(_SESSION_PURPOSE, content, _REVIVABLE_SECONDS)
+                purpose = identity.owned_purpose(_SESSION_PURPOSE)
+                id = self._seal.sign(purpose, content, _REVIVABLE_SECONDS)
                 if len(id) <= _MAX_ID_BYTES:
                     return id.encode()
         return b""
 
-    def _add(self, session_token: _SessionToken, id: bytes) -> HttpSession:
+    def _add(self, session_token: _SessionToken, id: bytes, identity: Identity) -> HttpSession:
         if len(self._sessions) >= self._max_sessions:
             self._evict_idle()
-        session = HttpSession(SessionStreams(self.replay_buffer), self._loop.time(), id)
+        session = HttpSession(SessionStreams(self.replay_buffer), self._loop.time(), identity, id)
         session.complete_handshake(
             session_token.version, session_token.capabilities, session_token.client_info
         )
@@ -268,16 +272,22 @@ class SessionStore:
             raise TooManySessions
         self._close(min(idle, key=lambda session: session.last_used))
 
-    def get(self, id: bytes) -> HttpSession | None:
-        """The session of that id, which is in use now; raises TooManySessions when it cannot be revived."""
+    def get(self, id: bytes, identity: Identity) -> HttpSession | None:
+        """The identity's session of that id, now in use; None if there is none.
+
+        Raises TooManySessions when it cannot be revived.
+        """
         session = self._sessions.get(id)
-        if session is None:
-            return self._revive(id)
+        if session is None or session.identity.owner != identity.owner:
+            return self._revive(id, identity)
         session.last_used = self._loop.time()
         return session
 
-    def _revive(self, id: bytes) -> HttpSession | None:
-        """A session that this gateway, or another with its key, has opened and does not know any more."""
+    def _revive(self, id: bytes, identity: Identity) -> HttpSession | None:
+        """A session that this gateway, or another with its key, opened for the identity and has forgotten.
+
+        An id that was issued to another identity does not verify, like one that was never issued.
+        """
         if len(id) > _MAX_ID_BYTES:
             return None
         ended_by_client = self._ended.get(_digest(id))
@@ -285,11 +295,11 @@ class SessionStore:
             return None
         try:
             session_token = _session_token_decoder.decode(
-                self._seal.verify(_SESSION_PURPOSE, id.decode("ascii"))
+                self._seal.verify(identity.owned_purpose(_SESSION_PURPOSE), id.decode("ascii"))
             )
         except (ValueError, DecodeError):
             return None
-        session = self._add(session_token, id)
+        session = self._add(session_token, id, identity)
         forgotten_here = ended_by_client is not None
         self.revived["idle" if forgotten_here or session_token.issued >= self._began else "restart"] += 1
         # Nobody knows what it has missed.

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.errors import HeadgateError
-from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.identity import Identity
 from headgate.domain.item import NAME_PARAM_BY_METHOD
 from headgate.domain.mcp_request import ClientSession, visibility_group_of
 from headgate.protocol.framing import sse_event
@@ -83,8 +83,8 @@ class StatelessHttpHandler:
         self._change_notifier = change_notifier
         self._keep_alive = keep_alive
 
-    async def post(self, envelope: Envelope, http_request: HttpRequest) -> None:
-        """One message from a client; raises Violation."""
+    async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
+        """Handle one message from a client; raises ProtocolViolation."""
         if not envelope.method:
             raise ProtocolViolation(INVALID_REQUEST, "Only requests and notifications are sent in this era")
         if not envelope.id:
@@ -93,13 +93,14 @@ class StatelessHttpHandler:
             return
         meta = check_metadata(envelope, http_request.headers)
         if envelope.method == "subscriptions/listen":
-            await self._listen(envelope, http_request)
+            await self._listen(envelope, http_request, identity)
             return
         exchange = HttpExchange(http_request, self._keep_alive.now())
         self._keep_alive.add(exchange)
         context = ClientContext(
             era=Era.STATELESS,
             channel=exchange,
+            caller=identity,
             headers=http_request.headers,
             meta=meta,
             connection=http_request.connection_id,
@@ -115,8 +116,8 @@ class StatelessHttpHandler:
             self._keep_alive.remove(exchange)
         await exchange.finish(reply)
 
-    async def _listen(self, envelope: Envelope, http_request: HttpRequest) -> None:
-        subscription = ClientSubscription(envelope, OutboundQueue(http_request.outbound))
+    async def _listen(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
+        subscription = ClientSubscription(envelope, OutboundQueue(http_request.outbound), identity)
         async with open_subscription(subscription, self._router, self._change_notifier):
             await write_event_stream(
                 http_request,
@@ -130,14 +131,13 @@ class StatelessHttpHandler:
 class ClientSubscription:
     """What one client asked to be told, put into its outbox under the id of its request."""
 
-    def __init__(
-        self, envelope: Envelope, outbound_queue: OutboundQueue, caller: Identity = LOCAL_IDENTITY
-    ) -> None:
+    def __init__(self, envelope: Envelope, outbound_queue: OutboundQueue, identity: Identity) -> None:
+        self.identity = identity
         self.id = bytes(envelope.id)
         self.outbound_queue = outbound_queue
         self.ended = asyncio.Event()
         # In this era those with the same key share one list of tools.
-        self._visibility_group = visibility_group_of(None, caller)
+        self._visibility_group = visibility_group_of(None, identity)
         self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
         wanted = _requested_filter(envelope)
         self._capabilities = {
@@ -191,7 +191,7 @@ async def open_subscription(
         for uri in subscription.uris:
             _reserve(budget, share, uri, subscription.id)
         for uri in list(subscription.uris):
-            if await _subscribe(router, uri):
+            if await _subscribe(router, uri, subscription.identity):
                 taken.append(uri)
             else:
                 del subscription.uris[uri]
@@ -201,7 +201,7 @@ async def open_subscription(
         change_notifier.remove_listener(subscription)
         budget.release_all(share)
         for uri in taken:
-            await asyncio.shield(router.unsubscribe(uri))
+            await asyncio.shield(router.unsubscribe(uri, subscription.identity))
 
 
 def _reserve(budget: SubscriptionBudget, share: SubscriptionShare, uri: str, id: bytes) -> None:
@@ -211,10 +211,10 @@ def _reserve(budget: SubscriptionBudget, share: SubscriptionShare, uri: str, id:
         raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error.sentence}", id=id) from error
 
 
-async def _subscribe(router: MethodRouter, uri: str) -> bool:
+async def _subscribe(router: MethodRouter, uri: str, identity: Identity) -> bool:
     """Whether its server has taken the subscription."""
     try:
-        return not (await router.subscribe(uri)).error
+        return not (await router.subscribe(uri, identity)).error
     except HeadgateError as error:
         log.debug("not subscribed", extra={"uri": uri[:200], "reason": error.message})
         return False

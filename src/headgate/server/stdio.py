@@ -18,7 +18,7 @@ from headgate.protocol.jsonrpc import Envelope, decode_object
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
 from headgate.protocol.protocol_version import META_VERSION, Era
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
-from headgate.server.client_context import ClientContext
+from headgate.server.client_context import Authenticator, ClientContext
 from headgate.server.method_router import MethodRouter
 from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.reply import Reply, encode_loop_error
@@ -80,13 +80,20 @@ _MAX_RUNNING = 256
 class StdioServer:
     """Serves the program that started the gateway."""
 
-    def __init__(self, router: MethodRouter, change_notifier: ChangeNotifier, max_line_bytes: int) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        router: MethodRouter,
+        change_notifier: ChangeNotifier,
+        max_line_bytes: int,
+    ) -> None:
+        self.identity = authenticator.identify_stdio()
         self._router = router
         self._change_notifier = change_notifier
         self._max_line_bytes = max_line_bytes
         self._loop = asyncio.get_running_loop()
         self._outbound_queue = OutboundQueue()
-        self._session = HandshakeSession(self._outbound_queue)
+        self._session = HandshakeSession(self._outbound_queue, self.identity)
         self._era: Era | None = None
         self._subscriptions: dict[ClientSubscription, asyncio.Task[None] | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -213,14 +220,14 @@ class StdioServer:
         try:
             if envelope.method == "subscriptions/listen":
                 return await self._hold_subscription(envelope)
-            context = ClientContext(era=Era.STATELESS, channel=self._session.channel)
+            context = ClientContext(era=Era.STATELESS, channel=self._session.channel, caller=self.identity)
             return await self._router.handle_request(envelope, context)
         finally:
             self._session.running_requests.finish(id)
 
     async def _hold_subscription(self, envelope: Envelope) -> Reply:
         """Hold a subscription until the client cancels it or leaves."""
-        subscription = ClientSubscription(envelope, self._outbound_queue)
+        subscription = ClientSubscription(envelope, self._outbound_queue, self.identity)
         async with open_subscription(subscription, self._router, self._change_notifier):
             self._outbound_queue.notify(subscription.acknowledgement)
             self._subscriptions[subscription] = asyncio.current_task()

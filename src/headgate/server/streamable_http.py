@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from headgate.domain.identity import Identity
 from headgate.protocol.framing import SSE_PING, sse_event
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
@@ -46,34 +47,35 @@ class StreamableHttpHandler:
         self._change_notifier = change_notifier
         self._keep_alive = keep_alive
 
-    async def post(self, envelope: Envelope, http_request: HttpRequest) -> None:
-        """One message from a client; raises Violation or Refused."""
+    async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
+        """Handle one message from a client; raises ProtocolViolation or HttpRefusal."""
         if envelope.method == "initialize" and envelope.id:
-            await self._initialize(envelope, http_request)
+            await self._initialize(envelope, http_request, identity)
             return
-        session = self._session(http_request)
+        session = self._session(http_request, identity)
         if envelope.method and envelope.id:
             await self._handle_request(envelope, session, http_request)
             return
         handle_one_way_message(envelope, session, self._router)
         http_request.respond(202, b"")
 
-    async def _initialize(self, envelope: Envelope, http_request: HttpRequest) -> None:
-        initialized = await self._router.initialize(envelope, LISTING_MODES[http_request.path])
+    async def _initialize(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
+        listing = LISTING_MODES[http_request.path]
+        initialized = await self._router.initialize(envelope, identity, listing)
         try:
-            session = self._sessions.open(initialized)
+            session = self._sessions.open(initialized, identity)
         except TooManySessions as error:
             raise _too_many_sessions(bytes(envelope.id)) from error
         http_request.respond(
             200, initialized.reply.whole or b"", extra=_SESSION_HEADER + b": " + session.id + b"\r\n"
         )
 
-    def _session(self, http_request: HttpRequest) -> HttpSession:
+    def _session(self, http_request: HttpRequest, identity: Identity) -> HttpSession:
         id = http_request.headers.get(_SESSION_HEADER)
         if id is None:
             raise ProtocolViolation(INVALID_REQUEST, "The Mcp-Session-Id header is missing: initialize first")
         try:
-            session = self._sessions.get(id)
+            session = self._sessions.get(id, identity)
         except TooManySessions as error:
             raise _too_many_sessions(b"null") from error
         if session is None:
@@ -96,6 +98,7 @@ class StreamableHttpHandler:
         context = ClientContext(
             era=Era.HANDSHAKE,
             channel=exchange,
+            caller=session.identity,
             profile=session.profile,
             client=session.client,
             listing=LISTING_MODES[http_request.path],
@@ -130,9 +133,9 @@ class StreamableHttpHandler:
             self._keep_alive.remove(exchange)
         await exchange.finish(reply)
 
-    async def open_get_stream(self, http_request: HttpRequest) -> None:
+    async def open_get_stream(self, http_request: HttpRequest, identity: Identity) -> None:
         """The GET stream: what the gateway says unasked, or what the client missed of another stream."""
-        session, headers = self._session(http_request), http_request.headers
+        session, headers = self._session(http_request, identity), http_request.headers
         if b"text/event-stream" not in headers.get(b"accept", b"*/*") and b"*/*" not in headers.get(
             b"accept", b"*/*"
         ):
@@ -172,9 +175,9 @@ class StreamableHttpHandler:
         session.client_requests.on_stream_opened()
         await stream.write(http_request, after)
 
-    def delete(self, http_request: HttpRequest) -> None:
+    def delete(self, http_request: HttpRequest, identity: Identity) -> None:
         """The client ends its session."""
-        self._sessions.end(self._session(http_request))
+        self._sessions.end(self._session(http_request, identity))
         http_request.respond(200, b"")
 
 

@@ -39,12 +39,13 @@ class PoolKey(msgspec.Struct, frozen=True):
     principal: str
     # Whether something on the line could be meant for one of its users only.
     alone: bool
+    tenant: str = ""
 
 
 def pool_key_of(request: McpRequest) -> PoolKey:
     """The line that a request needs."""
     alone = request.profile.accepts_input_requests or bool(request.log_level)
-    return PoolKey(request.profile, request.session, request.caller.principal, alone)
+    return PoolKey(request.profile, request.session, request.caller.principal, alone, request.caller.tenant)
 
 
 class ClientConnection:
@@ -52,7 +53,7 @@ class ClientConnection:
 
     def __init__(self, pool_key: PoolKey, loop: asyncio.AbstractEventLoop) -> None:
         self.profile = pool_key.profile
-        self.principal = pool_key.principal
+        self.principal, self.tenant = pool_key.principal, pool_key.tenant
         # A line that nobody needs for himself is everybody's of that profile.
         self.owner = pool_key.owner if pool_key.alone else None
         self.alone = pool_key.alone
@@ -63,7 +64,10 @@ class ClientConnection:
 
     def matches(self, pool_key: PoolKey) -> bool:
         """Whether it was opened for such a client."""
-        same = self.profile == pool_key.profile and self.principal == pool_key.principal
+        same = self.profile == pool_key.profile and (self.principal, self.tenant) == (
+            pool_key.principal,
+            pool_key.tenant,
+        )
         owner = pool_key.owner if pool_key.alone else None
         mine = (self.owner.id if self.owner else "") == (owner.id if owner else "")
         return same and mine and self.alone is pool_key.alone
@@ -277,7 +281,7 @@ class ConnectionPool:
             for connection in self._connections
             if connection.owner is None
             and connection.profile == pool_key.profile
-            and connection.principal == pool_key.principal
+            and (connection.principal, connection.tenant) == (pool_key.principal, pool_key.tenant)
         ]
         return (
             min(alike, key=lambda connection: connection.leases, default=None)
