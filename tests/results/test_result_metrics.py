@@ -2,7 +2,7 @@
 
 from headgate.results.jobs import JobResult
 from headgate.results.large_results import ResultMetrics
-from headgate.results.notices import reply_size
+from headgate.results.reply import reply_size
 
 LOOKED = JobResult(original_size=40_000, processed_size=4000, original_tokens=10_000, processed_tokens=1000)
 

@@ -39,7 +39,7 @@ def to_compact_tables(content: Content) -> bytes | None:
     if len(content) > _LARGEST:
         return None
     try:
-        return _compacted(content[:], 0)
+        return _compact(content[:], 0)
     except (DecodeError, UnicodeDecodeError, RecursionError, _AmbiguousTable):
         return None
 
@@ -50,7 +50,7 @@ def from_compact_tables(compact: bytes) -> bytes:
     JSON without tables is unchanged. Raises ProcessingError where a row does not fit its columns.
     """
     try:
-        return _expanded(compact, 0)
+        return _expand(compact, 0)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProcessingError("The text is no JSON with columns and rows.") from error
 
@@ -59,7 +59,7 @@ class _AmbiguousTable(Exception):
     """An object already has the keys of a table."""
 
 
-def _compacted(value: bytes, depth: int) -> bytes | None:
+def _compact(value: bytes, depth: int) -> bytes | None:
     kind = first_byte(value)
     if kind == b"[":
         return _table(value)
@@ -70,10 +70,10 @@ def _compacted(value: bytes, depth: int) -> bytes | None:
         raise _AmbiguousTable
     if depth == _DEEPEST:
         return None
-    made = {key: _compacted(bytes(member), depth + 1) for key, member in members.items()}
+    made = {key: _compact(bytes(member), depth + 1) for key, member in members.items()}
     if not any(made.values()):
         return None
-    return _object((key, made[key] or _minified(member)) for key, member in members.items())
+    return _object((key, made[key] or _minify(member)) for key, member in members.items())
 
 
 def _table(value: bytes) -> bytes | None:
@@ -130,11 +130,11 @@ def _row(element: Raw, members: Mapping[str, Raw], columns: tuple[str, ...]) -> 
     values = list(members.values())
     if tuple(members) != columns:
         if members.keys() != set(columns):
-            return _minified(element)
+            return _minify(element)
         values = [members[column] for column in columns]
     cells = b",".join(values)
     if (b"{" in cells or b"[" in cells) and any(map(_is_long, values)):
-        return _minified(element)
+        return _minify(element)
     return b"[" + cells + b"]"
 
 
@@ -147,27 +147,27 @@ def _tokens(text: bytes) -> int:
     return sum(1 for _ in _pieces.finditer(text))
 
 
-def _minified(value: Raw) -> bytes:
+def _minify(value: Raw) -> bytes:
     data = bytes(value)
     return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 
 
-def _expanded(value: bytes, depth: int) -> bytes:
+def _expand(value: bytes, depth: int) -> bytes:
     if first_byte(value) != b"{":
         return value
     members = _members.decode(value)
     if members.keys() == _SHAPE:
-        return _written_out(_names.decode(members["columns"]), _elements.decode(members["rows"]))
+        return _expand_rows(_names.decode(members["columns"]), _elements.decode(members["rows"]))
     if depth == _DEEPEST:
         return value
-    return _object((key, _expanded(bytes(member), depth + 1)) for key, member in members.items())
+    return _object((key, _expand(bytes(member), depth + 1)) for key, member in members.items())
 
 
-def _written_out(columns: list[str], rows: list[Raw]) -> bytes:
-    return b"[" + b",".join(_object_of(columns, bytes(row)) for row in rows) + b"]"
+def _expand_rows(columns: list[str], rows: list[Raw]) -> bytes:
+    return b"[" + b",".join(_expand_row(columns, bytes(row)) for row in rows) + b"]"
 
 
-def _object_of(columns: list[str], row: bytes) -> bytes:
+def _expand_row(columns: list[str], row: bytes) -> bytes:
     if row[:1] != b"[":
         return row
     cells = _elements.decode(row)

@@ -127,17 +127,16 @@ def replace_invalid_unicode(json: bytes) -> bytes:
     """The JSON with a replacement character for each byte that is no UTF-8 and each lone surrogate."""
     if not json.isascii():
         json = json.decode(errors="replace").encode()
-    return _ESCAPE.sub(_whole, json) if b"\\u" in json else json
+    return _ESCAPE.sub(_replace_lone_surrogate, json) if b"\\u" in json else json
 
 
-def _whole(escape: re.Match[bytes]) -> bytes:
+def _replace_lone_surrogate(escape: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if escape["half"] else escape[0]
 
 
 # Yields the text in chunks, from its beginning on each call.
 TextChunks = Callable[[], Iterator[str]]
 
-_TEXT_WINDOW = 1024 * 1024
 # A surrogate pair: two escapes with four digits each.
 _LONGEST_ESCAPE = 12
 # Searched for a position between escapes, before all escapes of a window are scanned.
@@ -151,19 +150,20 @@ def text_chunks(content: Content) -> TextChunks:
 
     def texts() -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        for window in _line_aligned_windows(content):
+        for window in aligned_windows(content, _WINDOW, b"\n"):
             yield decoder.decode(window)
         yield decoder.decode(b"", final=True)
 
     return texts
 
 
-def _line_aligned_windows(content: Content) -> Iterator[bytes]:
-    start, size = 0, len(content)
-    while start < size:
-        window = content[start : start + _TEXT_WINDOW]
-        if start + len(window) < size:
-            window = window[: window.rfind(b"\n") + 1] or window
+def aligned_windows(content: Content, size: int, *ends: bytes) -> Iterator[bytes]:
+    """The content in windows of at most `size` bytes, each up to the last of these bytes if it has any."""
+    start = 0
+    while start < len(content):
+        window = content[start : start + size]
+        if start + len(window) < len(content):
+            window = window[: max(map(window.rfind, ends)) + 1] or window
         yield window
         start += len(window)
 
@@ -174,10 +174,10 @@ def string_text_chunks(value: Content) -> TextChunks:
     def texts() -> Iterator[str]:
         start, end = value.find(b'"') + 1, value.rfind(b'"')
         while start < end:
-            window = _unbroken(
-                value[start : min(start + _TEXT_WINDOW, end)], final=start + _TEXT_WINDOW >= end
+            window = _without_partial_end(
+                value[start : min(start + _WINDOW, end)], final=start + _WINDOW >= end
             )
-            yield _unescaped(window)
+            yield _unescape(window)
             start += len(window)
 
     return texts
@@ -195,10 +195,10 @@ def string_prefix(value: Raw, size: int) -> str:
     view = memoryview(value)
     # A character takes at most twelve bytes, and the last one may be incomplete.
     window = bytes(view[1 : min(12 * (size + 2), len(view) - 1)])
-    return _unescaped(_unbroken(window, final=len(window) == len(view) - 2))
+    return _unescape(_without_partial_end(window, final=len(window) == len(view) - 2))
 
 
-def _unbroken(window: bytes, *, final: bool) -> bytes:
+def _without_partial_end(window: bytes, *, final: bool) -> bytes:
     """The part of a window that ends neither inside an escape nor inside a character."""
     if final:
         return window
@@ -221,7 +221,7 @@ def _after_plain(window: bytes) -> int:
     return 0
 
 
-def _unescaped(window: bytes) -> str:
+def _unescape(window: bytes) -> str:
     try:
         return _string.decode(b'"' + window + b'"')
     except (DecodeError, UnicodeDecodeError):
@@ -248,7 +248,7 @@ class JsonLines:
 def json_lines(content: Content) -> JsonLines | None:
     """The objects of JSON Lines with at least two objects; None for any other content."""
     second = content.find(b"\n") + 1
-    if first_byte(content) != b"{" or not second or not first_byte(content[second : second + _TEXT_WINDOW]):
+    if first_byte(content) != b"{" or not second or not first_byte(content[second : second + _WINDOW]):
         return None
     spans = array("q")
     start, size = 0, len(content)
@@ -258,7 +258,7 @@ def json_lines(content: Content) -> JsonLines | None:
             end = size if end < 0 else end
             if _is_object(view[start:end]):
                 spans.extend((start, end))
-            elif bytes(view[start : min(end, start + _TEXT_WINDOW)]).strip():
+            elif bytes(view[start : min(end, start + _WINDOW)]).strip():
                 return None
             start = end + 1
     return JsonLines(content, spans)

@@ -129,7 +129,7 @@ def project_columns(
         table.names, {**fields, **exclude}
     )
     try:
-        rows = [_padded(record, len(table.names)) for record in table.records()]
+        rows = [_pad(record, len(table.names)) for record in table.records()]
     except csv.Error:
         return None
     if not chosen:
@@ -139,7 +139,7 @@ def project_columns(
     return write_records([*names, *map(pick, rows)], table.separator), facts
 
 
-def _padded(record: list[str], count: int) -> list[str]:
+def _pad(record: list[str], count: int) -> list[str]:
     return record if len(record) >= count else record + [""] * (count - len(record))
 
 

@@ -127,7 +127,7 @@ def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, 
         _value.decode(view[start:line_end])
     except DecodeError as error:
         if _TRAILING.search(str(error)) or _FAILED_AT.search(str(error)):
-            return _stopped(content, start, str(error))
+            return _error_position(content, start, str(error))
     except (UnicodeDecodeError, RecursionError):
         return 0, line_end
     else:
@@ -135,11 +135,11 @@ def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, 
     try:
         _value.decode(view[start:])
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _stopped(content, start, str(error))
+        return _error_position(content, start, str(error))
     return _trimmed_end(content, start, len(content)), 0
 
 
-def _stopped(content: Content, start: int, message: str) -> tuple[int, int]:
+def _error_position(content: Content, start: int, message: str) -> tuple[int, int]:
     """The same, read from the error message of the parser."""
     trailing = _TRAILING.search(message)
     if trailing is not None:
@@ -190,8 +190,8 @@ def main_json_or_count(text: Content, scratch: Scratch | None = None) -> tuple[M
     scratch = scratch or MemoryScratch()
     sign = first_byte(text)
     if sign == b'"':
-        held = extract_json(text, scratch)
-        return (None if held is None else MainJson(held, b"")), 0
+        extracted = extract_json(text, scratch)
+        return (None if extracted is None else MainJson(extracted, b"")), 0
     if sign in (b"{", b"[") and is_json(text):
         return None, 0
     found = embedded_json(text, only_main=True)
@@ -236,8 +236,8 @@ def json_in_string(value: Raw, *, only_main: bool = False) -> Raw | None:
     if only_main and not is_json(text):
         main = main_json(text)
         return None if main is None else Raw(memoryview(main.content))
-    held = extract_json(text)
-    return None if held is None else Raw(memoryview(held))
+    extracted = extract_json(text)
+    return None if extracted is None else Raw(memoryview(extracted))
 
 
 def decode_json_strings(content: Content, scratch: Scratch, depth: int = 0) -> Content:

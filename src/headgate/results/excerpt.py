@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
-from headgate.protocol.jsonrpc import encode_object
 from headgate.results.compact_tables import to_compact_tables
 from headgate.results.content import Content, character_count, first_characters
 from headgate.results.explore.explore_processor import ExploreProcessor
 from headgate.results.jobs import ExcerptJob, ExploreParams, JobResult, PageUnit
-from headgate.results.notices import fill_placeholders, reply_size, spoofed_notices, with_meta, with_notice
+from headgate.results.notices import fill_placeholders, spoofed_notices
 from headgate.results.parsed_result import MANY_TEXTS, ParsedResult, minify_json
 from headgate.results.pipeline import ProcessingError
+from headgate.results.reply import job_result, size_facts, text_block, with_notice
 from headgate.results.result_structure import top_level_members
 from headgate.results.structured_excerpt import truncate_structured, truncation_loss
 from headgate.results.truncation import (
@@ -170,8 +169,8 @@ def _structured_as_text(parsed: ParsedResult, job: ExcerptJob, room: int) -> lis
         cut = _head_tail_excerpt(content, parsed.structured_size, room)
         return [cut or TruncatedContent(content, 1, 1, PageUnit.ELEMENTS, whole=True)]
     cut = _json_or_text_excerpt(content, room - room // _OUTLINE_SHARE)
-    wanted = ExploreParams(max_depth=_OUTLINE_DEPTH, room=room // _OUTLINE_SHARE)
-    outline = ExploreProcessor(parsed.scratch).process(content, wanted).content[:]
+    params = ExploreParams(max_depth=_OUTLINE_DEPTH, room=room // _OUTLINE_SHARE)
+    outline = ExploreProcessor(parsed.scratch).process(content, params).content[:]
     return [cut, TruncatedContent(outline, 1, 1, PageUnit.ELEMENTS, whole=True)]
 
 
@@ -205,30 +204,15 @@ class _ExcerptReply:
 
     def result(self) -> JobResult:
         """The job's result, with the excerpt as a tool result."""
-        parsed = self._parsed
         notice = self._notice(self._shown_summary())
         texts = [*self._texts.values(), *(cut.content for cut in self._added)]
         structured = b""
         if self._structured is not None:
             structured = self._with_notice(self._spoofed_notices.mark_texts(self._structured.content))
         # The notice is read too, so the savings are net.
-        size, tokens = reply_size([*texts, notice.encode()], structured)
-        facts: dict[str, Any] = {
-            "cache_id": self._job.cache_id,
-            "original_size": parsed.size,
-            "processed_size": size,
-            "original_tokens": parsed.tokens,
-            "processed_tokens": tokens,
-        }
-        return JobResult(
-            result=self._assemble(structured, notice, facts),
-            original_size=parsed.size,
-            processed_size=size,
-            original_tokens=parsed.tokens,
-            processed_tokens=tokens,
-            metadata={"excerpt": facts},
-            typed="resultType" in parsed.structure.members,
-        )
+        facts = size_facts(self._parsed, self._job.cache_id, [*texts, notice.encode()], structured)
+        blocks = [*self._blocks(), text_block(notice.encode())]
+        return job_result(self._members(structured), blocks, facts, {"excerpt": facts})
 
     def _notice(self, shown: str) -> str:
         words = {
@@ -279,32 +263,29 @@ class _ExcerptReply:
             )
         )
 
-    def _assemble(self, structured: bytes, notice: str, facts: dict[str, Any]) -> bytes:
-        """The result with its new texts; every other member is unchanged."""
-        structure, whole = self._parsed.structure, self._parsed.texts
+    def _blocks(self) -> list[bytes]:
+        """The blocks with their new texts; only the notice of this gateway may look like one."""
+        whole = self._parsed.texts
         blocks = [
             bytes(block.raw)
             if block.text is None or self._texts[index] is whole[index]
             else block.with_text(self._texts[index])
-            for index, block in enumerate(structure.blocks)
+            for index, block in enumerate(self._parsed.structure.blocks)
             if block.text is None or index in self._texts
         ]
-        blocks += [_text_block(cut.content.decode(errors="replace")) for cut in self._added]
-        # Only the notice of this gateway may look like one.
-        blocks = [self._spoofed_notices.mark_texts(block) for block in blocks]
-        blocks.append(_text_block(notice))
-        members = dict(structure.members)
-        members["content"] = Raw(b"[" + b",".join(blocks) + b"]")
+        blocks += [text_block(cut.content) for cut in self._added]
+        return [self._spoofed_notices.mark_texts(block) for block in blocks]
+
+    def _members(self, structured: bytes) -> dict[str, Raw]:
+        """The members of the result, unchanged except for `structuredContent`."""
+        members = dict(self._parsed.structure.members)
+        members.setdefault("content", Raw(b"[]"))
         if structured:
             members["structuredContent"] = Raw(structured)
         else:
             members.pop("structuredContent", None)
-        return encode_object(with_meta(members, facts))
+        return members
 
 
 def _shown_of_total(cut: TruncatedContent) -> str:
     return f"{cut.shown:,} of {cut.total:,} {cut.unit}"
-
-
-def _text_block(text: str) -> bytes:
-    return msgspec.json.encode({"type": "text", "text": text})

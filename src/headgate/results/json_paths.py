@@ -59,14 +59,14 @@ def parse_path(text: str) -> JsonPath:
         raise ProcessingError(
             f"A path of {len(text)} characters is too long: use at most {_MOST_CHARACTERS}."
         )
-    text = _trimmed(text)
+    text = _trim(text)
     steps = tuple(_pointer_steps(text) if text.startswith(("/", "#/")) else _dotted_steps(text))
     if len(steps) > _MOST_STEPS:
         raise ProcessingError(f"A path of {len(steps)} steps is too long: use at most {_MOST_STEPS}.")
     return steps
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     # The last key of a JSON Pointer may end with a space, and cannot be written otherwise.
     start = text.lstrip()
     return start if start.startswith(("/", "#/")) else start.rstrip()
@@ -141,7 +141,7 @@ def quote_for_message(text: str) -> str:
 
 def member_path(path: str, key: str) -> str:
     """The path of a member of the value at `path`."""
-    start = _start(path)
+    start = _normalised(path)
     if not _PLAIN_KEY.fullmatch(key):
         return f"{start}[{json.dumps(key, ensure_ascii=False)}]"
     return f"{start}.{key}" if start else key
@@ -149,11 +149,11 @@ def member_path(path: str, key: str) -> str:
 
 def elements_path(path: str) -> str:
     """The path of every element or member of the value at `path`."""
-    return f"{_start(path)}[]"
+    return f"{_normalised(path)}[]"
 
 
-def _start(path: str) -> str:
-    path = _trimmed(path)
+def _normalised(path: str) -> str:
+    path = _trim(path)
     if path in ("$", "#", "."):
         return ""
     return format_path(parse_path(path)) if path.startswith(("/", "#/")) else path
@@ -188,7 +188,7 @@ def select_path(content: Content, path: str, scratch: Scratch | None = None) -> 
     except DecodeError:
         raise _no_json() from None
     keep = (scratch or MemoryScratch()).store
-    return keep(_array(values)) if many else keep(_pieces(values[0]))
+    return keep(_array_chunks(values)) if many else keep(_chunks(values[0]))
 
 
 def _no_json() -> ProcessingError:
@@ -216,19 +216,19 @@ def _follow(content: Raw, steps: JsonPath) -> tuple[list[Raw], bool]:
 
 
 def _step_into(value: Raw, step: PathStep) -> Iterable[Raw]:
-    held = decode_container_or_string(value)
-    if held is None:
+    container = decode_container_or_string(value)
+    if container is None:
         return ()
-    if isinstance(held, dict):
+    if isinstance(container, dict):
         if step is WILDCARD:
-            return held.values()
-        return (held[str(step)],) if str(step) in held else ()
+            return container.values()
+        return (container[str(step)],) if str(step) in container else ()
     if step is WILDCARD:
-        return held
+        return container
     index = array_index(step)
     if index is None:
-        return [found for element in held for found in _step_into(element, step)]
-    return (held[index],) if -len(held) <= index < len(held) else ()
+        return [found for element in container for found in _step_into(element, step)]
+    return (container[index],) if -len(container) <= index < len(container) else ()
 
 
 def decode_container(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
@@ -245,11 +245,11 @@ def decode_container(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
 
 def decode_container_or_string(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
     """As `decode_container`, and for a string the members or elements of the JSON inside it."""
-    held = decode_container(value)
-    if held is None and isinstance(value, Raw):
+    container = decode_container(value)
+    if container is None and isinstance(value, Raw):
         inner = json_in_string(value)
         return None if inner is None else decode_container(inner)
-    return held
+    return container
 
 
 def is_scalar(value: Raw) -> bool:
@@ -273,17 +273,19 @@ def array_index(step: PathStep) -> int | None:
 
 def _is_empty_for(value: Raw, step: PathStep) -> bool:
     """Whether it is empty, so that the step may well exist elsewhere, as in an array of no users."""
-    held = decode_container_or_string(value)
-    if isinstance(held, dict):
-        return step is WILDCARD and not held
-    return held is not None and all(_is_empty_for(element, step) for element in held)
+    container = decode_container_or_string(value)
+    if isinstance(container, dict):
+        return step is WILDCARD and not container
+    return container is not None and all(_is_empty_for(element, step) for element in container)
 
 
 def _missing_message(values: list[Raw], steps: JsonPath, count: int) -> str:
     step, place = steps[count], quote_for_message(format_path(steps[:count])) if count else "the top"
     start = f"Nothing is at {quote_for_message(format_path(steps[: count + 1]))}: "
     if array_index(step) is not None:
-        arrays = (held for held in map(decode_container_or_string, values) if isinstance(held, list))
+        arrays = (
+            container for container in map(decode_container_or_string, values) if isinstance(container, list)
+        )
         longest = max(map(len, arrays), default=None)
         if longest is not None:
             return f"{start}the longest array at {place} has {longest} elements, counted from 0."
@@ -297,8 +299,10 @@ def nearest_paths(values: Iterable[Raw], path: JsonPath) -> list[str]:
     """At most five existing paths that are similar to one that selects nothing."""
     for count, step in enumerate(path):
         if isinstance(step, str) and array_index(step) is None:
-            objects = list(islice((held for value in values for held in _objects_in(value)), _MOST_SAMPLES))
-            values = [held[step] for held in objects if step in held]
+            objects = list(
+                islice((container for value in values for container in _objects_in(value)), _MOST_SAMPLES)
+            )
+            values = [container[step] for container in objects if step in container]
             if not values:
                 deeper = _ending_in(step, objects)
                 near = [*deeper, *((key,) for key in _nearest(step, objects))][:5]
@@ -313,15 +317,15 @@ def nearest_paths(values: Iterable[Raw], path: JsonPath) -> list[str]:
 def _ending_in(name: str, objects: list[dict[str, Raw]]) -> list[tuple[str, ...]]:
     """At most three paths to members of that name further down, the nearest first."""
     found: dict[tuple[str, ...], None] = {}
-    level: list[tuple[tuple[str, ...], dict[str, Raw]]] = [((), held) for held in objects[:_FEW]]
+    level: list[tuple[tuple[str, ...], dict[str, Raw]]] = [((), container) for container in objects[:_FEW]]
     for _ in range(_MOST_LEVELS):
         inner = [
-            ((*at, key), held)
+            ((*at, key), container)
             for at, outer in level
             for key, value in outer.items()
-            for held in islice(_objects_in(value), _FEW)
+            for container in islice(_objects_in(value), _FEW)
         ]
-        found |= {(*at, name): None for at, held in inner if name in held}
+        found |= {(*at, name): None for at, container in inner if name in container}
         level = inner[:_MOST_SAMPLES]
         if found:
             break
@@ -329,15 +333,15 @@ def _ending_in(name: str, objects: list[dict[str, Raw]]) -> list[tuple[str, ...]
 
 
 def _objects_in(value: Raw) -> Iterator[dict[str, Raw]]:
-    held = decode_container_or_string(value)
-    if isinstance(held, dict):
-        yield held
-    for element in held if isinstance(held, list) else ():
+    container = decode_container_or_string(value)
+    if isinstance(container, dict):
+        yield container
+    for element in container if isinstance(container, list) else ():
         yield from _objects_in(element)
 
 
 def _nearest(name: str, objects: Iterable[dict[str, Raw]]) -> list[str]:
-    keys = dict.fromkeys(islice((key for held in objects for key in held), _MOST_KEYS))
+    keys = dict.fromkeys(islice((key for container in objects for key in container), _MOST_KEYS))
     return nearest_names(name, list(keys))
 
 
@@ -349,16 +353,16 @@ def nearest_names(name: str, names: Sequence[str]) -> list[str]:
     return [near for near, _, _ in found]
 
 
-def _array(values: list[Raw]) -> Iterator[bytes]:
+def _array_chunks(values: list[Raw]) -> Iterator[bytes]:
     yield b"["
     for at, value in enumerate(values):
         if at:
             yield b","
-        yield from _pieces(value)
+        yield from _chunks(value)
     yield b"]"
 
 
-def _pieces(value: Raw) -> Iterator[bytes]:
+def _chunks(value: Raw) -> Iterator[bytes]:
     view = memoryview(value)
     for start in range(0, len(view), _CHUNK_BYTES):
         yield bytes(view[start : start + _CHUNK_BYTES])
@@ -408,11 +412,11 @@ def _is_gathered(content: Content, steps: JsonPath) -> bool:
         return True
     value: Content | Raw = content
     for step in steps:
-        held, index = decode_container_or_string(value), array_index(step)
-        if isinstance(held, list):
+        container, index = decode_container_or_string(value), array_index(step)
+        if isinstance(container, list):
             if index is None:
                 return True
-            value = held[index]
-        elif isinstance(held, dict):
-            value = held[str(step)]
+            value = container[index]
+        elif isinstance(container, dict):
+            value = container[str(step)]
     return False

@@ -125,73 +125,73 @@ class LargeResults:
         # A character takes at least one byte, and a token at least one character.
         self._never_truncated_bytes = min(settings.max_size, settings.max_tokens or settings.max_size)
 
-    def passes_unchanged(self, answer: McpResponse) -> bool:
+    def passes_unchanged(self, response: McpResponse) -> bool:
         """Whether the client gets the answer as it is: small, and without a spoofed notice."""
-        result = answer.result
+        result = response.result
         if not isinstance(result, bytes):
             return False
-        if len(result) > self._never_truncated_bytes and self.may_exceed_limit(answer):
+        if len(result) > self._never_truncated_bytes and self.may_exceed_limit(response):
             return False
         escape, member, opening = self._notices.signs
         return escape not in result and member not in result and opening not in result
 
-    def may_exceed_limit(self, answer: McpResponse) -> bool:
+    def may_exceed_limit(self, response: McpResponse) -> bool:
         """Whether the response may be too large; it runs for every response, so it parses none."""
-        result = answer.result
-        if answer.error or answer.sized or not self._settings.truncates:
+        result = response.result
+        if response.error or response.sized or not self._settings.truncates:
             return False
         size = len(result) if isinstance(result, bytes) else result.size
         return size > self._never_truncated_bytes
 
-    def mark_spoofed_notices(self, answer: McpResponse) -> McpResponse:
+    def mark_spoofed_notices(self, response: McpResponse) -> McpResponse:
         """The response with upstream text marked that imitates a notice of the gateway."""
-        result = answer.result
+        result = response.result
         if not isinstance(result, bytes):
-            return answer
+            return response
         marked = self._notices.mark(result)
-        return answer if marked is result else msgspec.structs.replace(answer, result=marked)
+        return response if marked is result else msgspec.structs.replace(response, result=marked)
 
-    async def mark_spoofed_notices_on_disk(self, answer: McpResponse) -> McpResponse:
+    async def mark_spoofed_notices_on_disk(self, response: McpResponse) -> McpResponse:
         """As `mark_spoofed_notices`, also for a result on disk."""
-        result = answer.result
+        result = response.result
         if isinstance(result, bytes):
-            return self.mark_spoofed_notices(answer)
+            return self.mark_spoofed_notices(response)
         try:
             marked = await asyncio.to_thread(self._notices.mark_on_disk, result)
         except BaseException:
             _close(result)
             raise
-        return answer if marked is result else msgspec.structs.replace(answer, result=marked)
+        return response if marked is result else msgspec.structs.replace(response, result=marked)
 
-    async def truncate_if_large(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
+    async def truncate_if_large(self, call: UpstreamCall, response: McpResponse) -> McpResponse:
         """The response itself if it is small enough, otherwise an excerpt; the whole result is stored.
 
         Raises ResponseNotStored.
         """
-        result = answer.result
+        result = response.result
         quick = isinstance(result, bytes) and len(result) <= _INLINE_EXCERPT_BYTES
         if isinstance(result, bytes) and quick and not self._too_large(result):
-            return self.mark_spoofed_notices(answer)
+            return self.mark_spoofed_notices(response)
         agent = result_owner_of(call.request.session, call.request.caller)
         job = self._excerpt_job(call, new_cache_id())
         try:
-            done = await self._run_excerpt(job, agent, answer, quick=quick)
+            done = await self._run_excerpt(job, agent, response, quick=quick)
         except BaseException:
             _close(result)
             raise
         if not done.result:
             if done.error is not None:
                 log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
-            return await self.mark_spoofed_notices_on_disk(answer)
+            return await self.mark_spoofed_notices_on_disk(response)
         await self._store_whole(agent, call, result, job.cache_id)
         self.metrics.count_excerpt(done)
-        return msgspec.structs.replace(answer, result=done.result)
+        return msgspec.structs.replace(response, result=done.result)
 
     async def _run_excerpt(
-        self, job: ExcerptJob, agent: str, answer: McpResponse, *, quick: bool
+        self, job: ExcerptJob, agent: str, response: McpResponse, *, quick: bool
     ) -> JobResult:
         """The excerpt of a result; the upstream has already acted, so there always is one."""
-        result = answer.result
+        result = response.result
         try:
             return await self._run(job, agent, job.cache_id, result, quick=quick)
         except (ResourceExhausted, WorkerLimitExceeded) as stopped:
@@ -205,7 +205,7 @@ class LargeResults:
             # Clients reject a result that does not satisfy its output schema.
             return JobResult()
         stand_in = unprocessed_result(
-            job.message, job.cache_id, result.size, error.message, typed=answer.typed
+            job.message, job.cache_id, result.size, error.message, typed=response.typed
         )
         # The result was not parsed; the notice also assumes four bytes for a token.
         return JobResult(
@@ -240,43 +240,43 @@ class LargeResults:
             if entry is None:
                 self.metrics.refused += 1
                 raise ResultNotFound(read_request.cache_id)
-            look = msgspec.structs.replace(read_request.job, cache_id=read_request.cache_id)
-            done = await self._run_read(look, agent, entry.content, cheap=read_request.cheap)
+            job = msgspec.structs.replace(read_request.job, cache_id=read_request.cache_id)
+            done = await self._run_read(job, agent, entry.content, cheap=read_request.cheap)
             return entry.tool_name, McpResponse(done.result, typed=done.typed)
 
     async def read_new(
-        self, call: UpstreamCall, read_request: ReadRequest, answer: McpResponse
+        self, call: UpstreamCall, read_request: ReadRequest, response: McpResponse
     ) -> McpResponse:
         """The requested part of a new result, which is stored whole; raises as `read_stored`."""
-        if answer.error or not _is_readable(answer.result, read_request):
+        if response.error or not _is_readable(response.result, read_request):
             return (
-                await self.truncate_if_large(call, answer)
-                if self.may_exceed_limit(answer)
-                else self.mark_spoofed_notices(answer)
+                await self.truncate_if_large(call, response)
+                if self.may_exceed_limit(response)
+                else self.mark_spoofed_notices(response)
             )
         agent = result_owner_of(call.request.session, call.request.caller)
         cache_id = new_cache_id()
-        await self._store_whole(agent, call, answer.result, cache_id)
-        look = msgspec.structs.replace(read_request.job, cache_id=cache_id, fresh=True)
+        await self._store_whole(agent, call, response.result, cache_id)
+        job = msgspec.structs.replace(read_request.job, cache_id=cache_id, fresh=True)
         async with open_stored(self._store, agent, cache_id) as entry:
             if entry is None:
                 raise ResultNotFound(cache_id)
             try:
-                done = await self._run_read(look, agent, entry.content, cheap=read_request.cheap)
+                done = await self._run_read(job, agent, entry.content, cheap=read_request.cheap)
             except HeadgateError as error:
                 # A mistake in a path must not make the agent repeat the call.
                 error.effect, error.retryable = Effect.DONE, False
                 error.hint += f"; {call.item.public_name} was called, and its result is cache_id {cache_id}"
                 raise
-        return msgspec.structs.replace(answer, result=done.result)
+        return msgspec.structs.replace(response, result=done.result)
 
-    async def _run_read(self, look: ReadJob, agent: str, content: Payload, *, cheap: bool) -> JobResult:
+    async def _run_read(self, job: ReadJob, agent: str, content: Payload, *, cheap: bool) -> JobResult:
         quick = cheap and isinstance(content, bytes) and len(content) <= _INLINE_READ_BYTES
-        done = await self._run(look, agent, look.cache_id, content, quick=quick)
+        done = await self._run(job, agent, job.cache_id, content, quick=quick)
         if done.error is not None:
             self.metrics.refused += 1
-            raise InvalidArguments(look.tool, done.error.rstrip("."), hint=_RETRY_HINT)
-        self.metrics.count_read(look.tool, done, fresh=look.fresh)
+            raise InvalidArguments(job.tool, done.error.rstrip("."), hint=_RETRY_HINT)
+        self.metrics.count_read(job.tool, done, fresh=job.fresh)
         # The page note begins differently from a notice, so it stays unmarked.
         return msgspec.structs.replace(done, result=self._notices.mark_texts(done.result))
 

@@ -7,14 +7,8 @@ from itertools import groupby
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
 from headgate.domain.payload import SpooledPayload
-from headgate.protocol.jsonrpc import encode_object
-from headgate.results.content import character_count
-from headgate.results.jobs import META_KEY
-from headgate.results.result_structure import compact_size, top_level_members
-from headgate.results.token_estimate import estimate_tokens
 from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
 MESSAGE: Final = (
@@ -293,32 +287,3 @@ class _MarkedSpool:
 def spoofed_notices(opening: str) -> SpoofedNotices:
     """The cached marker of imitations of a notice that begins with `opening`."""
     return SpoofedNotices(opening)
-
-
-def reply_size(texts: Iterable[bytes], structured: bytes | None) -> tuple[int, int]:
-    """The characters and estimated tokens that a model reads of a reply, notices included.
-
-    Text and structuredContent mostly repeat each other, and clients show one of them: the larger counts.
-    """
-    read = list(texts)
-    beside = structured or b""
-    return (
-        max(sum(map(character_count, read)), compact_size(Raw(beside))),
-        max(sum(map(estimate_tokens, read)), estimate_tokens(beside)),
-    )
-
-
-def with_notice(structured: bytes, notice_fields: Mapping[str, Any]) -> bytes:
-    """The object with the notice as its first member, in place of one that it has."""
-    members = top_level_members(structured)
-    members.pop(NOTICE_MEMBER, None)
-    return encode_object({NOTICE_MEMBER: Raw(msgspec.json.encode(notice_fields)), **members})
-
-
-def with_meta(members: dict[str, Raw], facts: dict[str, Any]) -> dict[str, Raw]:
-    """The members with `facts` in `_meta`, beside what the upstream put there."""
-    meta: dict[str, Raw] = {}
-    if bytes(members.get("_meta", b""))[:1] == b"{":
-        meta = top_level_members(members["_meta"])
-    meta[META_KEY] = Raw(msgspec.json.encode(facts))
-    return members | {"_meta": Raw(encode_object(meta))}

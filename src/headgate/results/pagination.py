@@ -161,21 +161,21 @@ def value_page(
     For `{"total": 3, "items": [...]}`, the usual envelope of an API, the items are paged and the other
     members are on every page. Raises ProcessingError when a key is no UTF-8.
     """
-    held = decode_container(value)
-    if held is None:
+    container = decode_container(value)
+    if container is None:
         return None
-    if isinstance(held, list):
-        return elements_page(held, slot, place)
-    main = _paged_member(held, slot) if depth < _DEEPEST_ENVELOPE else None
+    if isinstance(container, list):
+        return elements_page(container, slot, place)
+    main = _paged_member(container, slot) if depth < _DEEPEST_ENVELOPE else None
     if main is None:
-        return members_page(held, slot, place.path)
-    around = {name: bytes(member) for name, member in held.items() if name != main}
+        return members_page(container, slot, place.path)
+    around = {name: bytes(member) for name, member in container.items() if name != main}
     inner = PathTarget(b"", member_path(place.path, main), gathered=False)
     left = PageRequest(slot.offset, slot.limit, slot.room - _size(main, around))
-    made = value_page(held[main], left, inner, depth + 1)
+    made = value_page(container[main], left, inner, depth + 1)
     if made is None:
-        return members_page(held, slot, place.path)
-    written = (_key(name) + (made.content if name == main else around[name]) for name in held)
+        return members_page(container, slot, place.path)
+    written = (_key(name) + (made.content if name == main else around[name]) for name in container)
     return ResultPage(b"{" + b",".join(written) + b"}", {"of": inner.path} | made.metadata)
 
 
@@ -194,14 +194,14 @@ def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
         return None
     around = {name: bytes(value) for name, value in members.items() if name != main}
     written = _size(main, around)
-    wanted = written + sizes[main] > room or (slot.offset and _has_more(members, main))
-    return main if wanted and written <= room // 2 else None
+    needs_pages = written + sizes[main] > room or (slot.offset and _has_more(members, main))
+    return main if needs_pages and written <= room // 2 else None
 
 
 def _has_more(members: Mapping[str, Raw], main: str) -> bool:
     """Whether the member has more elements than the object has members."""
-    held = decode_container(members[main])
-    return isinstance(held, list) and len(held) > len(members)
+    container = decode_container(members[main])
+    return isinstance(container, list) and len(container) > len(members)
 
 
 def _size(main: str, around: Mapping[str, bytes]) -> int:
@@ -213,7 +213,7 @@ def _size(main: str, around: Mapping[str, bytes]) -> int:
 def elements_page(elements: Sequence[Raw], slot: PageRequest, place: PathTarget) -> ResultPage:
     """The elements of an array that fit; one that fits on no page is truncated."""
     start, stop = slot.bounds(len(elements))
-    fill = _filled(((b"", elements[at]) for at in range(start, stop)), slot.room - 2)
+    fill = _fill_page(((b"", elements[at]) for at in range(start, stop)), slot.room - 2)
     facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(elements))
     if fill.is_cut:
         last = start + len(fill.pieces) - 1
@@ -231,7 +231,7 @@ def members_page(members: Mapping[str, Raw], slot: PageRequest, path: str) -> Re
     """The members of an object that fit; one that fits on no page is truncated."""
     start, stop = slot.bounds(len(members))
     names = list(members)[start:stop]
-    fill = _filled(((_key(name), members[name]) for name in names), slot.room - 2)
+    fill = _fill_page(((_key(name), members[name]) for name in names), slot.room - 2)
     facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(members))
     if fill.is_cut:
         deeper = member_path(path, names[len(fill.pieces) - 1])
@@ -254,7 +254,7 @@ class _FilledPage(NamedTuple):
         return b",".join(piece for piece in self.pieces if piece)
 
 
-def _filled(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
+def _fill_page(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
     """Keys with values, as long as they fit; a value that fits on no page is truncated."""
     filled: list[bytes] = []
     left = room
@@ -265,7 +265,7 @@ def _filled(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
             # With the comma after it.
             left -= size + 1
         elif size > room and left > room // 2:
-            return _FilledPage([*filled, _cut(key, value, left)], is_cut=True)
+            return _FilledPage([*filled, _truncate(key, value, left)], is_cut=True)
         else:
             break
     return _FilledPage(filled, is_cut=False)
@@ -279,7 +279,7 @@ def _capped_size(key: bytes, value: Raw, room: int) -> int:
     return character_count(key + bytes(value))
 
 
-def _cut(key: bytes, value: Raw, room: int) -> bytes:
+def _truncate(key: bytes, value: Raw, room: int) -> bytes:
     """The key with the part of the value that fits; empty where the key alone is too long."""
     left = room - character_count(key)
     cut = truncate_json(bytes(value), left).content

@@ -86,9 +86,9 @@ class ParsedResult:
         """The JSON that each text is or contains, by the index of its block."""
         values: dict[int, Content] = {}
         for index, text in self.compact_texts.items():
-            held = text if self.json[index] else extract_json(text, self.scratch)
-            if held is not None:
-                values[index] = held if held is text else minify_json(held)
+            extracted = text if self.json[index] else extract_json(text, self.scratch)
+            if extracted is not None:
+                values[index] = extracted if extracted is text else minify_json(extracted)
         return values
 
     @cached_property
@@ -181,9 +181,9 @@ class ParsedResult:
     def tokens(self) -> int:
         """An estimate of the tokens that a model would read."""
         structured = self.structure.structured
-        beside = estimate_tokens(memoryview(structured)) if structured is not None else 0
+        structured_tokens = estimate_tokens(memoryview(structured)) if structured is not None else 0
         # Both mostly repeat each other, and a client shows one of them.
-        return max(sum(map(estimate_tokens, self.texts.values())), beside)
+        return max(sum(map(estimate_tokens, self.texts.values())), structured_tokens)
 
     @cached_property
     def json(self) -> dict[int, bool]:

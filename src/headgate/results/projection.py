@@ -25,154 +25,6 @@ from headgate.results.json_paths import (
 )
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed, unchanged
 
-# Values are joined and decoded at once, unless that would copy a large content.
-_MOST_JOINED_BYTES = 4 * 1024 * 1024
-# mypy requires literal keys of a TypedDict, but these come with the parameters.
-_typed_dict: Any = TypedDict
-
-
-class FieldSelection:
-    """The paths that pass through one value, or end there."""
-
-    def __init__(self, rests: Sequence[tuple[str, JsonPath]]) -> None:
-        self._rests = rests
-        self.fields = frozenset(field for field, _ in rests)
-        # Whether a path selects the value itself.
-        self.ends = any(not rest for _, rest in rests)
-        heads = {rest[0] for _, rest in rests if rest}
-        self.every = WILDCARD in heads
-        self.names = frozenset(str(step) for step in heads if step is not WILDCARD)
-        # Steps that can be an index of an array.
-        self.indexes = {index for step in heads if (index := array_index(step)) is not None}
-        self._members: dict[str | None, FieldSelection | None] = {}
-        self._elements: dict[tuple[int, ...], FieldSelection | None] = {}
-
-    @classmethod
-    def of(cls, rests: Iterable[tuple[str, JsonPath]]) -> Self | None:
-        """The selection of these fields, or None when there are none."""
-        found = tuple(rests)
-        return cls(found) if found else None
-
-    def member(self, name: str | None) -> "FieldSelection | None":
-        """The selection below a member: one of `names`, or None for any other."""
-        if name not in self._members:
-            self._members[name] = FieldSelection.of(
-                (field, rest[1:])
-                for field, rest in self._rests
-                if rest and (rest[0] is WILDCARD or str(rest[0]) == name)
-            )
-        return self._members[name]
-
-    def element(self, indexes: tuple[int, ...] = ()) -> "FieldSelection | None":
-        """The selection below the array element with these indexes, or any other element."""
-        if indexes not in self._elements:
-            self._elements[indexes] = FieldSelection.of(self._further(indexes))
-        return self._elements[indexes]
-
-    def _further(self, indexes: tuple[int, ...]) -> Iterator[tuple[str, JsonPath]]:
-        for field, rest in self._rests:
-            if rest and (rest[0] is WILDCARD or array_index(rest[0]) in indexes):
-                yield field, rest[1:]
-            elif rest and array_index(rest[0]) is None:
-                # A name steps through arrays.
-                yield field, rest
-
-    def indexed(self, count: int) -> "dict[int, FieldSelection | None]":
-        """The selections of the elements of an array of `count` that an index selects."""
-        meant: dict[int, tuple[int, ...]] = {}
-        for index in self.indexes:
-            if -count <= index < count:
-                meant[index % count] = (*meant.get(index % count, ()), index)
-        return {position: self.element(indexes) for position, indexes in meant.items()}
-
-    def matches_none(self, held: dict[str, Raw]) -> bool:
-        """Whether no member of the object is selected."""
-        return not self.every and self.names.isdisjoint(held)
-
-    @cached_property
-    def decoder(self) -> "ContainerDecoder":
-        """Decodes arrays, and objects at least as far as their members are selected."""
-        if self.every:
-            return ContainerDecoder(dict[str, Raw])
-        if not all(map(str.isascii, self.names)):
-            # In a TypedDict msgspec finds no member whose name is not ASCII.
-            return ContainerDecoder(dict[str, Raw], self.names)
-        # msgspec skips members that a TypedDict does not declare, and keeps the order of the others.
-        return ContainerDecoder(_typed_dict("Named", dict.fromkeys(self.names, Raw), total=False))
-
-
-class ContainerDecoder:
-    """Decodes one level of many values at once."""
-
-    def __init__(self, members: Any, names: Set[str] | None = None) -> None:
-        """With `names`, all other members are skipped."""
-        self._names = names
-        self._one: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
-            members | list[Raw]
-        )
-        self._many = msgspec.json.Decoder(list[members | list[Raw] | None])
-
-    def decode_all(self, values: list[Raw], *, may_be_large: bool) -> list[dict[str, Raw] | list[Raw] | None]:
-        """The members or elements of each value, or None for a scalar."""
-        held = self._decode_batch(values, may_be_large=may_be_large)
-        return held if self._names is None else [_named(one, self._names) for one in held]
-
-    def _decode_batch(
-        self, values: list[Raw], *, may_be_large: bool
-    ) -> list[dict[str, Raw] | list[Raw] | None]:
-        if len(values) > 1 and not (may_be_large and _are_large(values)):
-            try:
-                return self._many.decode(b"[%b]" % b",".join(values))
-            except ValidationError:
-                # A scalar is among them.
-                pass
-        return [self._decode_one(value) for value in values]
-
-    def _decode_one(self, value: Raw) -> dict[str, Raw] | list[Raw] | None:
-        if is_scalar(value):
-            inner = json_in_string(value)
-            return None if inner is None else self._one.decode(inner)
-        return self._one.decode(value)
-
-
-def _named(held: dict[str, Raw] | list[Raw] | None, names: Set[str]) -> dict[str, Raw] | list[Raw] | None:
-    return {name: held[name] for name in held if name in names} if isinstance(held, dict) else held
-
-
-def _are_large(values: list[Raw]) -> bool:
-    return sum(memoryview(value).nbytes for value in values) > _MOST_JOINED_BYTES
-
-
-class ElementSelection(NamedTuple):
-    """Which parts of the elements of one array are kept and dropped."""
-
-    # None where an element is kept whole, or nothing of it is dropped.
-    keep: FieldSelection | None
-    drop: FieldSelection | None
-    # For the elements that an index selects.
-    keep_at: dict[int, FieldSelection | None]
-    drop_at: dict[int, FieldSelection | None]
-    # The indexes of the elements of which anything can remain.
-    positions: Sequence[int]
-
-    @classmethod
-    def of(cls, keep: FieldSelection | None, drop: FieldSelection | None, count: int) -> Self:
-        """The selections below an array of `count` elements."""
-        every, at = (keep.element(), keep.indexed(count)) if keep else (None, {})
-        without, without_at = (drop.element(), drop.indexed(count)) if drop else (None, {})
-        positions = sorted(at) if keep and not every else range(count)
-        return cls(every, without, at, without_at, positions)
-
-    def are_alike(self, positions: Sequence[int]) -> bool:
-        """Whether no index selects one of these elements."""
-        meant = self.keep_at.keys() | self.drop_at.keys()
-        return not meant or meant.isdisjoint(positions)
-
-    def at(self, position: int) -> tuple[FieldSelection | None, FieldSelection | None]:
-        """The selections below one element."""
-        return self.keep_at.get(position, self.keep), self.drop_at.get(position, self.drop)
-
-
 _MOST_FIELDS = 1_000
 # How many elements are decoded to Python objects at once.
 _BATCH = 512
@@ -185,7 +37,6 @@ _TEXT = "the content is neither JSON nor CSV with a header line: proxy_search fi
 
 _encoder = msgspec.json.Encoder()
 _documents = msgspec.json.Decoder(Raw)
-_all_members = ContainerDecoder(dict[str, Raw])
 
 # What remains of a value: itself, a part, None for none of the kept fields, UNSET where it is dropped.
 _Kept = Raw | dict[str, Any] | list[Any] | UnsetType | None
@@ -283,6 +134,163 @@ def _not_found(values: list[Raw], requested: dict[str, JsonPath], found: set[str
     }
 
 
+# Values are joined and decoded at once, unless that would copy a large content.
+_MOST_JOINED_BYTES = 4 * 1024 * 1024
+# mypy requires literal keys of a TypedDict, but these come with the parameters.
+_typed_dict: Any = TypedDict
+
+
+class FieldSelection:
+    """The paths that pass through one value, or end there."""
+
+    def __init__(self, rests: Sequence[tuple[str, JsonPath]]) -> None:
+        self._rests = rests
+        self.fields = frozenset(field for field, _ in rests)
+        # Whether a path selects the value itself.
+        self.ends = any(not rest for _, rest in rests)
+        heads = {rest[0] for _, rest in rests if rest}
+        self.every = WILDCARD in heads
+        self.names = frozenset(str(step) for step in heads if step is not WILDCARD)
+        # Steps that can be an index of an array.
+        self.indexes = {index for step in heads if (index := array_index(step)) is not None}
+        self._members: dict[str | None, FieldSelection | None] = {}
+        self._elements: dict[tuple[int, ...], FieldSelection | None] = {}
+
+    @classmethod
+    def of(cls, rests: Iterable[tuple[str, JsonPath]]) -> Self | None:
+        """The selection of these fields, or None when there are none."""
+        found = tuple(rests)
+        return cls(found) if found else None
+
+    def member(self, name: str | None) -> "FieldSelection | None":
+        """The selection below a member: one of `names`, or None for any other."""
+        if name not in self._members:
+            self._members[name] = FieldSelection.of(
+                (field, rest[1:])
+                for field, rest in self._rests
+                if rest and (rest[0] is WILDCARD or str(rest[0]) == name)
+            )
+        return self._members[name]
+
+    def element(self, indexes: tuple[int, ...] = ()) -> "FieldSelection | None":
+        """The selection below the array element with these indexes, or any other element."""
+        if indexes not in self._elements:
+            self._elements[indexes] = FieldSelection.of(self._further(indexes))
+        return self._elements[indexes]
+
+    def _further(self, indexes: tuple[int, ...]) -> Iterator[tuple[str, JsonPath]]:
+        for field, rest in self._rests:
+            if rest and (rest[0] is WILDCARD or array_index(rest[0]) in indexes):
+                yield field, rest[1:]
+            elif rest and array_index(rest[0]) is None:
+                # A name steps through arrays.
+                yield field, rest
+
+    def element_selections(self, count: int) -> "dict[int, FieldSelection | None]":
+        """The selections of the elements of an array of `count` that an index selects."""
+        meant: dict[int, tuple[int, ...]] = {}
+        for index in self.indexes:
+            if -count <= index < count:
+                meant[index % count] = (*meant.get(index % count, ()), index)
+        return {position: self.element(indexes) for position, indexes in meant.items()}
+
+    def matches_none(self, container: dict[str, Raw]) -> bool:
+        """Whether no member of the object is selected."""
+        return not self.every and self.names.isdisjoint(container)
+
+    @cached_property
+    def decoder(self) -> "ContainerDecoder":
+        """Decodes arrays, and objects at least as far as their members are selected."""
+        if self.every:
+            return ContainerDecoder(dict[str, Raw])
+        if not all(map(str.isascii, self.names)):
+            # In a TypedDict msgspec finds no member whose name is not ASCII.
+            return ContainerDecoder(dict[str, Raw], self.names)
+        # msgspec skips members that a TypedDict does not declare, and keeps the order of the others.
+        return ContainerDecoder(_typed_dict("Named", dict.fromkeys(self.names, Raw), total=False))
+
+
+class ContainerDecoder:
+    """Decodes one level of many values at once."""
+
+    def __init__(self, members: Any, names: Set[str] | None = None) -> None:
+        """With `names`, all other members are skipped."""
+        self._names = names
+        self._one: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
+            members | list[Raw]
+        )
+        self._many = msgspec.json.Decoder(list[members | list[Raw] | None])
+
+    def decode_all(self, values: list[Raw], *, may_be_large: bool) -> list[dict[str, Raw] | list[Raw] | None]:
+        """The members or elements of each value, or None for a scalar."""
+        container = self._decode_batch(values, may_be_large=may_be_large)
+        return container if self._names is None else [_select_names(one, self._names) for one in container]
+
+    def _decode_batch(
+        self, values: list[Raw], *, may_be_large: bool
+    ) -> list[dict[str, Raw] | list[Raw] | None]:
+        if len(values) > 1 and not (may_be_large and _are_large(values)):
+            try:
+                return self._many.decode(b"[%b]" % b",".join(values))
+            except ValidationError:
+                # A scalar is among them.
+                pass
+        return [self._decode_one(value) for value in values]
+
+    def _decode_one(self, value: Raw) -> dict[str, Raw] | list[Raw] | None:
+        if is_scalar(value):
+            inner = json_in_string(value)
+            return None if inner is None else self._one.decode(inner)
+        return self._one.decode(value)
+
+
+def _select_names(
+    container: dict[str, Raw] | list[Raw] | None, names: Set[str]
+) -> dict[str, Raw] | list[Raw] | None:
+    return (
+        {name: container[name] for name in container if name in names}
+        if isinstance(container, dict)
+        else container
+    )
+
+
+def _are_large(values: list[Raw]) -> bool:
+    return sum(memoryview(value).nbytes for value in values) > _MOST_JOINED_BYTES
+
+
+class ElementSelection(NamedTuple):
+    """Which parts of the elements of one array are kept and dropped."""
+
+    # None where an element is kept whole, or nothing of it is dropped.
+    keep: FieldSelection | None
+    drop: FieldSelection | None
+    # For the elements that an index selects.
+    keep_at: dict[int, FieldSelection | None]
+    drop_at: dict[int, FieldSelection | None]
+    # The indexes of the elements of which anything can remain.
+    positions: Sequence[int]
+
+    @classmethod
+    def of(cls, keep: FieldSelection | None, drop: FieldSelection | None, count: int) -> Self:
+        """The selections below an array of `count` elements."""
+        every, at = (keep.element(), keep.element_selections(count)) if keep else (None, {})
+        without, without_at = (drop.element(), drop.element_selections(count)) if drop else (None, {})
+        positions = sorted(at) if keep and not every else range(count)
+        return cls(every, without, at, without_at, positions)
+
+    def are_alike(self, positions: Sequence[int]) -> bool:
+        """Whether no index selects one of these elements."""
+        meant = self.keep_at.keys() | self.drop_at.keys()
+        return not meant or meant.isdisjoint(positions)
+
+    def at(self, position: int) -> tuple[FieldSelection | None, FieldSelection | None]:
+        """The selections below one element."""
+        return self.keep_at.get(position, self.keep), self.drop_at.get(position, self.drop)
+
+
+_all_members = ContainerDecoder(dict[str, Raw])
+
+
 class _ProjectionRun:
     """One projection, and the fields that it has found.
 
@@ -331,25 +339,26 @@ class _ProjectionRun:
             return [UNSET] * len(values)
         if not keep and not drop:
             return values
-        all_held = (keep.decoder if keep else _all_members).decode_all(values, may_be_large=self._is_large)
+        containers = (keep.decoder if keep else _all_members).decode_all(values, may_be_large=self._is_large)
         if drop and not keep:
             # An object that loses no member stays as it is written.
-            all_held = [
-                None if isinstance(held, dict) and drop.matches_none(held) else held for held in all_held
+            containers = [
+                None if isinstance(container, dict) and drop.matches_none(container) else container
+                for container in containers
             ]
-        self._members([held for held in all_held if isinstance(held, dict)], keep, drop)
-        lists = [held for held in all_held if isinstance(held, list)]
+        self._members([container for container in containers if isinstance(container, dict)], keep, drop)
+        lists = [container for container in containers if isinstance(container, list)]
         if keep and not lists:
-            return [held or None for held in all_held]
+            return [container or None for container in containers]
         arrays = self._arrays(lists, keep, drop)
         left: list[_Kept] = []
-        for value, held in zip(values, all_held, strict=True):
-            if isinstance(held, list):
+        for value, container in zip(values, containers, strict=True):
+            if isinstance(container, list):
                 left.append(next(arrays))
             elif keep:
-                left.append(held or None)
+                left.append(container or None)
             else:
-                left.append(value if held is None else held)
+                left.append(value if container is None else container)
         return left
 
     def _members(
@@ -360,13 +369,15 @@ class _ProjectionRun:
         for name in names:
             chosen, without = keep and keep.member(name), drop and drop.member(name)
             if chosen and chosen.ends and not without:
-                if not chosen.fields <= self.found and any(name in held for held in objects):
+                if not chosen.fields <= self.found and any(name in container for container in objects):
                     self.found |= chosen.fields
             else:
-                self._replace([(held, name) for held in objects if name in held], chosen, without)
+                self._replace(
+                    [(container, name) for container in objects if name in container], chosen, without
+                )
         selection = keep or drop
         if selection and selection.every:
-            members = [(held, key) for held in objects for key in held if key not in names]
+            members = [(container, key) for container in objects for key in container if key not in names]
             self._replace(members, keep and keep.member(None), drop and drop.member(None))
 
     def _replace(
@@ -375,12 +386,12 @@ class _ProjectionRun:
         keep: FieldSelection | None,
         drop: FieldSelection | None,
     ) -> None:
-        left = self._keep([held[key] for held, key in members], keep, drop)
-        for (held, key), value in zip(members, left, strict=True):
+        left = self._keep([container[key] for container, key in members], keep, drop)
+        for (container, key), value in zip(members, left, strict=True):
             if value is None or value is UNSET:
-                del held[key]
+                del container[key]
             else:
-                held[key] = value
+                container[key] = value
 
     def _arrays(
         self, arrays: list[list[Raw]], keep: FieldSelection | None, drop: FieldSelection | None
@@ -390,20 +401,20 @@ class _ProjectionRun:
             # An empty array may well have the fields elsewhere.
             self.found.update(keep.fields if keep else (), drop.fields if drop else ())
         if (keep and keep.indexes) or (drop and drop.indexes):
-            yield from (self._array(held, keep, drop) for held in arrays)
+            yield from (self._array(container, keep, drop) for container in arrays)
             return
-        short = [value for held in arrays if len(held) <= _BATCH for value in held]
+        short = [value for container in arrays if len(container) <= _BATCH for value in container]
         left = iter(self._keep(short, keep and keep.element(), drop and drop.element()))
-        for held in arrays:
-            if len(held) > _BATCH:
-                yield self._array(held, keep, drop)
+        for container in arrays:
+            if len(container) > _BATCH:
+                yield self._array(container, keep, drop)
             else:
-                batch, matched = _gathered(list(islice(left, len(held))), in_place=bool(keep))
-                yield batch if matched or not (keep and held) else None
+                batch, matched = _gather_elements(list(islice(left, len(container))), in_place=bool(keep))
+                yield batch if matched or not (keep and container) else None
 
-    def _array(self, held: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None) -> _Kept:
-        pieces, matched = [], not (keep and held)
-        for batch, has_match in self._batches(held, keep, drop):
+    def _array(self, container: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None) -> _Kept:
+        pieces, matched = [], not (keep and container)
+        for batch, has_match in self._batches(container, keep, drop):
             pieces.append(_encoder.encode(batch)[1:-1])
             matched = matched or has_match
         return Raw(b"[%b]" % b",".join(filter(None, pieces))) if matched else None
@@ -419,10 +430,10 @@ class _ProjectionRun:
                 left = self._keep([values[at] for at in positions], elements.keep, elements.drop)
             else:
                 left = [self._keep([values[at]], *elements.at(at))[0] for at in positions]
-            yield _gathered(left, in_place=bool(elements.keep))
+            yield _gather_elements(left, in_place=bool(elements.keep))
 
 
-def _gathered(left: Sequence[_Kept], *, in_place: bool) -> tuple[list[_Kept], bool]:
+def _gather_elements(left: Sequence[_Kept], *, in_place: bool) -> tuple[list[_Kept], bool]:
     """The remaining elements of an array, and whether there are any."""
     made: list[_Kept] = []
     matched = False

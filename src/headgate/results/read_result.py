@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from headgate.protocol.jsonrpc import encode_object
 from headgate.results.compact_tables import to_compact_tables
 from headgate.results.content import (
     Content,
@@ -33,182 +32,16 @@ from headgate.results.jobs import (
     SearchParams,
 )
 from headgate.results.json_paths import resolve_path
-from headgate.results.notices import page_note, reply_size, with_meta, with_notice
+from headgate.results.notices import page_note
 from headgate.results.pagination import ReadProcessor, first_fitting_page, rows_page
 from headgate.results.parsed_result import ParsedResult, content_length, starts_with_index
 from headgate.results.pipeline import Pipeline, ProcessingError, Processor, ProcessorResult
 from headgate.results.projection import ProjectionProcessor
+from headgate.results.reply import job_result, size_facts, text_block, with_notice
 from headgate.results.result_structure import ResultStructure, top_level_members
 from headgate.results.search.search_processor import SearchProcessor
 from headgate.results.truncation import fair_shares, truncate_json, truncate_text
 from headgate.schema.notice_compatibility import NOTICE_MEMBER
-
-SearchRun = Callable[[Content], ProcessorResult]
-
-
-def search_forms(
-    run: SearchRun, content: Content, main: MainJson | None, search: SearchParams, scratch: Scratch
-) -> tuple[ProcessorResult, Content]:
-    """The output of `run` and the form of the content that it matched in.
-
-    The JSON comes first, with the JSON in its strings decoded, then the content as it is written: a pattern
-    may match a string as it is escaped, or the text around the JSON.
-    """
-    first: tuple[ProcessorResult, Content] | None = None
-    for form in _forms(content if main is None else main.content, content, scratch):
-        made = run(form)
-        if made.error is not None or made.metadata["search"]["matches"]:
-            if main is not None and form is not content:
-                made = _with_matches_around(made, main, search)
-            return made, form
-        first = first or (made, form)
-    return first or (run(content), content)
-
-
-def _forms(json: Content, content: Content, scratch: Scratch) -> Iterator[Content]:
-    if is_json(json) or json_lines(json) is not None:
-        unfolded = decode_json_strings(json, scratch)
-        yield unfolded
-        if unfolded is not json:
-            yield json
-        if json is content:
-            return
-    yield content
-
-
-def _with_matches_around(made: ProcessorResult, main: MainJson, search: SearchParams) -> ProcessorResult:
-    """The result, with the number of matches in the text around the JSON, which it does not show."""
-    if made.error is not None or search.mode is not SearchMode.REGEX or not main.around.strip():
-        return made
-    beside = SearchProcessor().process(main.around, search).metadata["matches"]
-    if not beside:
-        return made
-    reason = f"{beside:,} more in the text around the JSON: proxy_read shows it with unit lines"
-    found = {**made.metadata["search"], "reason": reason}
-    return msgspec.structs.replace(made, metadata={**made.metadata, "search": found})
-
-
-_MOST_POSITIONS = 20
-_WINDOW = 1024 * 1024
-_elements = msgspec.json.Decoder(list[Raw])
-
-
-def hit_locations(
-    made: ProcessorResult, form: Content, parsed: ParsedResult, job: ReadJob, *, is_written: bool
-) -> dict[str, Any]:
-    """Metadata to add to a search of `form`: blocks, positions and paths of its hits.
-
-    `is_written` says whether the form is the content itself, or JSON that was found in it.
-    """
-    search_facts = made.metadata.get("search", {})
-    if job.search is None or job.projection is not None:
-        return {}
-    if job.path:
-        return _below_path(made, form if is_written else b"", parsed, job) if search_facts.get("cut") else {}
-    texts = _SearchedTexts(parsed, form, is_written=is_written)
-    facts: dict[str, Any] = {}
-    if texts.are_several:
-        blocks = texts.blocks(made.places, made.elements)
-        facts = {"blocks": blocks} if blocks else {}
-    if search_facts.get("cut") and made.places:
-        positions = texts.positions(made.places[:_MOST_POSITIONS])
-        facts |= {"positions": positions} if positions else {}
-    return facts | texts.path(str(search_facts.get("path", "")))
-
-
-def _below_path(made: ProcessorResult, text: Content, parsed: ParsedResult, job: ReadJob) -> dict[str, Any]:
-    """The path of a truncated string from the root; none if the search path selects several values."""
-    search_facts = made.metadata["search"]
-    where = resolve_path(parsed.content_for_paths(job.path), job.path, parsed.scratch)
-    if where.gathered:
-        return {"path": "", "positions": []}
-    if "path" in search_facts:
-        return {"path": _join_paths(where.path, str(search_facts["path"]))}
-    places = made.places[:_MOST_POSITIONS]
-    if not places or not text or is_json(text):
-        return {}
-    return {"path": where.path, "positions": [_characters_before(text, start) for start in places]}
-
-
-def _join_paths(above: str, below: str) -> str:
-    return above + (below if below.startswith("[") or not above else f".{below}")
-
-
-class _SearchedTexts:
-    """The texts of a result and their positions in the searched content."""
-
-    def __init__(self, parsed: ParsedResult, form: Content, *, is_written: bool) -> None:
-        self._parsed = parsed
-        self._form = form
-        self._is_written = is_written
-        self._is_structure = parsed.text_is_summary or not parsed.texts
-        self._indexes = list(parsed.compact_texts)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        if not self._is_written:
-            return list(_element_starts(self._form))
-        # After the bracket, with one byte between two of them.
-        first = 1 if self._parsed.document.json and self.are_several else 0
-        texts = self._parsed.compact_texts.values()
-        return list(accumulate((len(text) + 1 for text in texts), initial=first))[:-1]
-
-    @property
-    def _only(self) -> int | None:
-        """The block with all the JSON that was searched, if it is one of several."""
-        main = None if self._is_written else self._parsed.main
-        return None if main is None else main.block
-
-    @property
-    def are_several(self) -> bool:
-        """Whether there is more than one text."""
-        return len(self._parsed.texts) > 1 and not self._is_structure
-
-    def blocks(self, places: Sequence[int], elements: Sequence[int]) -> list[int]:
-        """The block index of each hit."""
-        if self._only is not None:
-            return [self._only] * max(len(places), len(elements))
-        if not (elements or self._is_written or is_json(self._form)):
-            return []
-        numbers = elements or [bisect_right(self._starts, start) - 1 for start in places]
-        return [self._indexes[number] for number in numbers]
-
-    def path(self, inner: str) -> dict[str, str]:
-        """The path of a string for proxy_read, where a leading index would be that of a text."""
-        if self._only is None or not starts_with_index(inner):
-            return {}
-        return {"path": f"[{self._indexes.index(self._only)}]{inner}"}
-
-    def positions(self, places: Sequence[int]) -> list[int]:
-        """The characters before each hit in the original text; none where another form was searched."""
-        if self._is_structure or self._parsed.document.json or not self._is_written:
-            return []
-        lengths = [content_length(self._parsed.texts[index]) + 1 for index in self._indexes]
-        before = list(accumulate(lengths, initial=0))
-        found = []
-        for start in places:
-            number = bisect_right(self._starts, start) - 1
-            index = self._indexes[number]
-            text = self._parsed.texts[index]
-            if text is self._parsed.compact_texts[index]:
-                found.append(before[number] + _characters_before(text, start - self._starts[number]))
-        return found
-
-
-def _element_starts(array: Content) -> Iterator[int]:
-    """The offset of each element of a JSON array; only commas and white space are between them."""
-    position = 0
-    for element in _elements.decode(array):
-        position = array.find(bytes(element), position)
-        yield position
-        position += len(memoryview(element))
-
-
-def _characters_before(text: Content, position: int) -> int:
-    return sum(
-        character_count(text[start : min(start + _WINDOW, position)]) for start in range(0, position, _WINDOW)
-    )
-
 
 # Members that are about the call, not part of its output.
 _CALL_MEMBERS = ("resultType", "isError", "_meta")
@@ -405,7 +238,7 @@ class _ReadReply:
 
     def of_texts(self, texts: list[bytes], metadata: Mapping[str, Any]) -> JobResult:
         """The texts, the other blocks if the agent has not seen them, and the note."""
-        blocks = [_text_block(text) for text in texts]
+        blocks = [text_block(text) for text in texts]
         filters = _only_filters(self._job)
         if filters and self._parsed.text_is_summary:
             left = self._job.room - sum(map(character_count, texts))
@@ -433,39 +266,24 @@ class _ReadReply:
         self, texts: Mapping[int, bytes], structured: bytes | None, metadata: Mapping[str, Any]
     ) -> JobResult:
         """The blocks of the result with projected texts."""
-        blocks = ([_text_block(texts[-1])] if -1 in texts else []) + self._blocks(texts)
+        blocks = ([text_block(texts[-1])] if -1 in texts else []) + self._blocks(texts)
         return self._result(blocks, list(texts.values()), metadata, structured)
 
     def _result(
-        self, blocks: list[bytes], seen: list[bytes], metadata: Mapping[str, Any], structured: bytes | None
+        self, blocks: list[bytes], texts: list[bytes], metadata: Mapping[str, Any], structured: bytes | None
     ) -> JobResult:
         note = page_note(self._job.cache_id, metadata)
         if not self._parsed.texts and self._parsed.structure.structured is None:
             note += f"; the result has no text, but {_block_types(self._parsed.structure)}"
         structured = None if structured is None else self._with_note(structured, note)
-        size, tokens = reply_size([*seen, note.encode()], structured)
-        facts: dict[str, Any] = {
-            "cache_id": self._job.cache_id,
-            "original_size": self._parsed.size,
-            "processed_size": size,
-            "original_tokens": self._parsed.tokens,
-            "processed_tokens": tokens,
-            **metadata,
+        facts = size_facts(self._parsed, self._job.cache_id, [*texts, note.encode()], structured)
+        blocks.append(text_block(note.encode()))
+        members = {
+            key: value for key, value in self._parsed.structure.members.items() if key in _CALL_MEMBERS
         }
-        blocks.append(_text_block(note.encode()))
-        kept = {key: value for key, value in self._parsed.structure.members.items() if key in _CALL_MEMBERS}
-        members = {"content": Raw(b"[" + b",".join(blocks) + b"]")} | kept
         if structured is not None:
             members["structuredContent"] = Raw(structured)
-        return JobResult(
-            result=encode_object(with_meta(members, facts)),
-            original_size=self._parsed.size,
-            processed_size=size,
-            original_tokens=self._parsed.tokens,
-            processed_tokens=tokens,
-            metadata=dict(metadata),
-            typed="resultType" in members,
-        )
+        return job_result(members, blocks, {**facts, **metadata}, dict(metadata))
 
     def _with_note(self, structured: bytes, note: str) -> bytes | None:
         """The structuredContent with the note in it, unless the note has only the known id.
@@ -476,11 +294,11 @@ class _ReadReply:
             return structured
         if first_byte(structured) != b"{":
             return None
-        told: dict[str, Any] = {"notice": note, "cache_id": self._job.cache_id}
+        notice_fields: dict[str, Any] = {"notice": note, "cache_id": self._job.cache_id}
         upstream = top_level_members(structured).get(NOTICE_MEMBER)
         if upstream is not None:
-            told["upstream"] = upstream
-        return with_notice(structured, told)
+            notice_fields["upstream"] = upstream
+        return with_notice(structured, notice_fields)
 
 
 def _block_types(structure: ResultStructure) -> str:
@@ -488,5 +306,168 @@ def _block_types(structure: ResultStructure) -> str:
     return ", ".join(f"{count} of type {kind}" for kind, count in kinds.items()) or "no content at all"
 
 
-def _text_block(text: bytes) -> bytes:
-    return msgspec.json.encode({"type": "text", "text": text.decode(errors="replace")})
+SearchRun = Callable[[Content], ProcessorResult]
+
+
+def search_forms(
+    run: SearchRun, content: Content, main: MainJson | None, search: SearchParams, scratch: Scratch
+) -> tuple[ProcessorResult, Content]:
+    """The output of `run` and the form of the content that it matched in.
+
+    The JSON comes first, with the JSON in its strings decoded, then the content as it is written: a pattern
+    may match a string as it is escaped, or the text around the JSON.
+    """
+    first: tuple[ProcessorResult, Content] | None = None
+    for form in _forms(content if main is None else main.content, content, scratch):
+        made = run(form)
+        if made.error is not None or made.metadata["search"]["matches"]:
+            if main is not None and form is not content:
+                made = _with_matches_around(made, main, search)
+            return made, form
+        first = first or (made, form)
+    return first or (run(content), content)
+
+
+def _forms(json: Content, content: Content, scratch: Scratch) -> Iterator[Content]:
+    if is_json(json) or json_lines(json) is not None:
+        unfolded = decode_json_strings(json, scratch)
+        yield unfolded
+        if unfolded is not json:
+            yield json
+        if json is content:
+            return
+    yield content
+
+
+def _with_matches_around(made: ProcessorResult, main: MainJson, search: SearchParams) -> ProcessorResult:
+    """The result, with the number of matches in the text around the JSON, which it does not show."""
+    if made.error is not None or search.mode is not SearchMode.REGEX or not main.around.strip():
+        return made
+    matches_around = SearchProcessor().process(main.around, search).metadata["matches"]
+    if not matches_around:
+        return made
+    reason = f"{matches_around:,} more in the text around the JSON: proxy_read shows it with unit lines"
+    found = {**made.metadata["search"], "reason": reason}
+    return msgspec.structs.replace(made, metadata={**made.metadata, "search": found})
+
+
+_MOST_POSITIONS = 20
+_WINDOW = 1024 * 1024
+_elements = msgspec.json.Decoder(list[Raw])
+
+
+def hit_locations(
+    made: ProcessorResult, form: Content, parsed: ParsedResult, job: ReadJob, *, is_written: bool
+) -> dict[str, Any]:
+    """Metadata to add to a search of `form`: blocks, positions and paths of its hits.
+
+    `is_written` says whether the form is the content itself, or JSON that was found in it.
+    """
+    search_facts = made.metadata.get("search", {})
+    if job.search is None or job.projection is not None:
+        return {}
+    if job.path:
+        return _below_path(made, form if is_written else b"", parsed, job) if search_facts.get("cut") else {}
+    texts = _SearchedTexts(parsed, form, is_written=is_written)
+    facts: dict[str, Any] = {}
+    if texts.are_several:
+        blocks = texts.blocks(made.places, made.elements)
+        facts = {"blocks": blocks} if blocks else {}
+    if search_facts.get("cut") and made.places:
+        positions = texts.positions(made.places[:_MOST_POSITIONS])
+        facts |= {"positions": positions} if positions else {}
+    return facts | texts.path(str(search_facts.get("path", "")))
+
+
+def _below_path(made: ProcessorResult, text: Content, parsed: ParsedResult, job: ReadJob) -> dict[str, Any]:
+    """The path of a truncated string from the root; none if the search path selects several values."""
+    search_facts = made.metadata["search"]
+    where = resolve_path(parsed.content_for_paths(job.path), job.path, parsed.scratch)
+    if where.gathered:
+        return {"path": "", "positions": []}
+    if "path" in search_facts:
+        return {"path": _join_paths(where.path, str(search_facts["path"]))}
+    places = made.places[:_MOST_POSITIONS]
+    if not places or not text or is_json(text):
+        return {}
+    return {"path": where.path, "positions": [_characters_before(text, start) for start in places]}
+
+
+def _join_paths(above: str, below: str) -> str:
+    return above + (below if below.startswith("[") or not above else f".{below}")
+
+
+class _SearchedTexts:
+    """The texts of a result and their positions in the searched content."""
+
+    def __init__(self, parsed: ParsedResult, form: Content, *, is_written: bool) -> None:
+        self._parsed = parsed
+        self._form = form
+        self._is_written = is_written
+        self._is_structure = parsed.text_is_summary or not parsed.texts
+        self._indexes = list(parsed.compact_texts)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        if not self._is_written:
+            return list(_element_starts(self._form))
+        # After the bracket, with one byte between two of them.
+        first = 1 if self._parsed.document.json and self.are_several else 0
+        texts = self._parsed.compact_texts.values()
+        return list(accumulate((len(text) + 1 for text in texts), initial=first))[:-1]
+
+    @property
+    def _only(self) -> int | None:
+        """The block with all the JSON that was searched, if it is one of several."""
+        main = None if self._is_written else self._parsed.main
+        return None if main is None else main.block
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is more than one text."""
+        return len(self._parsed.texts) > 1 and not self._is_structure
+
+    def blocks(self, places: Sequence[int], elements: Sequence[int]) -> list[int]:
+        """The block index of each hit."""
+        if self._only is not None:
+            return [self._only] * max(len(places), len(elements))
+        if not (elements or self._is_written or is_json(self._form)):
+            return []
+        numbers = elements or [bisect_right(self._starts, start) - 1 for start in places]
+        return [self._indexes[number] for number in numbers]
+
+    def path(self, inner: str) -> dict[str, str]:
+        """The path of a string for proxy_read, where a leading index would be that of a text."""
+        if self._only is None or not starts_with_index(inner):
+            return {}
+        return {"path": f"[{self._indexes.index(self._only)}]{inner}"}
+
+    def positions(self, places: Sequence[int]) -> list[int]:
+        """The characters before each hit in the original text; none where another form was searched."""
+        if self._is_structure or self._parsed.document.json or not self._is_written:
+            return []
+        lengths = [content_length(self._parsed.texts[index]) + 1 for index in self._indexes]
+        before = list(accumulate(lengths, initial=0))
+        found = []
+        for start in places:
+            number = bisect_right(self._starts, start) - 1
+            index = self._indexes[number]
+            text = self._parsed.texts[index]
+            if text is self._parsed.compact_texts[index]:
+                found.append(before[number] + _characters_before(text, start - self._starts[number]))
+        return found
+
+
+def _element_starts(array: Content) -> Iterator[int]:
+    """The offset of each element of a JSON array; only commas and white space are between them."""
+    position = 0
+    for element in _elements.decode(array):
+        position = array.find(bytes(element), position)
+        yield position
+        position += len(memoryview(element))
+
+
+def _characters_before(text: Content, position: int) -> int:
+    return sum(
+        character_count(text[start : min(start + _WINDOW, position)]) for start in range(0, position, _WINDOW)
+    )

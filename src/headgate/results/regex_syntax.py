@@ -180,12 +180,12 @@ def _position(pattern: str, reason: str, fragment: str) -> int:
 
 def _unmatched_parenthesis(pattern: str) -> int:
     """The position of the first bracket that closes nothing, else of the last one that is not closed."""
-    opened: list[int] = []
+    open_brackets: list[int] = []
     for position, sign in regex_tokens(pattern):
         if sign == "(":
-            opened.append(position)
+            open_brackets.append(position)
         elif sign == ")":
-            if not opened:
+            if not open_brackets:
                 return position
-            opened.pop()
-    return opened[-1] if opened else 0
+            open_brackets.pop()
+    return open_brackets[-1] if open_brackets else 0

@@ -351,8 +351,8 @@ class EvictionIndex:
             key = self._victim(agent, limited, now)
             if key is not None:
                 yield key
-                held = limited.usage(self._by_agent[agent].usage) if agent in self._by_agent else 0
-                heappush(fullest, (-held, idle, agent))
+                usage = limited.usage(self._by_agent[agent].usage) if agent in self._by_agent else 0
+                heappush(fullest, (-usage, idle, agent))
 
     def _victim(self, agent: str, limited: _LimitedResource, now: float) -> EntryKey | None:
         agent_entries, newest = self._by_agent.get(agent), self._newest[1]

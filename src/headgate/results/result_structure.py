@@ -262,8 +262,8 @@ def build_document(
     if not others:
         return ResultDocument(first, is_json(first))
     if all(map(is_json, texts.values())):
-        return ResultDocument(scratch.store(_joined(texts.values(), b"[", b",", b"]")), json=True)
-    return ResultDocument(scratch.store(_joined(texts.values(), b"", b"\n", b"")), json=False)
+        return ResultDocument(scratch.store(_join_texts(texts.values(), b"[", b",", b"]")), json=True)
+    return ResultDocument(scratch.store(_join_texts(texts.values(), b"", b"\n", b"")), json=False)
 
 
 def exceeds_texts(structured: Raw, texts: Mapping[int, Content]) -> bool:
@@ -271,7 +271,7 @@ def exceeds_texts(structured: Raw, texts: Mapping[int, Content]) -> bool:
     return len(memoryview(structured)) > 2 * sum(map(len, texts.values()))
 
 
-def _joined(texts: Iterable[Content], opening: bytes, between: bytes, closing: bytes) -> Iterator[bytes]:
+def _join_texts(texts: Iterable[Content], opening: bytes, between: bytes, closing: bytes) -> Iterator[bytes]:
     yield opening
     for number, text in enumerate(texts):
         if number:

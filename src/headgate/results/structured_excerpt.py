@@ -40,13 +40,13 @@ def truncate_structured(value: bytes, schema: bytes, room: int) -> bytes:
     Where that is impossible, the smallest such part that is found.
     """
     try:
-        opened = _value.decode(value)
+        decoded = _value.decode(value)
         root = msgspec.json.decode(schema)
         # In a schema with an `$id` inside, references are not relative to the root.
         understood = isinstance(root, Mapping) and schema.count(b'"$id"') <= ("$id" in root)
-        if not understood or leading_byte(opened) != b"{":
+        if not understood or leading_byte(decoded) != b"{":
             return value
-        return _StructuredTruncator(RemovalRuleIndex(root)).truncate(opened, (root,), room, 0)
+        return _StructuredTruncator(RemovalRuleIndex(root)).truncate(decoded, (root,), room, 0)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return value
 
@@ -87,8 +87,8 @@ def _object_loss(
 class _StructuredTruncator:
     """Truncates values to their room or, where the schema forbids that, as close to it as possible."""
 
-    def __init__(self, book: RemovalRuleIndex) -> None:
-        self._rule_index = book
+    def __init__(self, rule_index: RemovalRuleIndex) -> None:
+        self._rule_index = rule_index
 
     def truncate(self, value: Raw, schemas: Schemas, room: int, depth: int) -> bytes:
         whole = minified_if_fits(value, room)
@@ -193,12 +193,12 @@ class _StructuredTruncator:
     ) -> Iterator[str]:
         """Required members that cannot be truncated first, then by size."""
 
-        def turn(key: str) -> tuple[bool, int]:
+        def sort_key(key: str) -> tuple[bool, int]:
             value = members[key]
             fixed = key in rules.required and self._rules(value, rules.of_member(key), depth + 1).fixed
             return not fixed, size_within(value, room)
 
-        yield from sorted(members, key=turn)
+        yield from sorted(members, key=sort_key)
 
 
 def _object(members: Mapping[str, bytes]) -> bytes:

@@ -90,14 +90,14 @@ def estimate_tokens(content: Content | memoryview) -> int:
     """An estimate of the number of tokens of the content."""
     size = len(content)
     if size <= _SAMPLE_BYTES:
-        return round(_weighed(bytes(content[:])))
+        return round(_weigh(bytes(content[:])))
     step = (size - _WINDOW_BYTES) / (_WINDOWS - 1)
     starts = [round(step * number) for number in range(_WINDOWS)]
     sample = b"".join(bytes(content[start : start + _WINDOW_BYTES]) for start in starts)
-    return round(_weighed(sample) * size / len(sample))
+    return round(_weigh(sample) * size / len(sample))
 
 
-def _weighed(sample: bytes) -> float:
+def _weigh(sample: bytes) -> float:
     foreign = 0 if sample.isascii() else len(sample.translate(None, _ASCII))
     accented = foreign > 0 and _is_accented(sample, foreign)
     kinds = sample.translate(_ACCENTED_KINDS if accented else _PLAIN_KINDS)

@@ -8,7 +8,7 @@ from msgspec import Meta, Raw
 
 from headgate.domain.errors import InvalidArguments
 from headgate.domain.tool_arguments import ArgumentReader
-from headgate.results import jobs as told
+from headgate.results import jobs
 from headgate.results.jobs import ContextType, PageUnit, ProjectionMode, ReadJob, SearchMode
 
 FILTER: Final = "proxy_filter"
@@ -259,7 +259,7 @@ def _filter(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Rea
 
 def _projection(
     tool: str, fields: list[str] | str | None, exclude: list[str] | str | None, mode: str | None
-) -> told.ProjectionParams:
+) -> jobs.ProjectionParams:
     if fields is None and exclude is None:
         raise InvalidArguments(tool, "neither fields nor exclude is given", hint=_FIELDS)
     for name, paths in (("fields", fields), ("exclude", exclude)):
@@ -274,7 +274,7 @@ def _projection(
         if fields is not None
         else ProjectionMode.EXCLUDE
     )
-    return told.ProjectionParams(fields=_as_path_list(fields), exclude=_as_path_list(exclude), mode=keep)
+    return jobs.ProjectionParams(fields=_as_path_list(fields), exclude=_as_path_list(exclude), mode=keep)
 
 
 def _as_path_list(paths: list[str] | str | None) -> tuple[str, ...]:
@@ -293,7 +293,7 @@ def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Rea
         problem = "pattern is not given" if given.pattern is None else "pattern is empty"
         raise InvalidArguments(SEARCH, problem, hint=_SEARCH_EXAMPLE)
     around = given.context_lines or 0
-    search = told.SearchParams(
+    search = jobs.SearchParams(
         pattern=given.pattern,
         mode=given.mode or SearchMode.REGEX,
         max_results=given.max_results or given.limit,
@@ -316,13 +316,13 @@ def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Rea
 
 def _explore(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
     given = _EXPLORE_ARGUMENTS.read(params)
-    exploration = told.ExploreParams(path=given.path or "", max_depth=given.max_depth or 3, room=room)
+    exploration = jobs.ExploreParams(path=given.path or "", max_depth=given.max_depth or 3, room=room)
     return given, ReadJob(tool=EXPLORE, cache_id="", room=room, exploration=exploration)
 
 
 def _read(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
     given = _READ_ARGUMENTS.read(params)
-    reading = told.ReadParams(
+    reading = jobs.ReadParams(
         path=given.path or "", offset=given.offset or 0, limit=given.limit, unit=given.unit, room=room
     )
     return given, ReadJob(tool=READ, cache_id="", room=room, reading=reading)
@@ -332,7 +332,7 @@ def _query(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Read
     given = _QUERY_ARGUMENTS.read(params)
     if not given.sql or not given.sql.strip():
         raise InvalidArguments(QUERY, "sql is not given", hint=_QUERY_EXAMPLE)
-    query = told.QueryParams(sql=given.sql, path=given.path or "", room=room)
+    query = jobs.QueryParams(sql=given.sql, path=given.path or "", room=room)
     return given, ReadJob(tool=QUERY, cache_id="", room=room, query=query)
 
 

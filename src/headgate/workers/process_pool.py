@@ -57,7 +57,7 @@ class ProcessPool:
             reply = await self._in_thread(process.run, job, entry, content, seconds)
         except BaseException:
             self.killed += 1
-            await self._shielded(self._end(process))
+            await self._finish(self._end(process))
             raise
         self._idle.append((process, self._loop.time()))
         self._schedule_reaper()
@@ -91,7 +91,7 @@ class ProcessPool:
         except asyncio.CancelledError:
             # A thread cannot be cancelled, and the process that it starts must not stay.
             self.killed += 1
-            await self._shielded(self._end_started(start))
+            await self._finish(self._end_started(start))
             raise
 
     async def _end_started(self, start: "asyncio.Future[_ChildProcess]") -> None:
@@ -102,7 +102,7 @@ class ProcessPool:
         process.kill()
         await self._in_thread(process.end)
 
-    async def _shielded(self, cleanup: Coroutine[None, None, None]) -> None:
+    async def _finish(self, cleanup: Coroutine[None, None, None]) -> None:
         """Wait for a clean-up that completes also when the caller is cancelled once more."""
         task = asyncio.create_task(cleanup, name="end of a child process")
         self._cleanups.add(task)

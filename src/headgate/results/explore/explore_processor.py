@@ -37,6 +37,132 @@ from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.result_structure import decode_text
 from headgate.results.token_estimate import estimate_tokens
 
+# At most so many texts are described one by one.
+_FEW_BLOCKS = 8
+# Characters around the description of a text: its path and commas.
+_OVERHEAD = 60
+_HEAD_CHARACTERS = 200
+
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*\n?|^[ \t\r]*\n", re.MULTILINE)
+
+_raw = msgspec.json.Decoder(Raw)
+
+
+class ExploreProcessor:
+    """Outlines a content, or the part at a path."""
+
+    name = "explore"
+
+    def __init__(self, scratch: Scratch | None = None) -> None:
+        """`scratch` keeps the part at a path."""
+        self._scratch = scratch
+
+    def process(self, content: Content, params: ExploreParams) -> ProcessorResult:
+        """A JSON object that fits the room. Raises ProcessingError when nothing is at the path."""
+        where = resolve_path(content, params.path, self._scratch)
+        facts: dict[str, Any] = {"path": where.path} if where.path else {}
+        root = _lines_root(where, facts) or _json_root(where)
+        if root is None:
+            root = self._embedded_root(where, facts)
+        if root is None:
+            return processed(content, _describe_text(where, facts, params), {"type": "text"})
+        made, depth = outline_json(root, facts, params.max_depth, params.room)
+        return processed(content, made, {"type": "json", "depth": depth})
+
+    def _embedded_root(self, where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
+        """The JSON of a text that has little else in it; any other text gets a hint at the JSON in it."""
+        text = _unquote(where, self._scratch)
+        facts["type"] = "string" if _is_string(where) else "text"
+        main, mentioned = main_json_or_count(text, self._scratch)
+        if mentioned:
+            first = f"{where.path}[0]" if mentioned > 1 else where.path or "$"
+            facts["json_inside"] = f"paths open it, from {first} on"
+        if main is None and _is_string(where) and is_json(text):
+            main = MainJson(text, b"")
+        return None if main is None else _embedded_branch(where, main, facts)
+
+
+def _embedded_branch(where: PathTarget, main: MainJson, facts: dict[str, Any]) -> OutlineBranch:
+    value = Raw(memoryview(main.content))
+    facts["holds"] = json_type(value)
+    head = _FENCE.sub("", main.around.decode(errors="replace")).strip()
+    if head:
+        facts["head"] = head[:_HEAD_CHARACTERS]
+    return OutlineBranch(where.path, [value])
+
+
+def _describe_text(where: PathTarget, facts: dict[str, Any], params: ExploreParams) -> bytes:
+    texts = string_text_chunks(where.value) if _is_string(where) else text_chunks(where.value)
+    facts["tokens"] = estimate_tokens(where.value)
+    return outline_text(texts, facts, params.max_depth, params.room)
+
+
+def explore_blocks(
+    blocks: Content, count: int, params: ExploreParams, scratch: Scratch
+) -> tuple[list[bytes], dict[str, Any]]:
+    """The outlines of several texts, given as one array; for very many, one common outline."""
+    explorer = ExploreProcessor(scratch)
+    if count > _FEW_BLOCKS:
+        return _explore_as_one(blocks, params, scratch)
+    paths: dict[str, Any] = {}
+    room = (params.room - _OVERHEAD) // count
+    for index in range(count):
+        part = msgspec.structs.replace(params, path=f"[{index}]", room=room - _OVERHEAD)
+        facts = msgspec.json.decode(explorer.process(blocks, part).content[:], type=dict[str, Raw])
+        below = msgspec.json.decode(facts.pop("paths", b"{}"), type=dict[str, Raw])
+        path = msgspec.json.decode(facts.pop("path", Raw(b'""')), type=str) or part.path
+        paths |= {path: facts} | below
+    details = msgspec.json.encode(
+        {"type": "texts", "count": count, "tokens": estimate_tokens(blocks), "paths": paths}
+    )
+    if character_count(details) > params.room:
+        return _explore_as_one(blocks, params, scratch)
+    return [details], {"explore": {"type": "json", "depth": params.max_depth}}
+
+
+def _explore_as_one(
+    blocks: Content, params: ExploreParams, scratch: Scratch
+) -> tuple[list[bytes], dict[str, Any]]:
+    made = ExploreProcessor(scratch).process(blocks, params)
+    return [made.content[:]], {"explore": dict(made.metadata)}
+
+
+def _lines_root(where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
+    """The objects of JSON Lines, outlined as if they were one object."""
+    lines = None if where.path else json_lines(where.value)
+    if lines is None or len(lines) < 2:
+        return None
+    sample = sample_values(lines)
+    facts |= {"type": "json lines", "count": len(lines), "of": "object"}
+    if len(sample) < len(lines):
+        facts["looked_at"] = len(sample)
+    return OutlineBranch("", sample, weight=len(lines) / len(sample))
+
+
+def _json_root(where: PathTarget) -> OutlineBranch | None:
+    """The value, unless it is text, a string, or an object whose keys are no UTF-8."""
+    sign = first_byte(where.value)
+    if sign == b'"' or not (where.path or sign in (b"{", b"[")):
+        return None
+    try:
+        value = _raw.decode(where.value)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    root = OutlineBranch(where.path, [value], element_path=where.element_path)
+    return None if sign == b"{" and root.is_undecodable else root
+
+
+def _is_string(where: PathTarget) -> bool:
+    return bool(where.path) and first_byte(where.value) == b'"'
+
+
+def _unquote(where: PathTarget, scratch: Scratch | None) -> Content:
+    """The text; for a JSON string its unescaped value."""
+    if not _is_string(where):
+        return where.value
+    return decode_text(Raw(memoryview(where.value)), scratch or MemoryScratch())
+
+
 _HEAD = 300
 # The beginning that format detection reads.
 _PROBE = 64 * 1024
@@ -74,15 +200,15 @@ def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room:
     if "\x1b[" in start:
         described["ansi_codes"] = True
         texts, start = _without_codes(texts), _CODE.sub("", start)
-    looks_like, told = _detect_format(start, texts)
+    looks_like, details = _detect_format(start, texts)
     if looks_like:
         described["looks_like"] = looks_like
     if looks_like != "binary":
         described["head"] = _head(start)
     if looks_like in _STRUCTURED:
         left = room - character_count(msgspec.json.encode(described)) - _MARGIN
-        told = _structure(looks_like, texts, facts.get("tokens", 0), max_depth, left)
-    return _fit(described | told, room)
+        details = _structure(looks_like, texts, facts.get("tokens", 0), max_depth, left)
+    return _fit(described | details, room)
 
 
 def _without_codes(texts: TextChunks) -> TextChunks:
@@ -154,7 +280,7 @@ def _count_words(text: str, before: str) -> int:
 
 class _DetectedFormat(NamedTuple):
     looks_like: str | None
-    told: dict[str, Any]
+    details: dict[str, Any]
 
 
 def _detect_format(start: str, texts: TextChunks) -> _DetectedFormat:
@@ -284,129 +410,3 @@ def _fit(described: dict[str, Any], room: int) -> bytes:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, str | list) else 0
-
-
-# At most so many texts are described one by one.
-_FEW_BLOCKS = 8
-# Characters around the description of a text: its path and commas.
-_OVERHEAD = 60
-_HEAD_CHARACTERS = 200
-
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*\n?|^[ \t\r]*\n", re.MULTILINE)
-
-_raw = msgspec.json.Decoder(Raw)
-
-
-class ExploreProcessor:
-    """Outlines a content, or the part at a path."""
-
-    name = "explore"
-
-    def __init__(self, scratch: Scratch | None = None) -> None:
-        """`scratch` keeps the part at a path."""
-        self._scratch = scratch
-
-    def process(self, content: Content, params: ExploreParams) -> ProcessorResult:
-        """A JSON object that fits the room. Raises ProcessingError when nothing is at the path."""
-        where = resolve_path(content, params.path, self._scratch)
-        facts: dict[str, Any] = {"path": where.path} if where.path else {}
-        root = _lines_root(where, facts) or _json_root(where)
-        if root is None:
-            root = self._held_root(where, facts)
-        if root is None:
-            return processed(content, _describe_text(where, facts, params), {"type": "text"})
-        made, depth = outline_json(root, facts, params.max_depth, params.room)
-        return processed(content, made, {"type": "json", "depth": depth})
-
-    def _held_root(self, where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
-        """The JSON of a text that has little else in it; any other text gets a hint at the JSON in it."""
-        text = _unquoted(where, self._scratch)
-        facts["type"] = "string" if _is_string(where) else "text"
-        main, mentioned = main_json_or_count(text, self._scratch)
-        if mentioned:
-            first = f"{where.path}[0]" if mentioned > 1 else where.path or "$"
-            facts["json_inside"] = f"paths open it, from {first} on"
-        if main is None and _is_string(where) and is_json(text):
-            main = MainJson(text, b"")
-        return None if main is None else _embedded_branch(where, main, facts)
-
-
-def _embedded_branch(where: PathTarget, main: MainJson, facts: dict[str, Any]) -> OutlineBranch:
-    value = Raw(memoryview(main.content))
-    facts["holds"] = json_type(value)
-    head = _FENCE.sub("", main.around.decode(errors="replace")).strip()
-    if head:
-        facts["head"] = head[:_HEAD_CHARACTERS]
-    return OutlineBranch(where.path, [value])
-
-
-def _describe_text(where: PathTarget, facts: dict[str, Any], params: ExploreParams) -> bytes:
-    texts = string_text_chunks(where.value) if _is_string(where) else text_chunks(where.value)
-    facts["tokens"] = estimate_tokens(where.value)
-    return outline_text(texts, facts, params.max_depth, params.room)
-
-
-def explore_blocks(
-    blocks: Content, count: int, params: ExploreParams, scratch: Scratch
-) -> tuple[list[bytes], dict[str, Any]]:
-    """The outlines of several texts, given as one array; for very many, one common outline."""
-    explorer = ExploreProcessor(scratch)
-    if count > _FEW_BLOCKS:
-        return _explore_as_one(blocks, params, scratch)
-    paths: dict[str, Any] = {}
-    room = (params.room - _OVERHEAD) // count
-    for index in range(count):
-        part = msgspec.structs.replace(params, path=f"[{index}]", room=room - _OVERHEAD)
-        facts = msgspec.json.decode(explorer.process(blocks, part).content[:], type=dict[str, Raw])
-        below = msgspec.json.decode(facts.pop("paths", b"{}"), type=dict[str, Raw])
-        path = msgspec.json.decode(facts.pop("path", Raw(b'""')), type=str) or part.path
-        paths |= {path: facts} | below
-    told = msgspec.json.encode(
-        {"type": "texts", "count": count, "tokens": estimate_tokens(blocks), "paths": paths}
-    )
-    if character_count(told) > params.room:
-        return _explore_as_one(blocks, params, scratch)
-    return [told], {"explore": {"type": "json", "depth": params.max_depth}}
-
-
-def _explore_as_one(
-    blocks: Content, params: ExploreParams, scratch: Scratch
-) -> tuple[list[bytes], dict[str, Any]]:
-    made = ExploreProcessor(scratch).process(blocks, params)
-    return [made.content[:]], {"explore": dict(made.metadata)}
-
-
-def _lines_root(where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
-    """The objects of JSON Lines, outlined as if they were one object."""
-    lines = None if where.path else json_lines(where.value)
-    if lines is None or len(lines) < 2:
-        return None
-    looked_at = sample_values(lines)
-    facts |= {"type": "json lines", "count": len(lines), "of": "object"}
-    if len(looked_at) < len(lines):
-        facts["looked_at"] = len(looked_at)
-    return OutlineBranch("", looked_at, weight=len(lines) / len(looked_at))
-
-
-def _json_root(where: PathTarget) -> OutlineBranch | None:
-    """The value, unless it is text, a string, or an object whose keys are no UTF-8."""
-    sign = first_byte(where.value)
-    if sign == b'"' or not (where.path or sign in (b"{", b"[")):
-        return None
-    try:
-        value = _raw.decode(where.value)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    root = OutlineBranch(where.path, [value], element_path=where.element_path)
-    return None if sign == b"{" and root.is_undecodable else root
-
-
-def _is_string(where: PathTarget) -> bool:
-    return bool(where.path) and first_byte(where.value) == b'"'
-
-
-def _unquoted(where: PathTarget, scratch: Scratch | None) -> Content:
-    """The text; for a JSON string its unescaped value."""
-    if not _is_string(where):
-        return where.value
-    return decode_text(Raw(memoryview(where.value)), scratch or MemoryScratch())

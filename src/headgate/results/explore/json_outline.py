@@ -92,23 +92,23 @@ class OutlineBranch:
     @cached_property
     def contents(self) -> BranchContents | None:
         """The elements of the arrays, or the values of the map; None where there is neither."""
-        arrays = [held for held in self._containers if isinstance(held, list)]
+        arrays = [container for container in self._containers if isinstance(container, list)]
         if arrays:
-            looked_at = sample_values([value for array in arrays for value in sample_values(array)])
-            return self._contents_of(looked_at, list(map(len, arrays)), self._element_path, "[]")
+            sample = sample_values([value for array in arrays for value in sample_values(array)])
+            return self._contents_of(sample, list(map(len, arrays)), self._element_path, "[]")
         # With very many keys not even their names are collected.
         if max(map(len, self._objects), default=0) > _MOST_KEYS or _is_map(self._objects, self._fields):
             path = f"{self.path}.*" if self.path else "*"
-            looked_at = sample_values(
-                [value for held in self._objects for value in sample_values(list(held.values()))]
+            sample = sample_values(
+                [value for container in self._objects for value in sample_values(list(container.values()))]
             )
-            return self._contents_of(looked_at, list(map(len, self._objects)), path, "*")
+            return self._contents_of(sample, list(map(len, self._objects)), path, "*")
         return None
 
-    def _contents_of(self, looked_at: list[Raw], counts: list[int], path: str, name: str) -> BranchContents:
+    def _contents_of(self, sample: list[Raw], counts: list[int], path: str, name: str) -> BranchContents:
         total = sum(counts)
-        weight = self._weight * total / max(len(looked_at), 1)
-        branch = OutlineBranch(path, looked_at, name=name, weight=weight)
+        weight = self._weight * total / max(len(sample), 1)
+        branch = OutlineBranch(path, sample, name=name, weight=weight)
         return BranchContents(branch, total, min(counts), max(counts), is_map=name == "*")
 
     @cached_property
@@ -142,7 +142,7 @@ class OutlineBranch:
     def children(self) -> ChildBranches:
         """The fields of the objects, also of those in arrays; an array in an array is one branch."""
         inside = self.contents
-        fields = ChildBranches([], 0) if inside is not None and inside.is_map else self._named()
+        fields = ChildBranches([], 0) if inside is not None and inside.is_map else self._field_branches()
         if inside is None:
             return fields
         deeper = (
@@ -150,7 +150,7 @@ class OutlineBranch:
         )
         return ChildBranches(fields.branches + deeper.branches, fields.left_out + deeper.left_out)
 
-    def _named(self) -> ChildBranches:
+    def _field_branches(self) -> ChildBranches:
         names = [name for name in self._fields if len(name) <= _LONGEST_KEY][:_MOST_FIELDS]
         among = len(self._objects)
         branches = [
@@ -164,11 +164,11 @@ class OutlineBranch:
     @cached_property
     def _containers(self) -> list[dict[str, Raw] | list[Raw]]:
         values = (inner or value for value, inner in zip(self.values, self._embedded_values, strict=True))
-        return [held for held in map(_decode_container, values) if held is not None]
+        return [container for container in map(_decode_container, values) if container is not None]
 
     @cached_property
     def _objects(self) -> list[dict[str, Raw]]:
-        return [held for held in self._containers if isinstance(held, dict)]
+        return [container for container in self._containers if isinstance(container, dict)]
 
     @cached_property
     def _fields(self) -> dict[str, list[Raw]]:
@@ -237,7 +237,7 @@ def _is_map(objects: list[dict[str, Raw]], fields: dict[str, list[Raw]]) -> bool
         return kinds == {"integer", "number"} and _are_ids(names)
     if kinds == {"object"}:
         opened_ones = (_decode_container(fields[name][0]) for name in names)
-        return _are_alike([held for held in opened_ones if isinstance(held, dict)])
+        return _are_alike([container for container in opened_ones if isinstance(container, dict)])
     return len(fields) > _MOST_FIELDS or _are_ids(names)
 
 

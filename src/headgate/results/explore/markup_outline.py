@@ -75,14 +75,14 @@ def outline_xml(data: bytes, tokens: int, max_depth: int, room: int) -> dict[str
 class _ElementCounts:
     """The frequency of each element, in the parsed part and in the whole."""
 
-    def __init__(self, root: OutlineNode, data: bytes, looked_at: int) -> None:
+    def __init__(self, root: OutlineNode, data: bytes, parsed: int) -> None:
         self._known: Counter[str] = Counter()
         waiting = [root]
         while waiting:
             for name, child in waiting.pop().children.items():
                 self._known[name] += child.count
                 waiting.append(child)
-        self.partly = {"looked_at_bytes": looked_at} if len(data) > looked_at else {}
+        self.partly = {"looked_at_bytes": parsed} if len(data) > parsed else {}
         self.totals = _tags(data) if self.partly else self._known
 
     def scale(self, name: str) -> float:

@@ -34,9 +34,9 @@ def looks_like_yaml(start: str) -> bool:
     reader = _YamlReader()
     keys = others = 0
     for number, line in enumerate(lines):
-        told = reader.read_line(line.rstrip("\r"), number)
-        keys += told == "key"
-        others += told == "other"
+        kind = reader.read_line(line.rstrip("\r"), number)
+        keys += kind == "key"
+        others += kind == "other"
     marked = any(line.rstrip() == "---" or line.startswith(("--- ", "%YAML")) for line in lines[:5])
     are_structure = keys > 1 and others <= len(lines) * _MOST_OTHERS and not reader.is_broken
     return are_structure and (marked or reader.has_nested)
@@ -44,14 +44,14 @@ def looks_like_yaml(start: str) -> bool:
 
 def outline_yaml(text: str, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
     """The keys of YAML by path, of all documents together."""
-    looked_at = text if len(text) <= _LOOKED_AT else text[: text.rfind("\n", 0, _LOOKED_AT) + 1 or _LOOKED_AT]
+    sample = text if len(text) <= _LOOKED_AT else text[: text.rfind("\n", 0, _LOOKED_AT) + 1 or _LOOKED_AT]
     reader = _YamlReader()
-    for number, line in enumerate(looked_at.split("\n")):
+    for number, line in enumerate(sample.split("\n")):
         reader.read_line(line.rstrip("\r"), number)
-    factor = len(text) / max(len(looked_at), 1)
+    factor = len(text) / max(len(sample), 1)
     facts: dict[str, Any] = {"documents": round(reader.documents * factor)} if reader.documents > 1 else {}
     if factor > 1:
-        facts["looked_at_characters"] = len(looked_at)
+        facts["looked_at_characters"] = len(sample)
     tree = OutlineTree(reader.root, _path, tokens / max(len(text.encode()), 1), lambda _: factor)
     return facts | {"outline": render_tree(tree, max_depth, room)}
 

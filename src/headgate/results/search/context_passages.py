@@ -261,7 +261,7 @@ class _PassageHits:
         self._most = most
         self.hits: list[int] = []
         self.end = passage.end
-        self.covered = self._covered()
+        self.covered = self._covered_end()
 
     def add_if_covered(self, hit: Span, widened: ExtentOfHit) -> bool:
         """Whether the passage includes this hit too; a passage of lines then extends behind it."""
@@ -272,10 +272,10 @@ class _PassageHits:
             end = max(widened(hit).end, self.end)
             if not is_longer(self._content, (self._passage.start, end), self._most):
                 self.end = end
-                self.covered = self._covered()
+                self.covered = self._covered_end()
         return True
 
-    def _covered(self) -> int:
+    def _covered_end(self) -> int:
         """The end of the hits that the passage includes."""
         covered = self.end + 1 if self._content[self.end : self.end + 1] == b"\n" else self.end
         return covered if self._passage.cut_after else max(covered, self._reach.behind)

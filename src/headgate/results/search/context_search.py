@@ -319,23 +319,23 @@ def _part(place: _MatchedValue, finding: JsonMatch, params: SearchParams) -> _Ma
 
 def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_MatchedValue]:
     """The smallest object around each hit, once; a value outside of any object stands for itself."""
-    held = decode_container_or_none(content)
-    if held is None:
+    decoded = decode_container_or_none(content)
+    if decoded is None:
         return
-    whole = _MatchedValue(None, None, 0, Raw(memoryview(content))) if isinstance(held, dict) else None
-    told: dict[int, _MatchedValue] = {}
-    for place in _innermost(held, MatchContainer(isinstance(held, dict)), whole, matcher):
-        if id(place) not in told:
+    whole = _MatchedValue(None, None, 0, Raw(memoryview(content))) if isinstance(decoded, dict) else None
+    yielded: dict[int, _MatchedValue] = {}
+    for place in _innermost(decoded, MatchContainer(isinstance(decoded, dict)), whole, matcher):
+        if id(place) not in yielded:
             # Kept alive, so that no other one gets the same id.
-            told[id(place)] = place
+            yielded[id(place)] = place
             yield place
 
 
 def _innermost(
-    held: JsonContainer, container: MatchContainer, around: _MatchedValue | None, matcher: JsonMatcher
+    decoded: JsonContainer, container: MatchContainer, around: _MatchedValue | None, matcher: JsonMatcher
 ) -> Iterator[_MatchedValue]:
-    keys, values = keys_and_values(held)
-    for index in matcher.indexes(held):
+    keys, values = keys_and_values(decoded)
+    for index in matcher.indexes(decoded):
         key, value = keys[index] if keys else None, values[index]
         place = _MatchedValue(container, key, index, value)
         inner = decode_container_or_none(value) if container.depth < _DEEPEST else None

@@ -70,14 +70,14 @@ class _FoldedWindows:
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         if self._kept is None and len(self.units.content) <= _LARGEST_KEPT_BYTES:
-            self._kept = list(self._folded(self.units.windows()))
-        return self._folded(self.units.windows()) if self._kept is None else iter(self._kept)
+            self._kept = list(self._fold(self.units.windows()))
+        return self._fold(self.units.windows()) if self._kept is None else iter(self._kept)
 
     def of(self, index: int) -> Iterator[tuple[int, bytes]]:
         """The windows of one unit."""
-        return self._folded(self.units.windows_of(self.units.starts[index], self.units.ends[index]))
+        return self._fold(self.units.windows_of(self.units.starts[index], self.units.ends[index]))
 
-    def _folded(self, windows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    def _fold(self, windows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         for base, window in windows:
             yield base, b" %b " % fold_bytes(window, escaped=self.units.is_json, digits=self._digits)
 
@@ -175,13 +175,13 @@ def _rerank_by_phrase(texts: _FoldedWindows, words: Sequence[str], hits: list[Ra
 
     phrase = " ".join(words)
 
-    def order(hit: RankedHit) -> tuple[float, float, int]:
+    def sort_key(hit: RankedHit) -> tuple[float, float, int]:
         score, index = hit
         _, text = next(texts.of(index))
         compared = text[:_COMPARED_BYTES].decode(errors="replace")
         return -round(score, 4), -fuzz.partial_ratio(phrase, compared), index
 
-    return sorted(hits[:_MOST_COMPARED], key=order) + hits[_MOST_COMPARED:]
+    return sorted(hits[:_MOST_COMPARED], key=sort_key) + hits[_MOST_COMPARED:]
 
 
 def _positions(texts: _FoldedWindows, index: int, forms: _Forms) -> list[int]:

@@ -77,10 +77,10 @@ class JsonAssembler:
 
     def _value(self, finding: JsonMatch, room: int) -> bytes | TruncatedString | None:
         if finding.part is not None:
-            return self._cut(finding.part, room)
+            return self._truncate(finding.part, room)
         return _whole(finding.value, room)
 
-    def _cut(self, part: StringMatch, room: int) -> TruncatedString | None:
+    def _truncate(self, part: StringMatch, room: int) -> TruncatedString | None:
         """The context of the match; on an empty page less of it, if escapes make it too long."""
         width: WindowWidths | None = self._widths
         while width is not None:

@@ -37,7 +37,7 @@ def string_matches(value: Raw, pattern: RegexPattern) -> Iterator[StringMatch]:
     values = pattern.for_values
     hits = values.find_hits(text) if values.multiline else values.find_hits_in_line(text, 0, len(text))
     previous, found = 0, False
-    for hit, following in pairwise(_ended(hits, len(text))):
+    for hit, following in pairwise(_with_end(hits, len(text))):
         found = True
         yield StringMatch(text, hit, previous, following[0])
         previous = hit[1]
@@ -45,7 +45,7 @@ def string_matches(value: Raw, pattern: RegexPattern) -> Iterator[StringMatch]:
         yield StringMatch(text, (0, 0), 0, len(text))
 
 
-def _ended(hits: Iterator[Span], end: int) -> Iterator[Span]:
+def _with_end(hits: Iterator[Span], end: int) -> Iterator[Span]:
     yield from hits
     yield end, end
 
@@ -113,9 +113,11 @@ class JsonMatcher:
         # As the document writes it, because people copy from there.
         self._colon = b": " if b'": ' in content[:_TOGETHER_BYTES] else b":"
 
-    def indexes(self, held: JsonContainer, depth: int = 0) -> Iterator[int]:
+    def indexes(self, decoded: JsonContainer, depth: int = 0) -> Iterator[int]:
         """The indexes of the matching members or elements, in order."""
-        keys, values = (list(held), list(held.values())) if isinstance(held, dict) else (None, held)
+        keys, values = (
+            (list(decoded), list(decoded.values())) if isinstance(decoded, dict) else (None, decoded)
+        )
         ends = list(accumulate(map(len, values), initial=0))
         first = 0
         while first < len(values):
@@ -163,9 +165,9 @@ class JsonMatcher:
                 return True
             if self._backslash.search(value) is None:
                 return False
-        held = decode_container_or_none(value)
-        if held is not None and depth < _DEEPEST:
-            return next(self.indexes(held, depth + 1), None) is not None
+        decoded = decode_container_or_none(value)
+        if decoded is not None and depth < _DEEPEST:
+            return next(self.indexes(decoded, depth + 1), None) is not None
         if len(value) <= _LONGEST_STRING_BYTES and memoryview(value)[0] == ord('"'):
             return self.pattern.for_values.search(_values_of(value, members=False)) is not None
         return self.pattern.search(value) is not None
@@ -240,11 +242,11 @@ class MatchContainer:
     # The most characters that the containers down to this one take.
     overhead: int = 2
 
-    def child(self, held: JsonContainer, key: str | None, index: int) -> "MatchContainer":
+    def child(self, decoded: JsonContainer, key: str | None, index: int) -> "MatchContainer":
         """The container of one of its parts."""
         name = 0 if key is None else len(msgspec.json.encode(key)) + 1
         overhead = self.overhead + name + 3
-        return MatchContainer(isinstance(held, dict), self, key, index, self.depth + 1, overhead)
+        return MatchContainer(isinstance(decoded, dict), self, key, index, self.depth + 1, overhead)
 
     @property
     def path(self) -> str:
@@ -300,13 +302,13 @@ class JsonMatchFinder:
 
         If no part of it matches by itself, it is reported as too large.
         """
-        held = decode_container_or_none(content)
-        if held is not None:
-            yield from self._inside(held, MatchContainer(isinstance(held, dict)))
+        decoded = decode_container_or_none(content)
+        if decoded is not None:
+            yield from self._inside(decoded, MatchContainer(isinstance(decoded, dict)))
 
-    def _inside(self, held: JsonContainer, container: MatchContainer) -> Iterator[JsonMatch]:
-        keys, values = keys_and_values(held)
-        for index in self._matcher.indexes(held):
+    def _inside(self, decoded: JsonContainer, container: MatchContainer) -> Iterator[JsonMatch]:
+        keys, values = keys_and_values(decoded)
+        for index in self._matcher.indexes(decoded):
             key, value = keys[index] if keys else None, values[index]
             if key is None:
                 yield from self._element(value, container, index)
@@ -316,25 +318,25 @@ class JsonMatchFinder:
                 yield from self._member(value, container, key, index)
 
     def _element(self, value: Raw, container: MatchContainer, index: int) -> Iterator[JsonMatch]:
-        held = None if self._fits(value, container, None) else decode_container_or_none(value)
-        if held is None or container.depth >= _MAX_DEPTH:
+        decoded = None if self._fits(value, container, None) else decode_container_or_none(value)
+        if decoded is None or container.depth >= _MAX_DEPTH:
             yield from self._single(value, container, None, index)
         else:
-            yield from self._parts(value, held, container, None, index)
+            yield from self._parts(value, decoded, container, None, index)
 
     def _member(self, value: Raw, container: MatchContainer, key: str, index: int) -> Iterator[JsonMatch]:
-        held = decode_container_or_none(value) if container.depth < _MAX_DEPTH else None
-        if held is None:
+        decoded = decode_container_or_none(value) if container.depth < _MAX_DEPTH else None
+        if decoded is None:
             yield from self._single(value, container, key, index)
         else:
-            yield from self._parts(value, held, container, key, index)
+            yield from self._parts(value, decoded, container, key, index)
 
     def _parts(
-        self, value: Raw, held: JsonContainer, container: MatchContainer, key: str | None, index: int
+        self, value: Raw, decoded: JsonContainer, container: MatchContainer, key: str | None, index: int
     ) -> Iterator[JsonMatch]:
         """The matching parts of a matching value."""
         empty = True
-        for finding in self._inside(held, container.child(held, key, index)):
+        for finding in self._inside(decoded, container.child(decoded, key, index)):
             empty = False
             yield finding
         if empty:
@@ -343,12 +345,12 @@ class JsonMatchFinder:
 
     def _all(self, value: Raw, container: MatchContainer, key: str | None, index: int) -> Iterator[JsonMatch]:
         """The whole value, or else all of its parts."""
-        held = None if self._fits(value, container, key) else decode_container_or_none(value)
-        if held is None or container.depth >= _MAX_DEPTH:
+        decoded = None if self._fits(value, container, key) else decode_container_or_none(value)
+        if decoded is None or container.depth >= _MAX_DEPTH:
             yield from self._single(value, container, key, index)
             return
-        deeper = container.child(held, key, index)
-        keys, values = keys_and_values(held)
+        deeper = container.child(decoded, key, index)
+        keys, values = keys_and_values(decoded)
         for position, part in enumerate(values):
             yield from self._all(part, deeper, keys[position] if keys else None, position)
 
@@ -371,6 +373,6 @@ class JsonMatchFinder:
         return len(value) <= 4 * room and character_count(bytes(value)) <= room
 
 
-def keys_and_values(held: JsonContainer) -> tuple[list[str] | None, list[Raw]]:
+def keys_and_values(decoded: JsonContainer) -> tuple[list[str] | None, list[Raw]]:
     """The names, if there are any, and the values."""
-    return (list(held), list(held.values())) if isinstance(held, dict) else (None, held)
+    return (list(decoded), list(decoded.values())) if isinstance(decoded, dict) else (None, decoded)

@@ -40,7 +40,7 @@ class WindowWidths(NamedTuple):
     match: int
 
     @property
-    def beside(self) -> int:
+    def context(self) -> int:
         """Of a long line of context."""
         return min(self.line, 2 * _SIDE)
 
@@ -233,31 +233,31 @@ def render_ranked_page(
     A unit that fits on no page is truncated around most of its matches; another that does not fit ends the
     page.
     """
-    wanted = hits[page.offset : page.offset + page.limit]
-    texts, cut = _texts_that_fit(units, wanted, page, places)
+    selected = hits[page.offset : page.offset + page.limit]
+    texts, cut = _texts_that_fit(units, selected, page, places)
     made = b"[%b]" % b",".join(texts) if units.is_json else page.between.join(texts)
     after = page.offset + len(texts)
     metadata |= {
         "matches": len(hits),
         "shown": len(texts),
-        "scores": [round(score, 2) for score, _ in wanted[: len(texts)]],
+        "scores": [round(score, 2) for score, _ in selected[: len(texts)]],
     }
     if cut:
         metadata["cut"] = cut
     if after < len(hits):
         metadata["next_offset"] = after
-    starts = [units.starts[index] for _, index in wanted[: len(texts)]]
+    starts = [units.starts[index] for _, index in selected[: len(texts)]]
     return processed(given, made, metadata, places=starts)
 
 
 def _texts_that_fit(
-    units: RankingUnits, wanted: Sequence[RankedHit], page: RankedPage, places: HitPositions
+    units: RankingUnits, selected: Sequence[RankedHit], page: RankedPage, places: HitPositions
 ) -> tuple[list[bytes], int]:
     """The texts that fit, and how many of them are truncated."""
     between = 1 if units.is_json else len(page.between)
     whole = page.room - 2 if units.is_json else page.room
     left, cut, texts = whole, 0, list[bytes]()
-    for _, index in wanted:
+    for _, index in selected:
         text, is_cut = _unit_text(units, index, whole, places)
         left -= character_count(text) + (between if texts else 0)
         if left < 0:

@@ -103,7 +103,7 @@ class _ShownLine(NamedTuple):
     def is_cut(self) -> bool:
         return self.start > self.first or self.end < self.last
 
-    def extended(self, end: int) -> "_ShownLine":
+    def extend_to(self, end: int) -> "_ShownLine":
         return _ShownLine(self.start, max(self.end, end), self.first, self.last)
 
     def text(self, content: Content) -> bytes:
@@ -151,7 +151,7 @@ class MatchingLinesPage:
         self._left -= self._cost(rows)
         for row in rows:
             if self._extends_last(row):
-                self._rows[-1] = self._rows[-1].extended(row.end)
+                self._rows[-1] = self._rows[-1].extend_to(row.end)
             else:
                 self._rows.append(row)
         return True
@@ -250,7 +250,7 @@ class MatchingLinesPage:
         """A line of context."""
         if is_longer(self._content, (start, end), self._widths.line):
             return _ShownLine(
-                start, position_after(self._content, start, end, self._widths.beside), start, end
+                start, position_after(self._content, start, end, self._widths.context), start, end
             )
         return _ShownLine(start, end, start, end)
 

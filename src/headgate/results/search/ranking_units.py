@@ -63,10 +63,10 @@ class JsonElements:
     def _add_array(self, at: int, elements: list[Raw], depth: int) -> bool:
         """Add each element; false, and nothing added, if all are scalars other than strings."""
         # A few thousand are representative.
-        if not any(_sign(element) in b'{["' for element in elements[:4096]):
+        if not any(_first(element) in b'{["' for element in elements[:4096]):
             return False
         pages = len(elements) <= _MOST_PAGES
-        for start, element in _located(self._content, at + 1, elements):
+        for start, element in _locate_elements(self._content, at + 1, elements):
             large = pages and len(element) > _SMALLEST_PAGE_BYTES
             if not (large and self._add_nested(start, element, depth + 1, apart=False)):
                 self._add(start, start + len(element))
@@ -78,7 +78,7 @@ class JsonElements:
         With `apart`, a large object without any is split all the same.
         """
         self._opened += 1
-        sign = _sign(value)
+        sign = _first(value)
         if depth > _DEEPEST or self._opened > _MOST_OPENED or sign not in b"{[":
             return False
         if sign == ord("["):
@@ -101,7 +101,7 @@ class JsonElements:
         found = rows
         end = at + 1
         try:
-            for name_at, value_at, value in _named(self._content, at + 1, members):
+            for name_at, value_at, value in _locate_members(self._content, at + 1, members):
                 end = value_at + len(value)
                 if not rows and self._add_nested(value_at, value, depth + 1, apart=True):
                     found = True
@@ -137,11 +137,11 @@ def _decode_or_none(decoder: "msgspec.json.Decoder[Any]", data: Content | Raw) -
         return None
 
 
-def _sign(value: Raw) -> int:
+def _first(value: Raw) -> int:
     return memoryview(value)[0]
 
 
-def _located(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[int, Raw]]:
+def _locate_elements(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[int, Raw]]:
     """The offset of each element; `at` is after the bracket."""
     gap = b""
     for element in elements:
@@ -157,7 +157,7 @@ def _located(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[i
         at += len(element)
 
 
-def _named(content: Content, at: int, members: dict[str, Raw]) -> Iterator[tuple[int, int, Raw]]:
+def _locate_members(content: Content, at: int, members: dict[str, Raw]) -> Iterator[tuple[int, int, Raw]]:
     """The offsets of each name and value; `at` is after the brace. Raises _DuplicateKey."""
     for name, value in members.items():
         at = _skip_bytes(content, at, _BETWEEN)
@@ -177,10 +177,10 @@ def _stands_at(content: Content, at: int, value: Raw) -> bool:
     size = len(value)
     if size <= _COMPARED_BYTES:
         return content[at : at + size] == bytes(value)
-    seen = memoryview(value)
+    view = memoryview(value)
     return all(
         content[at + start : at + min(start + _COMPARED_BYTES, size)]
-        == seen[start : start + _COMPARED_BYTES].tobytes()
+        == view[start : start + _COMPARED_BYTES].tobytes()
         for start in range(0, size, _COMPARED_BYTES)
     )
 

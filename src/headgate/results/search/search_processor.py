@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from headgate.results.content import Content, MemoryScratch, Scratch, character_count, first_byte, is_json
+from headgate.results.content import (
+    Content,
+    MemoryScratch,
+    Scratch,
+    aligned_windows,
+    character_count,
+    first_byte,
+    is_json,
+)
 from headgate.results.jobs import SearchMode, SearchParams
 from headgate.results.pipeline import Processor, ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
@@ -24,79 +32,6 @@ from headgate.results.search.matching_lines import (
     with_next,
 )
 from headgate.results.search.structure_search import StructureProcessor
-
-_WINDOW = 4 * 1024 * 1024
-# Colours and cursor moves, links and titles, and every single character after an escape.
-_RAW = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[@-Z\\-_=>])"
-)
-# The same in a JSON string. An escaped backslash is consumed, so that what follows it is no escape.
-_ESCAPED = re.compile(rb"(\\\\)|\\u001[bB](?:\[[0-?]*[ -/]*[@-~]|[()*+][0-9A-Za-z])")
-_IN_PATTERN = ("\x1b", "\\x1b", "\\x{1b}", "\\x{001b}", "\\033")
-
-
-def mentions_ansi(pattern: str) -> bool:
-    """Whether the pattern itself is about control sequences."""
-    low = pattern.lower()
-    return any(spelling in low for spelling in _IN_PATTERN)
-
-
-class ContentWithoutAnsi:
-    """A content without control sequences, which maps its positions back to the original."""
-
-    def __init__(self, given: Content, scratch: Scratch) -> None:
-        self._given = given
-        self._expression = _expression(given)
-        self.content = given if self._expression is None else _stripped(given, self._expression, scratch)
-
-    def original_positions(self, places: Sequence[int]) -> list[int]:
-        """The positions in the original content."""
-        if self._expression is None:
-            return list(places)
-        found, removed = dict[int, int](), 0
-        codes = _sequence_spans(self._given, self._expression)
-        code = next(codes, None)
-        for place in sorted(places):
-            while code is not None and code[0] - removed <= place:
-                removed += code[1] - code[0]
-                code = next(codes, None)
-            found[place] = place + removed
-        return [found[place] for place in places]
-
-
-def _expression(content: Content) -> "re.Pattern[bytes] | None":
-    if content.find(b"\x1b") >= 0:
-        return _RAW
-    # In JSON and JSON Lines. In other text it is source code that writes them.
-    is_escaped = first_byte(content) in (b"{", b"[") and content.find(b"\\u001") >= 0
-    return _ESCAPED if is_escaped else None
-
-
-def _stripped(content: Content, expression: "re.Pattern[bytes]", scratch: Scratch) -> Content:
-    if len(content) <= _WINDOW:
-        return _without(content[:], expression)
-    return scratch.store(_without(window, expression) for window in _windows(content))
-
-
-def _without(data: bytes, expression: "re.Pattern[bytes]") -> bytes:
-    return expression.sub(rb"\1" if expression.groups else b"", data)
-
-
-def _windows(content: Content) -> Iterator[bytes]:
-    """Windows that end with a line end or a comma, which no sequence spans."""
-    start, size = 0, len(content)
-    while start < size:
-        window = content[start : start + _WINDOW]
-        if start + len(window) < size:
-            cut = max(window.rfind(b"\n"), window.rfind(b","))
-            window = window[: cut + 1] or window
-        yield window
-        start += len(window)
-
-
-def _sequence_spans(content: Content, expression: "re.Pattern[bytes]") -> Iterator[tuple[int, int]]:
-    return (found.span() for found in expression.finditer(content) if not (found.re.groups and found[1]))
-
 
 # How many line numbers the metadata lists.
 _MOST_NUMBERS = 20
@@ -203,3 +138,66 @@ def _truncated_string_facts(shown: list[JsonMatch]) -> dict[str, Any]:
     same = [part for finding, part in cut if finding.path == first.path][:_MOST_NUMBERS]
     positions = [character_count(part.text[: part.hit[0]]) for part in same]
     return {**facts, "path": first.path, "positions": positions}
+
+
+_WINDOW = 4 * 1024 * 1024
+# Colours and cursor moves, links and titles, and every single character after an escape.
+_RAW = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[@-Z\\-_=>])"
+)
+# The same in a JSON string. An escaped backslash is consumed, so that what follows it is no escape.
+_ESCAPED = re.compile(rb"(\\\\)|\\u001[bB](?:\[[0-?]*[ -/]*[@-~]|[()*+][0-9A-Za-z])")
+_IN_PATTERN = ("\x1b", "\\x1b", "\\x{1b}", "\\x{001b}", "\\033")
+
+
+def mentions_ansi(pattern: str) -> bool:
+    """Whether the pattern itself is about control sequences."""
+    low = pattern.lower()
+    return any(spelling in low for spelling in _IN_PATTERN)
+
+
+class ContentWithoutAnsi:
+    """A content without control sequences, which maps its positions back to the original."""
+
+    def __init__(self, given: Content, scratch: Scratch) -> None:
+        self._given = given
+        self._expression = _expression(given)
+        self.content = given if self._expression is None else _strip(given, self._expression, scratch)
+
+    def original_positions(self, places: Sequence[int]) -> list[int]:
+        """The positions in the original content."""
+        if self._expression is None:
+            return list(places)
+        found, removed = dict[int, int](), 0
+        codes = _sequence_spans(self._given, self._expression)
+        code = next(codes, None)
+        for place in sorted(places):
+            while code is not None and code[0] - removed <= place:
+                removed += code[1] - code[0]
+                code = next(codes, None)
+            found[place] = place + removed
+        return [found[place] for place in places]
+
+
+def _expression(content: Content) -> "re.Pattern[bytes] | None":
+    if content.find(b"\x1b") >= 0:
+        return _RAW
+    # In JSON and JSON Lines. In other text it is source code that writes them.
+    is_escaped = first_byte(content) in (b"{", b"[") and content.find(b"\\u001") >= 0
+    return _ESCAPED if is_escaped else None
+
+
+def _strip(content: Content, expression: "re.Pattern[bytes]", scratch: Scratch) -> Content:
+    if len(content) <= _WINDOW:
+        return _remove_sequences(content[:], expression)
+    # No sequence spans a line end or a comma.
+    windows = aligned_windows(content, _WINDOW, b"\n", b",")
+    return scratch.store(_remove_sequences(window, expression) for window in windows)
+
+
+def _remove_sequences(data: bytes, expression: "re.Pattern[bytes]") -> bytes:
+    return expression.sub(rb"\1" if expression.groups else b"", data)
+
+
+def _sequence_spans(content: Content, expression: "re.Pattern[bytes]") -> Iterator[tuple[int, int]]:
+    return (found.span() for found in expression.finditer(content) if not (found.re.groups and found[1]))

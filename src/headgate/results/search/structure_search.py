@@ -68,8 +68,8 @@ class PathStatistics:
 class PathScanner:
     """Scans a document and collects statistics of the selected paths."""
 
-    def __init__(self, wanted: PathFilter) -> None:
-        self._filter = wanted
+    def __init__(self, path_filter: PathFilter) -> None:
+        self._filter = path_filter
         self.found: dict[str, PathStatistics] = {}
 
     def scan(self, value: Raw | Content, path: str = "", parent: str = "", name: str | None = None) -> None:
@@ -77,21 +77,21 @@ class PathScanner:
         if len(value) <= _BATCH_BYTES:
             self._walk(_decode_values([Raw(memoryview(value))]), path, parent, name)
             return
-        held = decode_container_or_none(value)
-        if held is None:
+        decoded = decode_container_or_none(value)
+        if decoded is None:
             # Its beginning is the sample.
             head = bytes(memoryview(value)[1:_SAMPLE_CHARACTERS]).decode(errors="ignore")
             self._record(path, parent, name, Counter([str]), [f"{head}…"])
             return
-        self._record(path, parent, name, Counter([type(held)]), [])
+        self._record(path, parent, name, Counter([type(decoded)]), [])
         if _steps(path) >= _DEEPEST:
             return
-        if isinstance(held, list):
-            self.scan_all(held, elements_path(path), path)
-        elif len(held) > _MOST_NAMES:
-            self.scan_all(list(held.values()), elements_path(path), path)
+        if isinstance(decoded, list):
+            self.scan_all(decoded, elements_path(path), path)
+        elif len(decoded) > _MOST_NAMES:
+            self.scan_all(list(decoded.values()), elements_path(path), path)
         else:
-            for key, member in held.items():
+            for key, member in decoded.items():
                 self.scan(member, member_path(path, key), path, key)
 
     def scan_all(self, values: Iterable[Raw], path: str, parent: str) -> None:
@@ -197,14 +197,14 @@ def _decode_tolerantly(values: list[Raw], depth: int = 0) -> Iterator[Any]:
         try:
             yield _any_values.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            held = decode_container_or_none(value) if depth < _DEEPEST else None
-            if held is None:
+            decoded = decode_container_or_none(value) if depth < _DEEPEST else None
+            if decoded is None:
                 # A number with thousands of digits, or a text that is no UTF-8.
                 yield "" if memoryview(value)[0] == ord('"') else 0
-            elif isinstance(held, list):
-                yield list(_decode_tolerantly(held, depth + 1))
+            elif isinstance(decoded, list):
+                yield list(_decode_tolerantly(decoded, depth + 1))
             else:
-                yield dict(zip(held, _decode_tolerantly(list(held.values()), depth + 1), strict=True))
+                yield dict(zip(decoded, _decode_tolerantly(list(decoded.values()), depth + 1), strict=True))
 
 
 def _steps(path: str) -> int:
@@ -274,10 +274,10 @@ def _paths(content: Content, found: dict[str, PathStatistics], params: SearchPar
     for path, column in counter.count(found.items()):
         if not counter.is_on_page:
             continue
-        told = _path_entry(path, column)
-        if counter.record_fit(character_count(told) + 1 <= left):
-            shown.append(told)
-            left -= character_count(told) + 1
+        entry = _path_entry(path, column)
+        if counter.record_fit(character_count(entry) + 1 <= left):
+            shown.append(entry)
+            left -= character_count(entry) + 1
         elif not shown:
             counter.skip()
     return processed(content, b'{"paths":[%b]}' % b",".join(shown), counter.metadata())

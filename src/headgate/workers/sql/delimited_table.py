@@ -57,8 +57,8 @@ def _table(table: DelimitedText, statement_names: StatementNames, *, small: bool
     if small:
         batches = list(batches()).__iter__
     types, longest = _detect_types(batches(), len(names), separator)
-    surveys = _detect_notations(batches(), [at for at, kind in enumerate(types) if kind == "TEXT"])
-    types = ["NUMERIC" if at in surveys else kind for at, kind in enumerate(types)]
+    detectors = _detect_notations(batches(), [at for at, kind in enumerate(types) if kind == "TEXT"])
+    types = ["NUMERIC" if at in detectors else kind for at, kind in enumerate(types)]
     if longest > len(names):
         names.append("rest")
         types.append("TEXT")
@@ -66,7 +66,7 @@ def _table(table: DelimitedText, statement_names: StatementNames, *, small: bool
     readings: dict[str, str] = {}
     return SqlTable(
         columns,
-        partial(_rows, batches, separator, _TypedColumns(columns, types, surveys, readings)),
+        partial(_rows, batches, separator, _TypedColumns(columns, types, detectors, readings)),
         tuple(types[:MAX_COLUMNS]),
         left_out=max(0, len(names) - MAX_COLUMNS),
         aliases=statement_names.aliases(names[:MAX_COLUMNS], columns, {}),
@@ -79,15 +79,15 @@ class _TypedColumns(NamedTuple):
 
     names: Sequence[str]
     types: Sequence[str]
-    surveys: Mapping[int, NotationDetector]
+    detectors: Mapping[int, NotationDetector]
     # Filled while the rows are read.
     readings: dict[str, str]
 
-    def typed(self, at: int, fields: Sequence[SqlCell]) -> Sequence[SqlCell]:
+    def convert(self, at: int, fields: Sequence[SqlCell]) -> Sequence[SqlCell]:
         """The fields of a column as SQLite values of its type."""
-        survey = self.surveys.get(at)
-        if survey is not None and survey.notation is not None:
-            plain = survey.notation.plain
+        detector = self.detectors.get(at)
+        if detector is not None and detector.notation is not None:
+            plain = detector.notation.plain
             return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
         return fields if self.types[at] == "TEXT" else [field or NULL for field in fields]
 
@@ -146,34 +146,39 @@ class _ColumnTypeDetector:
 
 def _detect_notations(batches: Iterable[Records], places: Iterable[int]) -> dict[int, NotationDetector]:
     """The number notations of text columns; a column is dropped at the first field that is no number."""
-    surveys = {at: NotationDetector() for at in places}
+    detectors = {at: NotationDetector() for at in places}
     for batch in batches:
-        for at, survey in list(surveys.items()):
-            survey.add(record[at] if at < len(record) else "" for record in batch)
-            if survey.is_ruled_out:
-                del surveys[at]
-        if not surveys:
+        for at, detector in list(detectors.items()):
+            detector.add(record[at] if at < len(record) else "" for record in batch)
+            if detector.is_ruled_out:
+                del detectors[at]
+        if not detectors:
             break
-    return {at: survey for at, survey in surveys.items() if survey.notation is not None}
+    return {at: detector for at, detector in detectors.items() if detector.notation is not None}
 
 
 def _rows(
-    batches: Callable[[], Iterator[Records]], separator: str, shape: _TypedColumns, wanted: Sequence[int]
+    batches: Callable[[], Iterator[Records]],
+    separator: str,
+    columns_info: _TypedColumns,
+    indexes: Sequence[int],
 ) -> Iterator[RowBatch]:
-    types = shape.types
-    shape.readings.update(
-        (shape.names[at], shape.surveys[at].example) for at in wanted if at in shape.surveys
+    types = columns_info.types
+    columns_info.readings.update(
+        (columns_info.names[at], columns_info.detectors[at].example)
+        for at in indexes
+        if at in columns_info.detectors
     )
     for batch in batches():
         filled: Iterable[tuple[SqlCell, ...]] = zip_longest(
-            *_folded(batch, separator, len(types)), fillvalue=NULL
+            *_fold_surplus(batch, separator, len(types)), fillvalue=NULL
         )
         columns = list(filled)
         columns += [(NULL,) * len(batch)] * (len(types) - len(columns))
-        yield RowBatch(len(batch), [shape.typed(at, columns[at]) for at in wanted])
+        yield RowBatch(len(batch), [columns_info.convert(at, columns[at]) for at in indexes])
 
 
-def _folded(batch: Records, separator: str, most: int) -> Records:
+def _fold_surplus(batch: Records, separator: str, most: int) -> Records:
     """The records, with the surplus fields of longer ones joined in the last field."""
     if max(map(len, batch)) <= most:
         return batch

@@ -138,10 +138,10 @@ def _walk(value: Any, steps: Steps) -> Any:
 def _batches(texts: Callable[[], Iterable[Text]]) -> Iterator[Batch]:
     remaining = iter(texts())
     while batch := list(islice(remaining, _BATCH)):
-        yield batch, _parsed(batch)
+        yield batch, _parse_batch(batch)
 
 
-def _parsed(batch: list[Text]) -> list[Any]:
+def _parse_batch(batch: list[Text]) -> list[Any]:
     try:
         return list(map(_value.decode, batch))
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -199,16 +199,16 @@ def _rows(
     column_paths: Sequence[_ColumnPath],
     names: Sequence[str],
     readings: dict[str, str],
-    wanted: Sequence[int],
+    indexes: Sequence[int],
 ) -> Iterator[RowBatch]:
-    surveys = _detect_notations(batches(), {at: column_paths[at] for at in wanted})
-    notations = {at: survey.notation for at, survey in surveys.items() if survey.notation is not None}
-    readings |= {names[at]: surveys[at].example for at in notations}
+    detectors = _detect_notations(batches(), {at: column_paths[at] for at in indexes})
+    notations = {at: detector.notation for at, detector in detectors.items() if detector.notation is not None}
+    readings |= {names[at]: detectors[at].example for at in notations}
     for batch in batches():
-        columns = {at: _column(batch, column_paths[at]) for at in wanted}
+        columns = {at: _column(batch, column_paths[at]) for at in indexes}
         for at, notation in notations.items():
             columns[at] = [_read(notation, value) if type(value) is str else value for value in columns[at]]
-        yield RowBatch(len(batch[0]), [columns[at] for at in wanted])
+        yield RowBatch(len(batch[0]), [columns[at] for at in indexes])
 
 
 def _read(notation: NumberNotation, text: str) -> SqlCell:
@@ -220,30 +220,30 @@ def _detect_notations(
     batches: Iterable[Batch], column_paths: Mapping[int, _ColumnPath]
 ) -> dict[int, NotationDetector]:
     """The number notations of text columns; a column is dropped at the first value that is no number."""
-    surveys = {at: NotationDetector() for at in column_paths}
+    detectors = {at: NotationDetector() for at in column_paths}
     for batch in batches:
-        for at, survey in list(surveys.items()):
+        for at, detector in list(detectors.items()):
             values = _column(batch, column_paths[at])
             texts = [value for value in values if type(value) is str]
             others = (
                 any(value is not NULL for value in values) if not texts else bool in set(map(type, values))
             )
-            survey.add(texts)
-            if others or survey.is_ruled_out:
-                del surveys[at]
-        if not surveys:
+            detector.add(texts)
+            if others or detector.is_ruled_out:
+                del detectors[at]
+        if not detectors:
             break
-    return surveys
+    return detectors
 
 
 def _keyed_rows(
-    rows: Callable[[Sequence[int]], Iterator[RowBatch]], keys: Sequence[str], wanted: Sequence[int]
+    rows: Callable[[Sequence[int]], Iterator[RowBatch]], keys: Sequence[str], indexes: Sequence[int]
 ) -> Iterator[RowBatch]:
     start = 0
-    for some in rows([at - 1 for at in wanted if at > 0]):
+    for some in rows([at - 1 for at in indexes if at > 0]):
         columns = list(some.columns)
-        if 0 in wanted:
-            columns.insert(wanted.index(0), keys[start : start + some.count])
+        if 0 in indexes:
+            columns.insert(indexes.index(0), keys[start : start + some.count])
         yield RowBatch(some.count, columns)
         start += some.count
 
@@ -251,10 +251,10 @@ def _keyed_rows(
 def _column(batch: Batch, column_path: "_ColumnPath") -> list[SqlCell]:
     if column_path.is_walked:
         return [_cell(_walk(value, column_path.steps)) for value in batch[1]]
-    return _nested(batch, column_path.steps)
+    return _column_at(batch, column_path.steps)
 
 
-def _nested(batch: Batch, steps: Steps) -> list[SqlCell]:
+def _column_at(batch: Batch, steps: Steps) -> list[SqlCell]:
     texts, values = batch
     for step in steps:
         values = [value.get(step, NULL) if type(value) is dict else NULL for value in values]

@@ -103,9 +103,9 @@ def parse_number(text: str, mark: str | None = None) -> int | float | None:
     """
     if len(text) > _LONGEST:
         return None
-    digits, negative = _stripped(text.strip())
+    digits, negative = _strip_sign_and_currency(text.strip())
     if not PLAIN_NUMBER.fullmatch(digits) or (mark == "," and "." in digits):
-        ungrouped = _ungrouped(digits, mark)
+        ungrouped = _ungroup(digits, mark)
         if ungrouped is None:
             return None
         digits = ungrouped
@@ -113,7 +113,7 @@ def parse_number(text: str, mark: str | None = None) -> int | float | None:
     return number if number is None or not negative else -number
 
 
-def _stripped(text: str) -> tuple[str, bool]:
+def _strip_sign_and_currency(text: str) -> tuple[str, bool]:
     """The text without sign and currency, and whether it is negative."""
     negative = text.startswith("(") and text.endswith(")")
     text = _CODE.sub("", text[1:-1].strip() if negative else text).removesuffix("%").strip()
@@ -129,7 +129,7 @@ def _is_currency(part: str) -> bool:
     return len(part) == 1 and unicodedata.category(part) == "Sc"
 
 
-def _ungrouped(text: str, mark: str | None) -> str | None:
+def _ungroup(text: str, mark: str | None) -> str | None:
     """The digits with a decimal point and no marks between thousands; None if it is no number."""
     mark = mark or _decimal_mark(text)
     whole, _, fraction = text.partition(mark) if mark else (text, "", "")
@@ -186,13 +186,13 @@ class NumberFunction:
     def __call__(self, value: SqlValue, mark: SqlValue = None) -> int | float | None:
         """The number in a text, NULL if it is none. Raises ValueError if it is ambiguous."""
         if mark is not None and mark not in DECIMAL_MARKS:
-            raise self._refused("The second argument of number() is the decimal mark: write '.' or ','.")
+            raise self._error("The second argument of number() is the decimal mark: write '.' or ','.")
         if not isinstance(value, str):
             return value if isinstance(value, int | float) else None
         try:
             found = parse_number(value, mark if isinstance(mark, str) else None)
         except AmbiguousNumber:
-            raise self._refused(
+            raise self._error(
                 f"number() cannot tell what {quote_example(value)} is: write number(x, '.') if the point is "
                 "the decimal mark, and number(x, ',') if the comma is."
             ) from None
@@ -200,7 +200,7 @@ class NumberFunction:
             self.unread = value
         return found
 
-    def _refused(self, reason: str) -> ValueError:
+    def _error(self, reason: str) -> ValueError:
         self._guard.reason = reason
         return ValueError(reason)
 

@@ -44,12 +44,12 @@ class JsonTableLayout:
 
 def find_table_layout(content: Content) -> JsonTableLayout | None:
     """The rows of a JSON text; None for a scalar, or for JSON with keys that are no UTF-8."""
-    held = _decode_container(content)
-    if held is None:
+    container = _decode_container(content)
+    if container is None:
         return None
-    if isinstance(held, list):
-        return JsonTableLayout(held, has_records=not held or _kind(held[0]) != _STRING)
-    return _largest(held) or JsonTableLayout([Raw(memoryview(content))], has_records=False)
+    if isinstance(container, list):
+        return JsonTableLayout(container, has_records=not container or _kind(container[0]) != _STRING)
+    return _largest(container) or JsonTableLayout([Raw(memoryview(content))], has_records=False)
 
 
 def _decode_container(text: Content | Raw) -> dict[str, Raw] | list[Raw] | None:
@@ -70,12 +70,12 @@ def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
         for key, value in members.items():
             if _kind(value) not in (_OBJECT, _ARRAY):
                 continue
-            path, held = member_path(above, key), _decode_container(value)
-            found = _map(path, held) if isinstance(held, dict) else _array(path, held)
+            path, container = member_path(above, key), _decode_container(value)
+            found = _map(path, container) if isinstance(container, dict) else _array(path, container)
             if found and (largest is None or len(found.rows) > len(largest.rows)):
                 largest = found
-            if isinstance(held, dict) and depth < _DEEPEST and len(waiting) < _MOST_OBJECTS:
-                waiting.append((path, depth + 1, held))
+            if isinstance(container, dict) and depth < _DEEPEST and len(waiting) < _MOST_OBJECTS:
+                waiting.append((path, depth + 1, container))
     return largest
 
 
@@ -83,8 +83,8 @@ def _kind(text: Raw) -> int:
     return memoryview(text)[0]
 
 
-def _array(path: str, held: list[Raw] | None) -> JsonTableLayout | None:
-    return JsonTableLayout(held, path=path) if held and _kind(held[0]) == _OBJECT else None
+def _array(path: str, container: list[Raw] | None) -> JsonTableLayout | None:
+    return JsonTableLayout(container, path=path) if container and _kind(container[0]) == _OBJECT else None
 
 
 def _map(path: str, members: dict[str, Raw]) -> JsonTableLayout | None:
@@ -117,7 +117,9 @@ def make_table(content: Content, scratch: Scratch, statement_names: StatementNam
         text = decode_text(Raw(memoryview(content)), scratch)
         main = main_json(text, scratch)
         return make_table(text if main is None else main.content, scratch, statement_names)
-    return _delimited_table(content, statement_names) or SqlTable(("n", "line"), partial(_numbered, content))
+    return _delimited_table(content, statement_names) or SqlTable(
+        ("n", "line"), partial(_numbered_lines, content)
+    )
 
 
 def _json_table(content: Content, scratch: Scratch, statement_names: StatementNames) -> SqlTable | None:
@@ -175,12 +177,12 @@ def _delimited_table(content: Content, statement_names: StatementNames) -> SqlTa
     return delimited_table(table, small=len(content) <= _SMALL_BYTES, statement_names=statement_names)
 
 
-def _numbered(content: Content, wanted: Sequence[int]) -> Iterator[RowBatch]:
+def _numbered_lines(content: Content, indexes: Sequence[int]) -> Iterator[RowBatch]:
     number = 1
     for window in line_windows(content):
         count = window.count(b"\n") + 1
         columns: list[Sequence[SqlCell]] = [
-            range(number, number + count) if at == 0 else _lines(window) for at in wanted
+            range(number, number + count) if at == 0 else _lines(window) for at in indexes
         ]
         yield RowBatch(count, columns)
         number += count

@@ -103,23 +103,23 @@ class SqlSandbox:
 
     def load(self) -> None:
         """Check the statement, then load all rows with only the columns that it reads."""
-        wanted = self._columns_read()
+        indexes = self._columns_read()
         with self._translate_errors():
             try:
                 self._reopen()
-                self._fill(wanted)
+                self._fill(indexes)
             except sqlite3.DataError:
                 self._reopen(_LONGEST_VALUE)
-                self._fill(wanted)
+                self._fill(indexes)
 
-    def _fill(self, wanted: Sequence[int]) -> None:
+    def _fill(self, indexes: Sequence[int]) -> None:
         # If only the second name is used, it becomes the table itself, so that it has a rowid.
         only_other = _RESULT.search(self._sql) and not _ROWS.search(self._sql)
         name, other = reversed(TABLES) if only_other else TABLES
         self._create(name)
         self._database.execute(f"CREATE VIEW {other} AS SELECT * FROM {name}")
         self._database.execute("BEGIN")
-        self._insert(name, wanted)
+        self._insert(name, indexes)
         self._database.execute("COMMIT")
 
     def execute(self) -> tuple[list[str], Generator[tuple[Any, ...], None, None]]:
@@ -134,9 +134,9 @@ class SqlSandbox:
             cursor = self._database.execute(self._sql)
         if cursor.description is None:
             raise ProcessingError("The statement gives no rows: write one SELECT over the table `rows`.")
-        return [column[0] for column in cursor.description], self._fetched(cursor)
+        return [column[0] for column in cursor.description], self._fetch(cursor)
 
-    def _fetched(self, cursor: sqlite3.Cursor) -> Generator[tuple[Any, ...], None, None]:
+    def _fetch(self, cursor: sqlite3.Cursor) -> Generator[tuple[Any, ...], None, None]:
         with self._translate_errors():
             yield from cursor
 
@@ -181,7 +181,7 @@ class SqlSandbox:
     def _install_guard(self) -> None:
         self._database.create_function("regexp", 2, self._guard.matches, deterministic=True)
         for name in ("printf", "format"):
-            self._database.create_function(name, -1, self._formatted, deterministic=True)
+            self._database.create_function(name, -1, self._format, deterministic=True)
         self._database.create_function("number", 1, self._number, deterministic=True)
         self._database.create_function("number", 2, self._number, deterministic=True)
         if self._checks_sums:
@@ -190,7 +190,7 @@ class SqlSandbox:
         self._database.set_authorizer(self._guard.authorize)
         self._database.set_progress_handler(self._guard.is_past_deadline, _STEPS)
 
-    def _formatted(self, *arguments: Any) -> Any:
+    def _format(self, *arguments: Any) -> Any:
         if not self._guard.allows_format(arguments):
             raise ValueError
         places = ", ".join("?" * len(arguments))
@@ -219,17 +219,17 @@ class SqlSandbox:
         defined = (f"{quote_identifier(column)} {kind}" for column, kind in zip(columns, types, strict=True))
         self._database.execute(f"CREATE TABLE {name} ({', '.join(defined)})")
 
-    def _insert(self, name: str, wanted: Sequence[int]) -> None:
-        columns = ", ".join(quote_identifier(self._table.columns[at]) for at in wanted) or "rowid"
-        width = max(1, len(wanted))
+    def _insert(self, name: str, indexes: Sequence[int]) -> None:
+        columns = ", ".join(quote_identifier(self._table.columns[at]) for at in indexes) or "rowid"
+        width = max(1, len(indexes))
         start, one = f"INSERT INTO {name} ({columns}) VALUES ", f"({', '.join('?' * width)})"
         many = max(1, _VALUES // width)
-        values = chain.from_iterable(map(_in_rows, self._counted(self._table.rows(wanted), width)))
-        full, last = _packed(values, many * width)
+        values = chain.from_iterable(map(_in_rows, self._count_rows(self._table.rows(indexes), width)))
+        full, last = _pack(values, many * width)
         self._database.executemany(start + ", ".join([one] * many), full)
         self._database.executemany(start + one, (last[at : at + width] for at in range(0, len(last), width)))
 
-    def _counted(self, some_rows: Iterable[RowBatch], width: int) -> Iterator[RowBatch]:
+    def _count_rows(self, some_rows: Iterable[RowBatch], width: int) -> Iterator[RowBatch]:
         for some in some_rows:
             self.rows += some.count
             if self.rows > MAX_ROWS:
@@ -262,9 +262,9 @@ class SqlSandbox:
             return (
                 f"A value has more than {self._longest_value} bytes: read other columns, or make less of it."
             )
-        return f"SQLite refuses the statement: {reason}; {self._known(reason)}."
+        return f"SQLite refuses the statement: {reason}; {self._describe_columns(reason)}."
 
-    def _known(self, reason: str) -> str:
+    def _describe_columns(self, reason: str) -> str:
         """The column names, those first that are most similar to the missing one."""
         names: Sequence[str] = self._table.columns[:_MOST_NAMED]
         if reason.startswith("no such column: "):
@@ -287,7 +287,7 @@ def _in_rows(some: RowBatch) -> Iterator[SqlCell]:
     return chain.from_iterable(zip(*some.columns, strict=True))
 
 
-def _packed(values: Iterator[SqlCell], size: int) -> tuple[Iterator[list[SqlCell]], list[SqlCell]]:
+def _pack(values: Iterator[SqlCell], size: int) -> tuple[Iterator[list[SqlCell]], list[SqlCell]]:
     """Batches of that size, and a list that receives the rest when all of them are consumed."""
     last: list[SqlCell] = []
 

@@ -106,7 +106,7 @@ class SqliteProgram:
 
     def uses(self) -> set[ColumnUse]:
         """Every use of a column that could go wrong with text."""
-        return {use for at, step in enumerate(self._steps) for use in self._used(at, step)}
+        return {use for at, step in enumerate(self._steps) for use in self._uses_of(at, step)}
 
     def sums_other_values(self) -> bool:
         """Whether a sum has an argument other than a plain column, such as the value of a function."""
@@ -117,24 +117,24 @@ class SqliteProgram:
             for at, step in enumerate(self._steps)
         )
 
-    def _used(self, at: int, step: SqliteInstruction) -> Iterator[ColumnUse]:
+    def _uses_of(self, at: int, step: SqliteInstruction) -> Iterator[ColumnUse]:
         opcode = step.opcode
         if opcode in _ARITHMETIC:
             yield from self._all((step.p1, step.p2), at, ValueUse.COMPUTED)
         elif opcode == "Cast" and step.p2 >= _NUMERIC_AFFINITY:
             yield from self._all((step.p1,), at, ValueUse.CAST)
         elif opcode == "AggStep":
-            yield from self._aggregated(at, step)
+            yield from self._aggregate_uses(at, step)
         elif opcode in ("Function", "PureFunc") and _name(step) in (_NUMERIC_FUNCTIONS | _EXTREMES):
             use = ValueUse.ORDERED if _name(step) in _EXTREMES else ValueUse.COMPUTED
             yield from self._all(range(step.p2, step.p2 + _arguments(step)), at, use)
         elif opcode in (_ORDERING | _EQUALITY):
             left, right = self._origins(step.p1, at), self._origins(step.p3, at)
-            yield from _compared(left, right, ordering=opcode in _ORDERING)
+            yield from _comparisons(left, right, ordering=opcode in _ORDERING)
         elif opcode in ("Found", "NotFound") and step.p1 not in self._tables:
-            yield from _compared(self._origins(step.p3, at), self._listed(step.p1), ordering=False)
+            yield from _comparisons(self._origins(step.p3, at), self._list_origins(step.p1), ordering=False)
 
-    def _aggregated(self, at: int, step: SqliteInstruction) -> Iterator[ColumnUse]:
+    def _aggregate_uses(self, at: int, step: SqliteInstruction) -> Iterator[ColumnUse]:
         if _name(step) in _NUMERIC_AGGREGATES:
             yield from self._all((step.p2,), at, ValueUse.COMPUTED)
         elif _name(step) in _EXTREMES:
@@ -146,7 +146,7 @@ class SqliteProgram:
                 if isinstance(origin, int):
                     yield ColumnUse(origin, use)
 
-    def _listed(self, cursor: int) -> set[Origin]:
+    def _list_origins(self, cursor: int) -> set[Origin]:
         """The origins of the values of a list, as in `x IN (1, 2)`."""
         records = [at for at in self._records(cursor) if self._steps[at].p2 == 1]
         return {origin for at in records for origin in self._origins(self._steps[at].p1, at)}
@@ -156,26 +156,26 @@ class SqliteProgram:
         found: set[Origin] = set()
         waiting, seen = [(register, at)], {(register, at)}
         while waiting:
-            wanted, place = waiting.pop()
+            target, place = waiting.pop()
             for before in self._before[place]:
                 step = self._steps[before]
-                if _writes(step, wanted):
-                    further = self._came_from(step, wanted, before, found)
+                if _writes(step, target):
+                    further = self._came_from(step, target, before, found)
                 else:
-                    further = [(wanted, before)]
+                    further = [(target, before)]
                 waiting += (each for each in further if each not in seen)
                 seen.update(further)
         return found
 
     def _came_from(
-        self, step: SqliteInstruction, wanted: int, at: int, found: set[Origin]
+        self, step: SqliteInstruction, target: int, at: int, found: set[Origin]
     ) -> list[tuple[int, int]]:
         """Record the origin of a written value, or return the registers that it is a copy of."""
         if step.opcode in ("Copy", "SCopy", "Move"):
-            return [(step.p1 + wanted - step.p2, at)]
+            return [(step.p1 + target - step.p2, at)]
         if step.opcode == "Column":
             return self._read(step, found)
-        found.update(_made(step))
+        found.update(_written_origins(step))
         return []
 
     def _read(self, step: SqliteInstruction, found: set[Origin]) -> list[tuple[int, int]]:
@@ -203,7 +203,7 @@ class SqliteProgram:
         return self._twins.get(cursor, cursor)
 
 
-def _compared(left: set[Origin], right: set[Origin], *, ordering: bool) -> Iterator[ColumnUse]:
+def _comparisons(left: set[Origin], right: set[Origin], *, ordering: bool) -> Iterator[ColumnUse]:
     for one, others in ((left, right), (right, left)):
         for column in one:
             if isinstance(column, int):
@@ -220,7 +220,7 @@ def _against(column: int, others: Iterable[Origin], *, ordering: bool) -> Iterat
             yield ColumnUse(column, ValueUse.ORDERED)
 
 
-def _made(step: SqliteInstruction) -> set[Origin]:
+def _written_origins(step: SqliteInstruction) -> set[Origin]:
     opcode = step.opcode
     if opcode in ("Integer", "Int64", "Real", "Rowid") or opcode in _ARITHMETIC:
         return {_ValueOrigin.NUMBER}

@@ -101,7 +101,7 @@ class StatementGuard:
         searched = value if isinstance(value, bytes) else str(value).encode()
         if len(searched) > _LONG_VALUE and self.is_past_deadline():
             raise TimeoutError
-        return self._compiled(str(pattern)).search(searched) is not None
+        return self._compile(str(pattern)).search(searched) is not None
 
     def allows_format(self, arguments: Sequence[object]) -> bool:
         """Whether the output of `printf` stays small; SQLite would write a million blanks, one by one."""
@@ -110,7 +110,7 @@ class StatementGuard:
         self.reason = "The format asks for a width of '*' or of more than 999: write a smaller number."
         return False
 
-    def _compiled(self, source: str) -> RegexPattern:
+    def _compile(self, source: str) -> RegexPattern:
         if self._pattern is None or self._pattern[0] != source:
             try:
                 self._pattern = source, compile_pattern(source)
