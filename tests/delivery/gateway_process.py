@@ -24,8 +24,8 @@ from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
+from testkit.virtual_time import VirtualTimeLoop, in_real_time, run_in_virtual_time
 from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, Bank, item
-from tests.delivery.virtual_time_loop import HurriedLoop, in_a_hurry, outside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class GatewayProcess:
         self._stack = AsyncExitStack()
         self.is_dead = False
         # What runs something on its loop, where it has one of its own.
-        self.run: Callable[[Coroutine[Any, Any, None]], None] = in_a_hurry
+        self.run: Callable[[Coroutine[Any, Any, None]], None] = run_in_virtual_time
         # The next method of the ledger after which it is killed.
         self.dies_after = ""
         # The methods of the ledger that fail, and those that wait for something first.
@@ -124,7 +124,7 @@ class GatewayProcess:
     async def close(self) -> None:
         """Let go of the ledger, as the system does for a process that has ended."""
         self.kill()
-        await outside(self._stack.aclose())
+        await in_real_time(self._stack.aclose())
 
     def kill(self) -> None:
         """Nothing that it does from now on reaches the ledger, the bank or a client."""
@@ -138,7 +138,7 @@ class GatewayProcess:
             await self.waits[method].wait()
         if method in self.down:
             raise StoreFailed("the disk is full")
-        result = await outside(work())
+        result = await in_real_time(work())
         if self.dies_after == method:
             self.kill()
         if self.is_dead:
@@ -161,11 +161,11 @@ class GatewayProcess:
         """Everything that the ledger has, which is not even there before it is used."""
         if not (self._directory / LEDGER_NAME).exists():
             return []
-        return await outside(self._file.list_operations(list(OperationState)))
+        return await in_real_time(self._file.list_operations(list(OperationState)))
 
     async def find(self, op_id: str) -> Operation:
         """The record of that id, which is there."""
-        found = await outside(self._file.find(op_id))
+        found = await in_real_time(self._file.find(op_id))
         assert found is not None
         return found
 
@@ -201,7 +201,7 @@ def order(
 @contextmanager
 def started(life: GatewayProcess) -> Iterator[GatewayProcess]:
     """The gateway, on a hurried loop of its own; tests of it are marked `lived`."""
-    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(life.__aenter__())
         life.run = runner.run
         try:

@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 import pytest
 
 from headgate.domain.upstream_policy import ToolClass
+from testkit.virtual_time import run_in_virtual_time
 from tests.delivery.fake_bank import Bank, Fault
 from tests.delivery.gateway_process import GatewayProcess, Told, order
-from tests.delivery.virtual_time_loop import in_a_hurry
 
 # Longer than the bank needs to carry out what it was asked for, shorter than it may be at work.
 _LATER_SECONDS = 100.0
@@ -264,12 +264,12 @@ def _plain_cells() -> Iterator[PlainCell]:
 
 @pytest.mark.parametrize("cell", list(_cells()), ids=lambda cell: f"{cell.kind}-{cell.fault}")
 def test_each_cell_of_the_table_is_exact(cell: Cell, tmp_path: Path) -> None:
-    assert in_a_hurry(_measured(cell.fault, cell.kind, tmp_path)) == cell
+    assert run_in_virtual_time(_measured(cell.fault, cell.kind, tmp_path)) == cell
 
 
 @pytest.mark.parametrize("cell", list(_plain_cells()), ids=lambda cell: f"{cell.kind}-{cell.fault}")
 def test_each_cell_of_the_table_of_plain_calls_is_exact(cell: PlainCell, tmp_path: Path) -> None:
-    assert in_a_hurry(_measured_plain(cell.fault, cell.kind, tmp_path)) == cell
+    assert run_in_virtual_time(_measured_plain(cell.fault, cell.kind, tmp_path)) == cell
 
 
 def test_the_tables_have_every_class_with_every_fault() -> None:

@@ -14,9 +14,9 @@ from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
+from testkit.virtual_time import run_in_virtual_time
 from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, TOOLS, Bank, Fault, item
 from tests.delivery.gateway_process import WINDOW_SECONDS, GatewayProcess, lived, order, started
-from tests.delivery.virtual_time_loop import in_a_hurry
 
 UNSAFE = ToolClass.UNSAFE
 
@@ -180,7 +180,7 @@ def test_every_call_of_a_tool_with_ledger_all_is_recorded(tmp_path: Path) -> Non
             assert records == {one.op_id: OperationState.DONE for one in told}
             assert len(records) == 2
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 @lived

@@ -14,11 +14,11 @@ from headgate.domain.errors import UpstreamUnavailable
 from headgate.domain.item import Item
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import ToolClass, ToolSafety
+from testkit.virtual_time import run_in_virtual_time
 from testkit.waiting import eventually
 from tests.delivery.fake_bank import BANK_CARE, LATE_SECONDS, SPEC, TOOLS, Bank, Fault, item
 from tests.delivery.gateway_process import GatewayProcess, Told, order
 from tests.delivery.scripted_upstream import WAIT_SECONDS
-from tests.delivery.virtual_time_loop import in_a_hurry
 
 READ, KEYED, PROBEABLE, UNSAFE = ToolClass.READ, ToolClass.KEYED, ToolClass.PROBEABLE, ToolClass.UNSAFE
 
@@ -72,7 +72,7 @@ def test_what_may_be_repeated_is_made_again_once(tmp_path: Path) -> None:
             assert (await life.ask(order(READ))).words == "again answer"
             assert town.bank.runs["1"] == 2
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 @pytest.mark.parametrize("kind", [PROBEABLE, UNSAFE])
@@ -90,7 +90,7 @@ def test_what_may_not_be_repeated_is_in_doubt(tmp_path: Path, kind: ToolClass) -
             assert await life.recover() == 0
             assert town.bank.runs["1"] == 1
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_caller_who_is_back_first_makes_it_again_itself(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_caller_who_is_back_first_makes_it_again_itself(tmp_path: Path) -> Non
             await asyncio.sleep(LATE_SECONDS)
             assert town.bank.runs["1"] == 2
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_whoever_asks_while_it_is_made_again_gets_that_answer(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_whoever_asks_while_it_is_made_again_gets_that_answer(tmp_path: Path) ->
             assert (await caller).words == "again answer"
             assert town.bank.runs["1"] == 2
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_call_of_a_server_that_is_gone_is_in_doubt(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_call_of_a_server_that_is_gone_is_in_doubt(tmp_path: Path) -> None:
             # Somebody may still repeat what may be repeated.
             assert (await life.ask(order(READ))).words == "answer"
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_arguments_are_not_sent_to_another_tool_that_has_the_name_now(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_arguments_are_not_sent_to_another_tool_that_has_the_name_now(tmp_path: 
             assert record.state is OperationState.DOUBT
             assert town.bank.sent == 1
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_what_the_operator_calls_unsafe_by_now_is_not_made_again(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_the_operator_calls_unsafe_by_now_is_not_made_again(tmp_path: Path)
             assert record.state is OperationState.DOUBT
             assert town.bank.sent == 1
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_what_another_gateway_leaves_behind_is_found_without_a_restart(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_what_another_gateway_leaves_behind_is_found_without_a_restart(tmp_path:
             assert record.state is OperationState.DOUBT
             assert await life.recover() == 0
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_what_waits_for_its_server_is_found_once(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_what_waits_for_its_server_is_found_once(tmp_path: Path) -> None:
             await _redriven(life)
             assert town.bank.sent == 2
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 @pytest.mark.parametrize("starts", [True, False], ids=["at the start", "by a caller"])
@@ -240,7 +240,7 @@ def test_a_key_that_the_server_has_forgotten_is_not_sent_again(tmp_path: Path, *
             assert (await life.ask(order(KEYED))).words == "IN_DOUBT unknown"
             assert town.bank.sent == 1
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_ledger_that_cannot_be_read_does_not_keep_a_gateway_from_starting(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_ledger_that_cannot_be_read_does_not_keep_a_gateway_from_starting(tmp_
             life.down = {"orphans"}
             assert await life.recover() == 0
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_gateway_that_ends_does_not_wait_for_the_servers_of_what_it_found(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_gateway_that_ends_does_not_wait_for_the_servers_of_what_it_found(tmp_
             await _redriven(life)
             assert (await life.ask(order(READ))).words == "again answer"
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 # Two gateways at the same time.
@@ -303,7 +303,7 @@ def test_another_gateway_waits_for_the_record_of_the_first(tmp_path: Path) -> No
             assert told[0].result == told[1].result
             assert town.bank.runs["1"] == 1
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_another_gateway_waits_no_longer_than_its_caller(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_another_gateway_waits_no_longer_than_its_caller(tmp_path: Path) -> None
             town.bank.released.set()
             assert (await first).op_id == told.op_id
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 @pytest.mark.parametrize(("kind", "words", "ran"), [(READ, "answer", 2), (UNSAFE, "IN_DOUBT unknown", 1)])
@@ -336,7 +336,7 @@ def test_another_gateway_notices_that_the_first_is_gone(
             assert (await second).words == words
             assert town.bank.runs["1"] == ran
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_probe_of_before_says_nothing_of_what_another_gateway_sent_since(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_probe_of_before_says_nothing_of_what_another_gateway_sent_since(tmp_p
             assert (await second).words == "again word"
             assert town.bank.runs["1"] == 1
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_server_that_is_late_is_waited_for_until_the_next_look(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_a_server_that_is_late_is_waited_for_until_the_next_look(tmp_path: Path)
             [record] = await life.records()
             assert record.state is OperationState.DONE
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_gateway_that_ends_while_it_waits_for_a_server_leaves_no_doubt(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_a_gateway_that_ends_while_it_waits_for_a_server_leaves_no_doubt(tmp_pat
             [record] = await life.records()
             assert record.state is OperationState.DONE
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())
 
 
 def test_a_call_that_is_known_is_answered_while_its_server_is_away(tmp_path: Path) -> None:
@@ -413,4 +413,4 @@ def test_a_call_that_is_known_is_answered_while_its_server_is_away(tmp_path: Pat
             assert (await life.ask(order(UNSAFE))).words == "again answer"
             assert town.bank.awaited == 0
 
-    in_a_hurry(story())
+    run_in_virtual_time(story())

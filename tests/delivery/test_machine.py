@@ -26,10 +26,10 @@ from hypothesis.stateful import (
 from headgate.delivery.ledger import OperationState
 from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.upstream_policy import ToolClass
+from testkit.virtual_time import VirtualTimeLoop
 from tests.delivery.delivery_model import Entry, Model, Span
 from tests.delivery.fake_bank import Bank, Fault
 from tests.delivery.gateway_process import REJOIN_SECONDS, GatewayProcess, Told, order
-from tests.delivery.virtual_time_loop import HurriedLoop
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Promises(RuleBasedStateMachine):
         super().__init__()
         self._stack = ExitStack()
         self._directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self._runner = self._stack.enter_context(asyncio.Runner(loop_factory=HurriedLoop))
+        self._runner = self._stack.enter_context(asyncio.Runner(loop_factory=VirtualTimeLoop))
         self.bank = Bank()
         self.bank.parks = True
         self.model = Model()

@@ -11,8 +11,8 @@ from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.input_requests.errors import RequestStateRefused
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, RequestStateSealer
 from headgate.storage.files.sealer import KEY_BYTES, Sealer
+from testkit.virtual_time import virtual_time
 from tests.input_requests.bridge_harness import DONE, FORM, BridgeHarness, ask_for, stateless
-from tests.upstream.virtual_clock import in_no_time
 
 
 async def one_question(call: UpstreamCall) -> McpResponse:
@@ -50,7 +50,7 @@ async def assert_refused(table: BridgeHarness, **request: Any) -> str:
 
 
 @EITHER
-@in_no_time
+@virtual_time
 async def test_the_caller_who_was_asked_may_go_on(table: MakeTable) -> None:
     here = table()
     state, responses = await given(here)
@@ -59,7 +59,7 @@ async def test_the_caller_who_was_asked_may_go_on(table: MakeTable) -> None:
 
 
 @EITHER
-@in_no_time
+@virtual_time
 async def test_a_reminder_is_good_once(table: MakeTable) -> None:
     here = table()
     state, responses = await given(here)
@@ -68,7 +68,7 @@ async def test_a_reminder_is_good_once(table: MakeTable) -> None:
 
 
 @EITHER
-@in_no_time
+@virtual_time
 async def test_a_reminder_is_not_good_for_ever(table: MakeTable) -> None:
     here = table()
     state, responses = await given(here)
@@ -88,7 +88,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @EITHER
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-@in_no_time
+@virtual_time
 async def test_a_reminder_is_for_the_request_that_it_was_given_to(
     table: MakeTable, other: dict[str, Any]
 ) -> None:
@@ -98,7 +98,7 @@ async def test_a_reminder_is_for_the_request_that_it_was_given_to(
     await here.turn(state=state, responses=responses)
 
 
-@in_no_time
+@virtual_time
 async def test_whose_a_reminder_is_is_told_in_the_same_words_whatever_is_wrong() -> None:
     words = set()
     for other in OTHERS.values():
@@ -109,7 +109,7 @@ async def test_whose_a_reminder_is_is_told_in_the_same_words_whatever_is_wrong()
 
 
 @pytest.mark.parametrize("spelling", [{"amount": 7, "to": "x"}, {"to": "x", "amount": 7}])
-@in_no_time
+@virtual_time
 async def test_the_same_arguments_in_another_order_are_the_same_request(spelling: dict[str, Any]) -> None:
     table = stateless_server()
     asked = await table.turn(arguments={"amount": 7, "to": "x"})
@@ -118,7 +118,7 @@ async def test_the_same_arguments_in_another_order_are_the_same_request(spelling
 
 
 @EITHER
-@in_no_time
+@virtual_time
 async def test_any_change_to_a_reminder_is_noticed(table: MakeTable) -> None:
     here = table()
     state, responses = await given(here)
@@ -137,12 +137,12 @@ async def test_any_change_to_a_reminder_is_noticed(table: MakeTable) -> None:
     ["", "s1", "é", "\x00", 5, True, [], {}, ["a"], {"a": 1}, "A" * 1_000_000, "=" * 100, "a.b.c"],
     ids=lambda nonsense: repr(nonsense)[:12],
 )
-@in_no_time
+@virtual_time
 async def test_what_was_never_given_is_refused(table: MakeTable, nonsense: Any) -> None:
     await assert_refused(table(), state=nonsense, responses={})
 
 
-@in_no_time
+@virtual_time
 async def test_a_reminder_of_another_gateway_is_refused() -> None:
     here, there = stateless_server(), stateless_server()
     foreign = RequestStateSealer(Sealer([b"x" * KEY_BYTES], clock=asyncio.get_running_loop().time))
@@ -153,7 +153,7 @@ async def test_a_reminder_of_another_gateway_is_refused() -> None:
     assert here.server.params()["requestState"] == "s1", "any instance with the same key can go on"
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_that_waits_at_another_gateway_cannot_go_on_here() -> None:
     here, there = handshake_server(), handshake_server()
     state, responses = await given(there)
@@ -161,7 +161,7 @@ async def test_a_call_that_waits_at_another_gateway_cannot_go_on_here() -> None:
     there.input_bridge.close()
 
 
-@in_no_time
+@virtual_time
 async def test_a_token_that_was_sealed_for_something_else_is_no_reminder() -> None:
     seal = Sealer([bytes(KEY_BYTES)], clock=asyncio.get_running_loop().time)
     await assert_refused(stateless_server(), state=seal.seal("session", b"{}", 100))
@@ -169,7 +169,7 @@ async def test_a_token_that_was_sealed_for_something_else_is_no_reminder() -> No
 
 
 @pytest.mark.parametrize("responses", [[], "x", 5])
-@in_no_time
+@virtual_time
 async def test_answers_that_are_no_object_are_refused(responses: Any) -> None:
     table = handshake_server()
     state, _ = await given(table)
@@ -178,7 +178,7 @@ async def test_answers_that_are_no_object_are_refused(responses: Any) -> None:
     table.input_bridge.close()
 
 
-@in_no_time
+@virtual_time
 async def test_reminders_that_were_used_are_remembered_for_as_long_as_they_could_be_used() -> None:
     loop = asyncio.get_running_loop()
     # A seal whose clock stands still, so that only the memory can refuse.

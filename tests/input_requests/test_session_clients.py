@@ -7,6 +7,7 @@ import pytest
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
 from headgate.domain.errors import InvalidUpstreamResponse, UpstreamLost
 from headgate.domain.mcp_request import McpResponse, UpstreamCall
+from testkit.virtual_time import virtual_time
 from tests.input_requests.bridge_harness import (
     ABLE,
     DONE,
@@ -18,7 +19,6 @@ from tests.input_requests.bridge_harness import (
     handshake,
 )
 from tests.upstream.conversation import Client
-from tests.upstream.virtual_clock import in_no_time
 
 YES = McpResponse(b'{"action":"accept", "content":{"n":1.0}}')
 ELICIT = ("elicitation/create", FORM)
@@ -28,25 +28,25 @@ SAMPLE = ("sampling/createMessage", {"maxTokens": 5})
 @pytest.mark.parametrize(
     "answer", [DONE, OLD_DONE, McpResponse(error=b'{"code":1}'), McpResponse(b"[]", typed=True)]
 )
-@in_no_time
+@virtual_time
 async def test_an_answer_that_asks_nothing_passes_as_it_is(answer: McpResponse) -> None:
     table = BridgeHarness(answer)
     assert await table.deliver_with_input(handshake(Client())) is answer
 
 
-@in_no_time
+@virtual_time
 async def test_an_old_server_may_say_input_required_in_a_result_and_mean_nothing_by_it() -> None:
     answer = McpResponse(b'{"resultType":"input_required","content":[]}')
     assert await BridgeHarness(answer).deliver_with_input(handshake(Client())) is answer
 
 
-@in_no_time
+@virtual_time
 async def test_a_text_that_only_mentions_questions_is_no_question() -> None:
     answer = McpResponse(b'{"content":[{"text":"input_required"}],"x":"input_required"}', typed=True)
     assert await BridgeHarness(answer).deliver_with_input(handshake(Client())) is answer
 
 
-@in_no_time
+@virtual_time
 async def test_the_client_is_asked_and_the_call_sent_again_with_its_answer() -> None:
     table = BridgeHarness(ask_for("s1", amount=ELICIT), DONE)
     client = Client(YES)
@@ -63,14 +63,14 @@ async def test_the_client_is_asked_and_the_call_sent_again_with_its_answer() -> 
     ), "byte for byte"
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_wants_no_reminder_gets_none() -> None:
     table = BridgeHarness(ask_for(amount=ELICIT), DONE)
     await table.deliver_with_input(handshake(Client(YES)))
     assert "requestState" not in table.server.params()
 
 
-@in_no_time
+@virtual_time
 async def test_several_questions_are_put_at_once() -> None:
     table = BridgeHarness(ask_for("s", a=ELICIT, b=SAMPLE), DONE)
     client = Client()
@@ -82,7 +82,7 @@ async def test_several_questions_are_put_at_once() -> None:
     assert set(table.server.params()["inputResponses"]) == {"a", "b"}
 
 
-@in_no_time
+@virtual_time
 async def test_each_round_has_its_own_questions_and_reminder() -> None:
     table = BridgeHarness(ask_for("s1", a=ELICIT), ask_for("s2", b=SAMPLE), ask_for(c=ELICIT), DONE)
     await table.deliver_with_input(handshake(Client(YES)))
@@ -91,7 +91,7 @@ async def test_each_round_has_its_own_questions_and_reminder() -> None:
     assert [each.get("requestState") for each in rounds] == [None, "s1", "s2", None]
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_only_wants_to_be_reminded_is_asked_again_after_a_moment() -> None:
     table = BridgeHarness(*[ask_for(f"s{n}") for n in range(5)], DONE)
     client = Client()
@@ -103,7 +103,7 @@ async def test_a_server_that_only_wants_to_be_reminded_is_asked_again_after_a_mo
 
 
 @pytest.mark.parametrize("rounds", [ask_for("s", a=ELICIT), ask_for("s")], ids=["questions", "reminders"])
-@in_no_time
+@virtual_time
 async def test_ten_rounds_are_enough_and_one_more_is_too_many(rounds: McpResponse) -> None:
     assert await BridgeHarness(*[rounds] * 10, DONE).deliver_with_input(handshake(Client(YES))) is DONE
     table = BridgeHarness(*[rounds] * 11, DONE)
@@ -112,7 +112,7 @@ async def test_ten_rounds_are_enough_and_one_more_is_too_many(rounds: McpRespons
     assert len(table.server.received) == 11
 
 
-@in_no_time
+@virtual_time
 async def test_an_error_of_the_client_ends_the_call() -> None:
     no = McpResponse(error=b'{"code":-1,"message":"I do not want to"}')
     table = BridgeHarness(ask_for("s", a=ELICIT), DONE)
@@ -120,7 +120,7 @@ async def test_an_error_of_the_client_ends_the_call() -> None:
     assert len(table.server.received) == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_leaves_is_not_asked_any_more() -> None:
     table = BridgeHarness(ask_for("s", a=ELICIT, b=SAMPLE), DONE)
     client = Client()
@@ -134,7 +134,7 @@ async def test_a_client_that_leaves_is_not_asked_any_more() -> None:
     assert len(table.server.received) == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_failure_of_the_server_after_an_answer_is_told() -> None:
     lost = UpstreamLost("bank", "pay", "it ended")
     with pytest.raises(UpstreamLost):
@@ -156,7 +156,7 @@ FORMS_ONLY = profile_of(b'{"elicitation":{}}')
         (PLAIN_PROFILE, ("vendor/ask", {})),
     ],
 )
-@in_no_time
+@virtual_time
 async def test_what_the_client_did_not_declare_is_not_asked(
     profile: ClientProfile, question: tuple[str, object]
 ) -> None:
@@ -168,7 +168,7 @@ async def test_what_the_client_did_not_declare_is_not_asked(
     assert len(table.server.received) == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_link_to_open_has_an_id_in_the_words_of_the_client() -> None:
     able = profile_of(b'{"elicitation":{"url":{}}}')
     client = Client(YES)
@@ -187,14 +187,14 @@ async def test_a_link_to_open_has_an_id_in_the_words_of_the_client() -> None:
         b'{"resultType":"input_required","requestState":{}}',
     ],
 )
-@in_no_time
+@virtual_time
 async def test_questions_that_cannot_be_read_are_said_to_be_so(result: bytes) -> None:
     step: Step = McpResponse(result, typed=True)
     with pytest.raises(InvalidUpstreamResponse, match="cannot be read"):
         await BridgeHarness(step).deliver_with_input(handshake(Client(YES)))
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_of_its_own_era_asks_over_the_clients_own_channel() -> None:
     async def ask(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None

@@ -11,11 +11,11 @@ from headgate.domain.errors import InvalidUpstreamResponse, UpstreamLost
 from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.input_requests.errors import RequestStateRefused
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS
+from testkit.virtual_time import virtual_time
 from tests.gateway_harness import Large
 from tests.input_requests.bridge_harness import DONE, FORM, OLD_DONE, BridgeHarness, ask_for, stateless
 from tests.upstream.conversation import Client
 from tests.upstream.fake_connections import background, settle
-from tests.upstream.virtual_clock import in_no_time
 
 ELICIT = ("elicitation/create", FORM)
 SAMPLE = ("sampling/createMessage", {"maxTokens": 5})
@@ -26,7 +26,7 @@ NO = {"action": "decline"}
 # A server of the same era.
 
 
-@in_no_time
+@virtual_time
 async def test_questions_pass_as_they_are_and_the_reminder_is_sealed() -> None:
     table = BridgeHarness(ask_for("state of the server", a=ELICIT), DONE)
     asked = await table.turn()
@@ -40,7 +40,7 @@ async def test_questions_pass_as_they_are_and_the_reminder_is_sealed() -> None:
     }
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_gave_no_reminder_gets_none() -> None:
     table = BridgeHarness(ask_for(a=ELICIT), DONE)
     asked = await table.turn()
@@ -49,7 +49,7 @@ async def test_a_server_that_gave_no_reminder_gets_none() -> None:
     assert table.server.params() == {"arguments": {"amount": 7}, "inputResponses": {"a": YES}}
 
 
-@in_no_time
+@virtual_time
 async def test_a_second_round_has_a_reminder_of_its_own() -> None:
     table = BridgeHarness(ask_for("s1", a=ELICIT), ask_for("s2", b=SAMPLE), DONE)
     first = await table.turn()
@@ -58,7 +58,7 @@ async def test_a_second_round_has_a_reminder_of_its_own() -> None:
     assert [table.server.params(number).get("requestState") for number in range(3)] == [None, "s1", "s2"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_round_that_only_reminds_passes_too() -> None:
     table = BridgeHarness(ask_for("s1"), DONE)
     asked = await table.turn()
@@ -67,7 +67,7 @@ async def test_a_round_that_only_reminds_passes_too() -> None:
     assert table.server.params()["requestState"] == "s1"
 
 
-@in_no_time
+@virtual_time
 async def test_members_that_nobody_knows_survive() -> None:
     strange = McpResponse(
         b'{"resultType":"input_required","new" :[ 1.0 ],"requestState":"s1","_meta":{"a":1}}', typed=True
@@ -78,14 +78,14 @@ async def test_members_that_nobody_knows_survive() -> None:
     assert b'"_meta":{"a":1}' in answer.result
 
 
-@in_no_time
+@virtual_time
 async def test_what_the_client_did_not_declare_is_not_asked() -> None:
     table = BridgeHarness(ask_for("s1", a=SAMPLE))
     with pytest.raises(InvalidUpstreamResponse, match="the client does not support sampling"):
         await table.turn(profile=profile_of(b'{"elicitation":{}}'))
 
 
-@in_no_time
+@virtual_time
 async def test_a_reminder_belongs_to_methods_that_may_be_answered_with_questions() -> None:
     table = BridgeHarness(DONE)
     await table.turn(method="vendor/other", state="its own")
@@ -125,13 +125,13 @@ class Interview:
         self.answers.append(json.loads(answer.result))
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_that_asks_nothing_is_answered() -> None:
     table = BridgeHarness(OLD_DONE, holds=True)
     assert await table.deliver_with_input(stateless()) is OLD_DONE
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_is_the_answer_and_the_next_request_goes_on() -> None:
     table = BridgeHarness(Interview(ELICIT), holds=True)
     asked = await table.turn()
@@ -143,7 +143,7 @@ async def test_a_question_is_the_answer_and_the_next_request_goes_on() -> None:
     assert len(table.server.received) == 1, "it is one call upstream"
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_turns_out_to_be_of_the_stateless_era_has_its_reminder_sealed() -> None:
     # While a server is being connected again, nobody knows how it will ask.
     table = BridgeHarness(ask_for("s1", a=ELICIT), DONE, holds=True)
@@ -154,7 +154,7 @@ async def test_a_server_that_turns_out_to_be_of_the_stateless_era_has_its_remind
     assert table.server.params()["requestState"] == "s1"
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_that_comes_after_the_answer_is_refused_at_once() -> None:
     interview = Interview()
     table = BridgeHarness(interview, holds=True)
@@ -163,7 +163,7 @@ async def test_a_question_that_comes_after_the_answer_is_refused_at_once() -> No
     assert late.error
 
 
-@in_no_time
+@virtual_time
 async def test_a_second_question_is_a_second_round() -> None:
     table = BridgeHarness(Interview(ELICIT, SAMPLE), holds=True)
     asked = await table.turn()
@@ -173,7 +173,7 @@ async def test_a_second_question_is_a_second_round() -> None:
     assert done == {"heard": [YES, NO]}
 
 
-@in_no_time
+@virtual_time
 async def test_questions_at_once_can_be_answered_at_once() -> None:
     table = BridgeHarness(Interview(ELICIT, SAMPLE, ELICIT, at_once=True), holds=True)
     asked = await table.turn()
@@ -184,7 +184,7 @@ async def test_questions_at_once_can_be_answered_at_once() -> None:
     assert done == {"heard": [YES] * 3}
 
 
-@in_no_time
+@virtual_time
 async def test_who_answers_some_questions_is_asked_the_others_again() -> None:
     table = BridgeHarness(Interview(ELICIT, SAMPLE, at_once=True), holds=True)
     asked = await table.turn()
@@ -197,7 +197,7 @@ async def test_who_answers_some_questions_is_asked_the_others_again() -> None:
     assert done == {"heard": [YES, NO]}
 
 
-@in_no_time
+@virtual_time
 async def test_what_is_told_meanwhile_reaches_whichever_request_waits() -> None:
     async def talk(call: UpstreamCall) -> McpResponse:
         channel = call.request.channel
@@ -221,7 +221,7 @@ async def test_what_is_told_meanwhile_reaches_whichever_request_waits() -> None:
 
 
 @pytest.mark.parametrize("word", [(), ("by the client",)], ids=["cut off", "cancelled"])
-@in_no_time
+@virtual_time
 async def test_that_a_client_wants_its_call_cancelled_is_told_to_the_call(word: tuple[str, ...]) -> None:
     heard: list[tuple[object, ...]] = []
 
@@ -243,7 +243,7 @@ async def test_that_a_client_wants_its_call_cancelled_is_told_to_the_call(word: 
     assert heard == [word]
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_leaves_while_it_waits_cancels_the_call() -> None:
     async def never(_: UpstreamCall) -> McpResponse:
         await asyncio.Event().wait()
@@ -260,7 +260,7 @@ async def test_a_client_that_leaves_while_it_waits_cancels_the_call() -> None:
     assert not background()
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_leaves_after_it_came_back_cancels_the_call() -> None:
     async def ask_and_hang(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
@@ -279,7 +279,7 @@ async def test_a_client_that_leaves_after_it_came_back_cancels_the_call() -> Non
     assert not background()
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_to_which_nobody_comes_back_is_given_up() -> None:
     table = BridgeHarness(Interview(ELICIT), holds=True)
     asked = await table.turn()
@@ -292,7 +292,7 @@ async def test_a_call_to_which_nobody_comes_back_is_given_up() -> None:
         await table.turn(state=asked["requestState"], responses=all_of(asked, YES))
 
 
-@in_no_time
+@virtual_time
 async def test_who_comes_back_with_some_answers_has_as_long_again_for_the_others() -> None:
     table = BridgeHarness(Interview(ELICIT, SAMPLE, at_once=True), holds=True)
     asked = await table.turn()
@@ -306,7 +306,7 @@ async def test_who_comes_back_with_some_answers_has_as_long_again_for_the_others
     assert done == {"heard": [YES, NO]}
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_that_goes_on_after_its_answer_is_not_given_up() -> None:
     async def slow(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
@@ -320,7 +320,7 @@ async def test_a_call_that_goes_on_after_its_answer_is_not_given_up() -> None:
     assert await table.turn(state=asked["requestState"], responses=all_of(asked, YES)) == {"content": []}
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_that_the_server_withdraws_is_not_asked_any_more() -> None:
     interview = Interview(ELICIT, SAMPLE)
     table = BridgeHarness(interview, holds=True)
@@ -334,7 +334,7 @@ async def test_a_question_that_the_server_withdraws_is_not_asked_any_more() -> N
     assert done == {"heard": [NO]}
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_that_is_withdrawn_in_the_same_breath_is_no_answer() -> None:
     async def fickle(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
@@ -347,7 +347,7 @@ async def test_a_question_that_is_withdrawn_in_the_same_breath_is_no_answer() ->
     assert await BridgeHarness(fickle, holds=True).turn() == {"content": []}
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_that_fails_while_its_client_is_away_says_so_when_the_client_is_back() -> None:
     async def fail(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
@@ -363,7 +363,7 @@ async def test_a_call_that_fails_while_its_client_is_away_says_so_when_the_clien
         await table.turn(state=asked["requestState"], responses=all_of(asked, YES))
 
 
-@in_no_time
+@virtual_time
 async def test_a_large_answer_that_nobody_comes_back_for_is_not_kept() -> None:
     large = Large(b'{"content":[]}')
 
@@ -383,7 +383,7 @@ async def test_a_large_answer_that_nobody_comes_back_for_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("request_", [{"profile": PLAIN_PROFILE}, {"method": "completion/complete"}])
-@in_no_time
+@virtual_time
 async def test_a_call_that_cannot_be_asked_anything_is_not_held(request_: dict[str, Any]) -> None:
     table = BridgeHarness(OLD_DONE, holds=True)
     call = stateless(channel=Client(), **request_)
@@ -391,7 +391,7 @@ async def test_a_call_that_cannot_be_asked_anything_is_not_held(request_: dict[s
     assert table.server.received[0] is call
 
 
-@in_no_time
+@virtual_time
 async def test_calls_of_two_clients_do_not_get_each_others_answers() -> None:
     interviews = [Interview(ELICIT), Interview(ELICIT)]
     table = BridgeHarness(*interviews, holds=True)
@@ -401,7 +401,7 @@ async def test_calls_of_two_clients_do_not_get_each_others_answers() -> None:
     assert [interview.answers for interview in interviews] == [[YES], [NO]]
 
 
-@in_no_time
+@virtual_time
 async def test_the_end_of_the_gateway_leaves_no_call_behind() -> None:
     table = BridgeHarness(Interview(ELICIT), holds=True)
     await table.turn()

@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxApp, TxError, TxSession
-from tests.tx.fake_time import Sleeper
+from testkit.virtual_time import RecordingSleep
 from tests.tx.shop import Shop, temporary
 
 
@@ -29,7 +29,7 @@ async def test_to_call_the_function_is_to_call_the_tool() -> None:
 async def test_each_tool_is_delivered_as_it_was_declared() -> None:
     shop = Shop()
     shop.script["pay"] = [temporary(), temporary()]
-    async with TxSession(Client(shop.server), sleep=Sleeper()) as tx:
+    async with TxSession(Client(shop.server), sleep=RecordingSleep()) as tx:
         app = TxApp(tx)
 
         @app.tool(name="pay", retry_policy=RetryPolicy(max_attempts=2))

@@ -22,8 +22,8 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
+from testkit.virtual_time import ManualClock, RecordingSleep, no_jitter
 from testkit.waiting import eventually
-from tests.tx.fake_time import Clock, Sleeper, middle
 from tests.tx.shop import FEATURES, Shop, gateway_error, temporary, text
 
 ERAS = ["legacy", "auto"]
@@ -34,7 +34,7 @@ async def at(
     shop: Shop, config: TxConfig | None = None, mode: str = "auto", **more: Any
 ) -> AsyncIterator[TxSession]:
     """A session of a shop in the same process, whose waits take no time."""
-    options: dict[str, Any] = {"sleep": Sleeper(), "random": middle} | more
+    options: dict[str, Any] = {"sleep": RecordingSleep(), "random": no_jitter} | more
     async with TxSession(Client(shop.server, mode=mode), config, **options) as tx:
         yield tx
 
@@ -105,7 +105,7 @@ async def test_what_nobody_foresaw_is_retried_only_when_the_program_says_so() ->
     answer = await TxSession(failing).call_tool("look")
     assert (answer.final_status, answer.error_code, failing.calls) == ("failed", "INTERNAL", 1)
     failing = Flaky(KeyError("what"))
-    willing = TxSession(failing, TxConfig(retry_unknown=True), sleep=Sleeper())
+    willing = TxSession(failing, TxConfig(retry_unknown=True), sleep=RecordingSleep())
     assert (await willing.call_tool("look")).attempts == 2
 
 
@@ -133,18 +133,18 @@ class Flaky:
 
 async def test_a_refused_connection_is_tried_again_for_any_tool() -> None:
     shop = Flaky(ConnectionRefusedError("nobody listens"))
-    answer = await TxSession(shop, sleep=Sleeper()).call_tool("pay")
+    answer = await TxSession(shop, sleep=RecordingSleep()).call_tool("pay")
     assert (answer.final_status, answer.attempts) == ("completed", 2)
 
 
 async def test_a_connection_that_broke_is_not_tried_again_for_a_payment() -> None:
     shop = Flaky(ConnectionResetError("gone"))
-    answer = await TxSession(shop, sleep=Sleeper()).call_tool("pay")
+    answer = await TxSession(shop, sleep=RecordingSleep()).call_tool("pay")
     assert (answer.error_code, shop.calls) == ("NETWORK_ERROR", 1)
 
 
 async def test_a_gateway_that_asks_for_patience_gets_it() -> None:
-    shop, sleeper = Shop(), Sleeper()
+    shop, sleeper = Shop(), RecordingSleep()
     shop.script["pay"] = [gateway_error("RATE_LIMIT", "none", retryable=True, retry_after_seconds=7)]
     async with at(shop, sleep=sleeper) as tx:
         answer = await tx.call_tool("pay")
@@ -310,7 +310,7 @@ async def test_what_a_gateway_says_of_a_key_is_raised() -> None:
 
 
 async def test_case_6_delays_without_jitter() -> None:
-    shop, sleeper = Shop(), Sleeper()
+    shop, sleeper = Shop(), RecordingSleep()
     shop.script["pay"] = [temporary() for _ in range(3)]
     config = TxConfig(retry_policy=RetryPolicy(max_attempts=4, jitter=False))
     async with at(shop, config, sleep=sleeper) as tx:
@@ -319,7 +319,7 @@ async def test_case_6_delays_without_jitter() -> None:
 
 
 async def test_case_7_a_key_older_than_the_window_executes_again() -> None:
-    shop, clock = Shop(), Clock()
+    shop, clock = Shop(), ManualClock()
     async with at(shop, TxConfig(deduplication_window_ms=10_000), clock=clock) as tx:
         await tx.call_tool("pay", idempotency_key="k")
         clock.seconds += 9.9

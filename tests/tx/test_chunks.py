@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
-from tests.tx.fake_time import Sleeper
+from testkit.virtual_time import RecordingSleep
 from tests.tx.shop import FEATURES, Shop
 
 WORDS = 4000
@@ -17,7 +17,7 @@ ONCE = RetryPolicy(max_attempts=1)
 @asynccontextmanager
 async def at(shop: Shop, mode: str = "auto", config: TxConfig | None = None) -> AsyncIterator[TxSession]:
     """A session of a shop in the same process."""
-    async with TxSession(Client(shop.server, mode=mode), config, sleep=Sleeper()) as tx:
+    async with TxSession(Client(shop.server, mode=mode), config, sleep=RecordingSleep()) as tx:
         yield tx
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headgate.tx import RetryPolicy, TxConfig, TxConflictError, TxError, TxResult
 from headgate.tx.config import check_timeout
 from headgate.tx.deduplication import DeduplicationWindow
-from tests.tx.fake_time import Clock
+from testkit.virtual_time import ManualClock
 
 QUICK = settings(max_examples=50)
 
@@ -104,7 +104,7 @@ STEPS = st.lists(
 @QUICK
 @given(STEPS)
 def test_a_window_knows_what_a_list_of_all_calls_would(steps: list[tuple[str, int, int, float]]) -> None:
-    clock = Clock()
+    clock = ManualClock()
     window = DeduplicationWindow(10, 1000, clock)
     known: dict[str, tuple[bytes, float]] = {}
     for what, number, variant, seconds in steps:
@@ -128,7 +128,7 @@ def test_a_window_knows_what_a_list_of_all_calls_would(steps: list[tuple[str, in
 
 
 def test_the_oldest_answers_go_and_calls_in_doubt_stay() -> None:
-    window = DeduplicationWindow(10, 2, Clock())
+    window = DeduplicationWindow(10, 2, ManualClock())
     window.begin("doubtful", b"", "pay")
     window.begin("answered", b"", "pay").answer = TxResult()
     window.begin("new", b"", "pay")

@@ -14,7 +14,7 @@ from headgate.tx import TxConfig, TxSession
 from headgate.tx.rmcp import capability, meta_names_of, negotiated_features
 from testkit.parts import ROOT
 from testkit.upstreams import http_server
-from tests.tx.fake_time import Sleeper
+from testkit.virtual_time import RecordingSleep
 from tests.tx.shop import FEATURES, Shop, text
 
 ERAS = ["legacy", "auto"]
@@ -24,7 +24,9 @@ META = "io.modelcontextprotocol/clientCapabilities"
 @asynccontextmanager
 async def at(shop: Shop, mode: str, config: TxConfig | None = None) -> AsyncIterator[TxSession]:
     """A session of a shop in the same process."""
-    async with TxSession(Client(shop.server, mode=mode), config, sleep=Sleeper(), now=lambda: 0.0) as tx:
+    async with TxSession(
+        Client(shop.server, mode=mode), config, sleep=RecordingSleep(), now=lambda: 0.0
+    ) as tx:
         yield tx
 
 

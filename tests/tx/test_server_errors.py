@@ -12,7 +12,7 @@ from headgate.domain.errors import Effect
 from headgate.tx import RetryPolicy, Transaction, TxConfig, TxError, TxSession
 from headgate.tx.failures import exception_failure
 from testkit.upstreams import server_command
-from tests.tx.fake_time import Sleeper
+from testkit.virtual_time import RecordingSleep
 from tests.tx.shop import FEATURES, Shop, text
 
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
@@ -74,7 +74,7 @@ async def test_a_server_that_ends_under_a_call_is_a_loss(till: Till) -> None:
 async def test_the_number_of_a_server_s_error_does_not_matter(mode: str, number: int) -> None:
     shop = Shop()
     shop.script["look"] = [MCPError(number, "the till is closed")]
-    async with TxSession(Client(shop.server, mode=mode), sleep=Sleeper()) as tx:
+    async with TxSession(Client(shop.server, mode=mode), sleep=RecordingSleep()) as tx:
         answer = await tx.call_tool("look")
     assert (answer.processed, answer.attempts, answer.error_message) == (True, 1, "the till is closed")
 
@@ -92,7 +92,7 @@ async def test_a_receipt_decides_what_the_number_does_not_say(
         MCPError(number, "Connection closed", {"_meta": {name: {"ack": True, **said}}})
         for name in ("rmcp", "mcp_tx")
     ]
-    async with TxSession(Client(shop.server), sleep=Sleeper()) as tx:
+    async with TxSession(Client(shop.server), sleep=RecordingSleep()) as tx:
         for _ in range(2):
             answer = await tx.call_tool("pay")
             assert (answer.processed, answer.attempts) == (processed, 1)
@@ -105,7 +105,7 @@ async def test_what_a_gateway_has_on_record_holds_for_the_attempts_before_too(
     shop = Shop(FEATURES)
     told = {"io.headgate/operation": {"op_id": "o", "state": state}}
     shop.script["pay"] = [MCPError(-32000, "Connection closed"), MCPError(-32602, "no", {"_meta": told})]
-    async with TxSession(Client(shop.server), sleep=Sleeper()) as tx:
+    async with TxSession(Client(shop.server), sleep=RecordingSleep()) as tx:
         answer = await tx.call_tool("pay", idempotency_key="k")
     assert (answer.error_code, answer.processed, answer.attempts) == ("INVALID_PARAMS", processed, 2)
 
@@ -144,7 +144,7 @@ async def test_a_step_that_is_answered_with_an_error_failed_and_is_not_undone(fa
             await t.call_tool("pay", compensate="refund")
             await t.call_tool("book", compensate="cancel")
 
-    async with TxSession(Client(shop.server), sleep=Sleeper()) as tx:
+    async with TxSession(Client(shop.server), sleep=RecordingSleep()) as tx:
         t = tx.transaction()
         with pytest.raises(TxError, match="sold out"):
             await work(t)
@@ -155,7 +155,7 @@ async def test_a_step_that_is_answered_with_an_error_failed_and_is_not_undone(fa
 async def test_a_compensation_that_is_answered_with_an_error_has_failed() -> None:
     shop = Shop()
     shop.script["cancel"] = [MCPError(-32000, "too late")]
-    async with TxSession(Client(shop.server), sleep=Sleeper()) as tx, tx.transaction() as t:
+    async with TxSession(Client(shop.server), sleep=RecordingSleep()) as tx, tx.transaction() as t:
         await t.call_tool("book", compensate="cancel")
         with pytest.raises(TxError, match="has a compensation that failed"):
             await t.rollback()

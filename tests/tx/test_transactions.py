@@ -19,14 +19,14 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
-from tests.tx.fake_time import Clock, Sleeper
+from testkit.virtual_time import ManualClock, RecordingSleep
 from tests.tx.shop import FEATURES, Shop, gateway_error, text
 
 
 @asynccontextmanager
 async def at(shop: Shop, config: TxConfig | None = None, **more: Any) -> AsyncIterator[TxSession]:
     """A session of a shop in the same process."""
-    async with TxSession(Client(shop.server), config, sleep=Sleeper(), **more) as tx:
+    async with TxSession(Client(shop.server), config, sleep=RecordingSleep(), **more) as tx:
         yield tx
 
 
@@ -191,7 +191,7 @@ async def test_a_step_that_may_have_happened_blocks_both_ways_until_somebody_kno
 
 
 async def test_a_transaction_that_takes_too_long_is_undone() -> None:
-    shop, clock = Shop(), Clock()
+    shop, clock = Shop(), ManualClock()
 
     async def work(t: Transaction) -> None:
         await t.call_tool("pay", compensate="refund")
@@ -205,7 +205,7 @@ async def test_a_transaction_that_takes_too_long_is_undone() -> None:
 
 
 async def test_a_commit_that_comes_too_late_undoes_too() -> None:
-    shop, clock = Shop(), Clock()
+    shop, clock = Shop(), ManualClock()
 
     async def work(t: Transaction) -> None:
         await t.call_tool("pay", compensate="refund")
@@ -235,7 +235,7 @@ async def test_at_a_peer_that_keeps_transactions_it_is_begun_and_closed_and_its_
     begun = text("begun")
     begun.structured_content = {"transaction_id": "t-1", "state": "initiated"}
     shop.script["transaction_begin"] = [begun]
-    async with at(shop, clock=Clock()) as tx, tx.transaction() as t:
+    async with at(shop, clock=ManualClock()) as tx, tx.transaction() as t:
         await t.call_tool("book", compensate="cancel")
         await t.call_tool("pay", compensate="refund")
         await t.rollback()
@@ -258,7 +258,7 @@ async def test_at_a_peer_that_keeps_transactions_it_is_begun_and_closed_and_its_
 async def test_a_tool_that_the_peer_does_not_have_is_no_step() -> None:
     shop = Shop(FEATURES)
     shop.script["pya"] = [gateway_error("TOOL_NOT_FOUND", "none", retryable=False, words="Unknown tool")]
-    async with at(shop, clock=Clock()) as tx, tx.transaction() as t:
+    async with at(shop, clock=ManualClock()) as tx, tx.transaction() as t:
         with pytest.raises(TxError, match="Unknown tool"):
             await t.call_tool("pya")
         await t.call_tool("pay", compensate="refund")
@@ -269,7 +269,7 @@ async def test_a_tool_that_the_peer_does_not_have_is_no_step() -> None:
 
 async def test_a_short_transaction_is_begun_with_the_shortest_time_that_a_gateway_takes() -> None:
     shop = Shop(FEATURES)
-    async with at(shop, clock=Clock()) as tx, tx.transaction(timeout_ms=500) as t:
+    async with at(shop, clock=ManualClock()) as tx, tx.transaction(timeout_ms=500) as t:
         await t.call_tool("pay", compensate="refund")
     assert shop.asked("tools/call")[0]["arguments"]["timeout_ms"] == 1000
 
@@ -277,7 +277,7 @@ async def test_a_short_transaction_is_begun_with_the_shortest_time_that_a_gatewa
 async def test_a_peer_that_begins_no_transactions_is_told_our_own_name() -> None:
     shop = Shop(FEATURES)
     shop.script["transaction_begin"] = [text("Unknown tool", is_error=True)]
-    async with at(shop, clock=Clock()) as tx, tx.transaction() as t:
+    async with at(shop, clock=ManualClock()) as tx, tx.transaction() as t:
         await t.call_tool("pay", compensate="refund")
     assert shop.asked("tools/call")[1]["_meta"]["rmcp"]["transaction_id"] == t.transaction_id
 

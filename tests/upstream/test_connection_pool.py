@@ -9,9 +9,9 @@ from headgate.domain.errors import HeadgateError, ResourceExhausted, UpstreamUnr
 from headgate.domain.identity import Identity
 from headgate.domain.mcp_request import McpRequest
 from headgate.upstream.connection_pool import PoolKey, pool_key_of
+from testkit.virtual_time import virtual_time
 from tests.upstream.fake_connections import PATIENCE_SECONDS, FakeConnectionPool, background, pool_key, settle
 from tests.upstream.scripted_server import EXTENDED, ROOTS, SAMPLING, owner
-from tests.upstream.virtual_clock import in_no_time
 
 # Which line a request needs.
 
@@ -31,7 +31,7 @@ def test_who_can_be_asked_or_told_something_needs_a_line_alone(
 # Whose line it is.
 
 
-@in_no_time
+@virtual_time
 async def test_a_handshake_client_has_one_line_for_all_that_it_does_at_once() -> None:
     exchange = FakeConnectionPool()
     lines = [await exchange.acquire(pool_key("ann")) for _ in range(3)]
@@ -41,7 +41,7 @@ async def test_a_handshake_client_has_one_line_for_all_that_it_does_at_once() ->
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_requests_of_a_client_at_the_same_time_open_one_connection() -> None:
     exchange = FakeConnectionPool(at_once=False)
     tasks = [asyncio.create_task(exchange.acquire(pool_key("ann"))) for _ in range(5)]
@@ -52,7 +52,7 @@ async def test_requests_of_a_client_at_the_same_time_open_one_connection() -> No
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_two_handshake_clients_do_not_share_a_line() -> None:
     exchange = FakeConnectionPool()
     ann, bob = await exchange.acquire(pool_key("ann")), await exchange.acquire(pool_key("bob"))
@@ -66,7 +66,7 @@ async def test_two_handshake_clients_do_not_share_a_line() -> None:
     "other",
     [pool_key(profile=ROOTS), pool_key(principal="key 2"), pool_key("ann"), pool_key(profile=EXTENDED)],
 )
-@in_no_time
+@virtual_time
 async def test_an_idle_line_is_not_for_somebody_of_another_kind(other: PoolKey) -> None:
     exchange = FakeConnectionPool()
     line = await exchange.acquire(pool_key())
@@ -75,7 +75,7 @@ async def test_an_idle_line_is_not_for_somebody_of_another_kind(other: PoolKey) 
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_stateless_clients_that_can_be_asked_lease_a_line_alone_and_one_after_the_other() -> None:
     exchange = FakeConnectionPool()
     first, second = await exchange.acquire(pool_key()), await exchange.acquire(pool_key())
@@ -87,7 +87,7 @@ async def test_stateless_clients_that_can_be_asked_lease_a_line_alone_and_one_af
 
 
 @pytest.mark.parametrize("id", [None, "ann"])
-@in_no_time
+@virtual_time
 async def test_a_line_on_which_nobody_can_be_asked_is_everybodys_of_that_profile(id: str | None) -> None:
     exchange = FakeConnectionPool()
     lines = {await exchange.acquire(pool_key(who, EXTENDED)) for who in (id, None, "bob")}
@@ -98,7 +98,7 @@ async def test_a_line_on_which_nobody_can_be_asked_is_everybodys_of_that_profile
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_who_wants_log_messages_does_not_share_that_line() -> None:
     exchange = FakeConnectionPool()
     shared = await exchange.acquire(pool_key("ann", EXTENDED))
@@ -109,7 +109,7 @@ async def test_who_wants_log_messages_does_not_share_that_line() -> None:
 # How many there are.
 
 
-@in_no_time
+@virtual_time
 async def test_the_line_that_was_idle_for_longest_makes_room() -> None:
     exchange = FakeConnectionPool(most=2)
     for name in ("ann", "bob"):
@@ -122,7 +122,7 @@ async def test_the_line_that_was_idle_for_longest_makes_room() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_a_line_in_use_is_never_closed_for_another() -> None:
     exchange = FakeConnectionPool(most=2)
     mine = [await exchange.acquire(pool_key(name)) for name in ("ann", "bob")]
@@ -135,7 +135,7 @@ async def test_a_line_in_use_is_never_closed_for_another() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_who_came_first_is_served_first() -> None:
     exchange = FakeConnectionPool(most=1)
     line = await exchange.acquire(pool_key("ann"))
@@ -155,7 +155,7 @@ async def test_who_came_first_is_served_first() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_who_waits_in_vain_hears_that_all_are_in_use() -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key("ann"))
@@ -167,7 +167,7 @@ async def test_who_waits_in_vain_hears_that_all_are_in_use() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_a_line_that_ends_by_itself_makes_room() -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key("ann"))
@@ -177,7 +177,7 @@ async def test_a_line_that_ends_by_itself_makes_room() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_stateless_clients_share_when_there_is_no_room_and_nobody_was_ever_asked() -> None:
     exchange = FakeConnectionPool(most=2)
     lines = [await exchange.acquire(pool_key()) for _ in range(6)]
@@ -186,7 +186,7 @@ async def test_stateless_clients_share_when_there_is_no_room_and_nobody_was_ever
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_nobody_shares_once_the_server_has_asked_anybody_anything() -> None:
     exchange = FakeConnectionPool(most=1)
     line = await exchange.acquire(pool_key())
@@ -199,7 +199,7 @@ async def test_nobody_shares_once_the_server_has_asked_anybody_anything() -> Non
 
 
 @pytest.mark.parametrize("other", [pool_key("ann"), pool_key(profile=ROOTS), pool_key(principal="key 2")])
-@in_no_time
+@virtual_time
 async def test_even_then_nobody_of_another_kind_is_let_in(other: PoolKey) -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key())
@@ -208,7 +208,7 @@ async def test_even_then_nobody_of_another_kind_is_let_in(other: PoolKey) -> Non
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_nobody_is_let_into_the_line_of_a_handshake_client() -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key("ann"))
@@ -222,7 +222,7 @@ async def test_nobody_is_let_into_the_line_of_a_handshake_client() -> None:
 
 
 @pytest.mark.parametrize("error", [UpstreamUnreachable("bank", "nobody listens"), ValueError("a bug")])
-@in_no_time
+@virtual_time
 async def test_a_connection_that_cannot_be_opened_fails_for_everybody_who_waits_for_it(
     error: Exception,
 ) -> None:
@@ -237,7 +237,7 @@ async def test_a_connection_that_cannot_be_opened_fails_for_everybody_who_waits_
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_who_gives_up_waiting_does_not_take_the_connection_from_the_others() -> None:
     exchange = FakeConnectionPool(at_once=False)
     impatient, patient = await exchange.waiting(pool_key("ann")), await exchange.waiting(pool_key("ann"))
@@ -248,7 +248,7 @@ async def test_who_gives_up_waiting_does_not_take_the_connection_from_the_others
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_a_connection_that_everybody_gave_up_waiting_for_is_there_for_the_next() -> None:
     exchange = FakeConnectionPool(at_once=False)
     impatient = await exchange.waiting(pool_key("ann"))
@@ -263,7 +263,7 @@ async def test_a_connection_that_everybody_gave_up_waiting_for_is_there_for_the_
 # How lines end.
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_is_gone_has_no_lines() -> None:
     exchange = FakeConnectionPool()
     await exchange.acquire(pool_key("ann"))
@@ -276,7 +276,7 @@ async def test_a_client_that_is_gone_has_no_lines() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_leaves_while_its_line_is_opened_is_not_waited_for() -> None:
     exchange = FakeConnectionPool(at_once=False)
     under_way = await exchange.waiting(pool_key("ann"))
@@ -288,7 +288,7 @@ async def test_a_client_that_leaves_while_its_line_is_opened_is_not_waited_for()
     assert not background()
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_leaves_in_the_same_breath_does_not_wait_for_ever() -> None:
     exchange = FakeConnectionPool(at_once=False)
     under_way = asyncio.create_task(exchange.acquire(pool_key("ann")))
@@ -299,7 +299,7 @@ async def test_a_client_that_leaves_in_the_same_breath_does_not_wait_for_ever() 
     assert exchange.open == []
 
 
-@in_no_time
+@virtual_time
 async def test_a_line_that_nobody_owns_is_closed_after_a_minute_without_use() -> None:
     exchange = FakeConnectionPool()
     idle, busy = await exchange.acquire(pool_key()), await exchange.acquire(pool_key())
@@ -318,7 +318,7 @@ async def test_a_line_that_nobody_owns_is_closed_after_a_minute_without_use() ->
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_a_line_on_which_a_client_only_listed_is_closed_after_a_minute_too() -> None:
     exchange = FakeConnectionPool()
     exchange.pool.release(await exchange.acquire(pool_key("ann")))
@@ -328,7 +328,7 @@ async def test_a_line_on_which_a_client_only_listed_is_closed_after_a_minute_too
     assert len(exchange.pool) == len(exchange.open) == 0
 
 
-@in_no_time
+@virtual_time
 async def test_a_line_that_was_dropped_is_closed_and_not_given_to_anybody() -> None:
     exchange = FakeConnectionPool()
     line = await exchange.acquire(pool_key("ann"))
@@ -340,7 +340,7 @@ async def test_a_line_that_was_dropped_is_closed_and_not_given_to_anybody() -> N
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_the_end_leaves_nothing_behind() -> None:
     exchange = FakeConnectionPool(most=4)
     await exchange.acquire(pool_key("ann"))
@@ -354,7 +354,7 @@ async def test_the_end_leaves_nothing_behind() -> None:
     assert not background()
 
 
-@in_no_time
+@virtual_time
 async def test_who_waits_for_room_at_the_end_opens_nothing_any_more() -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key("ann"))
@@ -372,7 +372,7 @@ async def test_who_waits_for_room_at_the_end_opens_nothing_any_more() -> None:
 # What is found on them.
 
 
-@in_no_time
+@virtual_time
 async def test_some_connection_of_a_profile_is_found_when_it_stands() -> None:
     exchange = FakeConnectionPool(at_once=False)
     opening = await exchange.waiting(pool_key("ann"))
@@ -386,7 +386,7 @@ async def test_some_connection_of_a_profile_is_found_when_it_stands() -> None:
     await exchange.pool.close()
 
 
-@in_no_time
+@virtual_time
 async def test_the_end_waits_for_a_line_that_was_lost_and_is_being_closed() -> None:
     exchange = FakeConnectionPool(slow_to_close=True)
     exchange.pool.release(await exchange.acquire(pool_key("ann")))

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headgate.domain.errors import HeadgateError
 from headgate.upstream.connection_pool import ClientConnection, PoolKey
+from testkit.virtual_time import VirtualTimeLoop
 from tests.upstream.fake_connections import FakeConnectionPool, background, pool_key, settle
 from tests.upstream.scripted_server import EXTENDED, SAMPLING
-from tests.upstream.virtual_clock import VirtualTimeLoop
 
 MOST = 2
 # Few enough that they often want the same.

@@ -16,6 +16,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall
 from headgate.upstream.transport import OutgoingRequest
+from testkit.virtual_time import virtual_time
 from tests.upstream.scripted_server import (
     LEGACY,
     MODERN,
@@ -26,7 +27,6 @@ from tests.upstream.scripted_server import (
     owner,
     soon,
 )
-from tests.upstream.virtual_clock import in_no_time
 
 
 def delivery_options(
@@ -47,7 +47,7 @@ def sent(scene: ScriptedFleet) -> OutgoingRequest:
 @pytest.mark.parametrize(
     ("seconds", "limit", "most"), [(None, 60, 900), (1000, 60, 900), (100, 60, 100), (5, 5, 5)]
 )
-@in_no_time
+@virtual_time
 async def test_no_attempt_takes_longer_than_anybody_waits(
     seconds: float | None, limit: float, most: float
 ) -> None:
@@ -59,7 +59,7 @@ async def test_no_attempt_takes_longer_than_anybody_waits(
         assert sent(scene).late_seconds == 900, "a late answer may take as long as any"
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_for_which_nobody_waits_any_more_is_not_sent() -> None:
     scene = ScriptedFleet()
     async with scene.fleet() as fleet:
@@ -70,7 +70,7 @@ async def test_a_call_for_which_nobody_waits_any_more_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("which", ["main", "line"])
-@in_no_time
+@virtual_time
 async def test_a_call_does_not_wait_for_a_connection_longer_than_anybody_waits_for_it(which: str) -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY))
     async with scene.fleet() as fleet:
@@ -98,7 +98,7 @@ async def test_a_call_does_not_wait_for_a_connection_longer_than_anybody_waits_f
     ],
 )
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
-@in_no_time
+@virtual_time
 async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
     version: str, key: str, header: str, line: bytes
 ) -> None:
@@ -109,7 +109,7 @@ async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
 
 
 @pytest.mark.parametrize(("version", "typed"), [(MODERN, True), (LEGACY, False)])
-@in_no_time
+@virtual_time
 async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed: bool) -> None:
     scene, late = ScriptedFleet(ScriptedServer(version)), list[McpResponse]()
     async with scene.fleet() as fleet:
@@ -120,7 +120,7 @@ async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed:
         assert late == [McpResponse(b"{}", typed=typed)]
 
 
-@in_no_time
+@virtual_time
 async def test_a_plain_call_is_as_it_always_was() -> None:
     scene = ScriptedFleet()
     async with scene.fleet() as fleet:
@@ -130,7 +130,7 @@ async def test_a_plain_call_is_as_it_always_was() -> None:
         assert (outgoing.idempotency_header, outgoing.on_late) == (b"", None)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_silent_because_a_wanted_answer_takes_long_is_left_at_work() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(seconds=120.0) as fleet:
@@ -145,7 +145,7 @@ async def test_a_server_that_is_silent_because_a_wanted_answer_takes_long_is_lef
         assert len(link.asked) > asked
 
 
-@in_no_time
+@virtual_time
 async def test_many_wanted_answers_do_not_hide_for_ever_that_none_comes() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY))
     async with scene.fleet() as fleet:
@@ -163,7 +163,7 @@ LOST = UpstreamLost("bank", "initialize", "it ended")
 
 
 @pytest.mark.parametrize("error", [LOST, UpstreamTimeout("bank", "initialize", 5.0)])
-@in_no_time
+@virtual_time
 async def test_a_line_that_is_lost_in_its_handshake_was_sent_nothing(error: UpstreamError) -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY))
     async with scene.fleet() as fleet:
@@ -173,7 +173,7 @@ async def test_a_line_that_is_lost_in_its_handshake_was_sent_nothing(error: Upst
         assert failed.value.effect is Effect.NONE
 
 
-@in_no_time
+@virtual_time
 async def test_a_log_level_that_is_not_taken_leaves_the_call_unsent() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
     async with scene.fleet() as fleet:
@@ -184,7 +184,7 @@ async def test_a_log_level_that_is_not_taken_leaves_the_call_unsent() -> None:
         assert scene.server.asked("tools/call") == []
 
 
-@in_no_time
+@virtual_time
 async def test_the_longest_call_of_a_server_is_what_its_operator_says() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(max_timeout_seconds=77.0) as fleet:
@@ -195,7 +195,7 @@ async def test_the_longest_call_of_a_server_is_what_its_operator_says() -> None:
     ("features", "honours"),
     [(None, False), (["retry"], False), (["retry", "idempotency"], True)],
 )
-@in_no_time
+@virtual_time
 async def test_a_server_honours_keys_if_it_says_so(features: list[str] | None, *, honours: bool) -> None:
     told: dict[str, Any] = {"tools": {}}
     if features is not None:

@@ -23,9 +23,9 @@ from headgate.upstream.transports.builtin import (
     open_builtin,
 )
 from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.virtual_time import virtual_time
 from tests.server.plain_http_client import modern_call
 from tests.upstream.conversation import RecordedServerEvents, outgoing
-from tests.upstream.virtual_clock import in_no_time
 
 SPEC = ServerSpec(name="example", transport=TransportType.BUILTIN, builtin="example")
 BUILTIN = {"example": BuiltinServer(open_example_server)}
@@ -170,7 +170,7 @@ async def test_advice_is_a_text_after_the_text(advice: str) -> None:
     assert (answer["structuredContent"], answer["isError"]) == ({"error": "nobody"}, True)
 
 
-@in_no_time
+@virtual_time
 async def test_waiting_tells_its_progress() -> None:
     heard: list[dict[str, Any]] = []
     answer = await call("wait", {"seconds": 2}, token=1, progress=heard)
@@ -179,7 +179,7 @@ async def test_waiting_tells_its_progress() -> None:
     assert {told["total"] for told in heard} == {4}
 
 
-@in_no_time
+@virtual_time
 async def test_waiting_can_be_cancelled_and_cut_off() -> None:
     waiting = asyncio.create_task(call("wait", {"seconds": 60}))
     await asyncio.sleep(1.0)
@@ -190,7 +190,7 @@ async def test_waiting_can_be_cancelled_and_cut_off() -> None:
         await call("wait", {"seconds": 60}, most_seconds=5.0)
 
 
-@in_no_time
+@virtual_time
 async def test_the_server_speaks_the_stateless_era() -> None:
     async with open_builtin(SPEC, BUILTIN, NotificationRouter("example", RecordedServerEvents())) as link:
         greeting = await negotiate_protocol(SPEC, link, None)
@@ -202,7 +202,7 @@ async def test_the_server_speaks_the_stateless_era() -> None:
         assert json.loads(unknown.error)["code"] == -32601
 
 
-@in_no_time
+@virtual_time
 @pytest.mark.parametrize("advice", ["", "Ask for the time first."])
 async def test_the_server_tells_its_advice(advice: str) -> None:
     servers = {"example": BuiltinServer(open_example_server, advice)}
@@ -210,7 +210,7 @@ async def test_the_server_tells_its_advice(advice: str) -> None:
         assert (await negotiate_protocol(SPEC, link, None)).instructions == advice
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_not_built_in_is_not_reached() -> None:
     spec = ServerSpec(name="x", transport=TransportType.BUILTIN, builtin="nothing")
     with pytest.raises(UpstreamUnreachable, match="nothing"):

@@ -9,8 +9,8 @@ from headgate.domain.errors import GatewayLoop
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerState
 from headgate.upstream.fleet import GatewayFederation
+from testkit.virtual_time import virtual_time
 from tests.upstream.scripted_server import ScriptedFleet, soon
-from tests.upstream.virtual_clock import in_no_time
 
 OWN, B, C = "0" * 16, "b" * 16, "c" * 16
 
@@ -62,7 +62,7 @@ def listing(*gateways: str) -> McpResponse:
     return McpResponse(json.dumps(result | {"_meta": {"io.headgate/gateways": gateways}}).encode())
 
 
-@in_no_time
+@virtual_time
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:9/mcp"])
 async def test_a_gateway_that_comes_to_lead_back_is_dropped_and_its_tools_with_it(url: str) -> None:
     scene = ScriptedFleet()

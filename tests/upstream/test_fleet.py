@@ -26,6 +26,7 @@ from headgate.upstream.transports.builtin import (
     ReportHealth,
     open_builtin,
 )
+from testkit.virtual_time import virtual_time
 from tests.upstream.scripted_server import (
     LEGACY,
     MODERN,
@@ -39,7 +40,6 @@ from tests.upstream.scripted_server import (
     soon,
     spec,
 )
-from tests.upstream.virtual_clock import in_no_time
 
 # How long a server that does not start takes to end.
 ENDING_SECONDS = 7.0
@@ -90,7 +90,7 @@ async def failure(fleet: UpstreamFleet, server: str) -> tuple[str, float]:
     return raised.value.message, loop.time() - started
 
 
-@in_no_time
+@virtual_time
 async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> None:
     facts = RecordedUpstreamEvents()
     async with running(facts, "late") as fleet:
@@ -102,7 +102,7 @@ async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> No
         assert (status.calls, status.errors) == (0, 0)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_cannot_be_opened_is_said_with_its_cause() -> None:
     async with running(RecordedUpstreamEvents(), "broken") as fleet:
         message, seconds = await failure(fleet, "broken")
@@ -112,7 +112,7 @@ async def test_a_server_that_cannot_be_opened_is_said_with_its_cause() -> None:
         assert (status.calls, status.errors) == (1, 1)
 
 
-@in_no_time
+@virtual_time
 async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time() -> None:
     async with running(RecordedUpstreamEvents(), "mute", start_timeout_seconds=3.0) as fleet:
         message, seconds = await failure(fleet, "mute")
@@ -122,7 +122,7 @@ async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time(
         assert status.state is ServerState.BACKOFF
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_waits_for_a_start_as_long_as_a_call_may_take() -> None:
     async with running(RecordedUpstreamEvents(), "mute", timeout_seconds=2.0) as fleet:
         message, seconds = await failure(fleet, "mute")
@@ -149,7 +149,7 @@ class Ward:
         return open_builtin(spec, {"ward": BuiltinServer(self.open)}, router)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_and_still_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -179,7 +179,7 @@ def call_of(tool: str) -> UpstreamCall:
     return UpstreamCall(request, Item(ItemKind.TOOLS, "bank", tool, tool))
 
 
-@in_no_time
+@virtual_time
 async def test_nobody_waits_for_a_server_that_is_off_or_gone() -> None:
     async with running(RecordedUpstreamEvents(), "late", enabled=False) as fleet:
         assert "switched off" in (await failure(fleet, "late"))[0]
@@ -188,7 +188,7 @@ async def test_nobody_waits_for_a_server_that_is_off_or_gone() -> None:
 
 
 @pytest.mark.parametrize(("version", "holds"), [(LEGACY, True), (MODERN, False)])
-@in_no_time
+@virtual_time
 async def test_a_server_of_the_handshake_era_asks_while_a_call_is_under_way(
     version: str, *, holds: bool
 ) -> None:
@@ -197,7 +197,7 @@ async def test_a_server_of_the_handshake_era_asks_while_a_call_is_under_way(
         assert fleet.sends_requests_during_calls("nobody") is False
 
 
-@in_no_time
+@virtual_time
 async def test_nothing_is_asked_of_a_server_that_is_gone() -> None:
     async with ScriptedFleet().fleet() as fleet:
         fleet.apply([])
@@ -212,7 +212,7 @@ async def test_nothing_is_asked_of_a_server_that_is_gone() -> None:
         await fleet.set_log_level("ann", "info")
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_replaced_finishes_the_calls_on_its_lines_and_then_closes_them() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY))
     scene.server.may_answer.clear()
@@ -229,7 +229,7 @@ async def test_a_server_that_is_replaced_finishes_the_calls_on_its_lines_and_the
         await soon(lambda: line.closed)
 
 
-@in_no_time
+@virtual_time
 async def test_one_connection_that_is_of_no_use_does_not_keep_the_others_from_hearing() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
     ann = owner("ann")
@@ -242,7 +242,7 @@ async def test_one_connection_that_is_of_no_use_does_not_keep_the_others_from_he
         assert [asked.method for asked in second.asked].count("logging/setLevel") == 1
 
 
-@in_no_time
+@virtual_time
 async def test_who_subscribed_still_hears_of_it_after_the_server_was_away() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY, {"resources": {"subscribe": True}}))
     async with scene.fleet() as fleet:

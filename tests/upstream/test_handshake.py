@@ -12,8 +12,8 @@ from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRequestRefused, VersionMismatch
 from headgate.upstream.handshake import NegotiationResult, negotiate_protocol
 from headgate.upstream.transport import OutgoingRequest
+from testkit.virtual_time import virtual_time
 from tests.upstream.scripted_server import SAMPLING, clients_own
-from tests.upstream.virtual_clock import in_no_time
 
 SPEC = ServerSpec(name="far", transport=TransportType.STDIO, start_timeout_seconds=60.0)
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -84,7 +84,7 @@ async def agree(link: ScriptedLink, remembered: str | None = None) -> Negotiatio
     return greeting
 
 
-@in_no_time
+@virtual_time
 async def test_a_stateless_server_is_asked_once() -> None:
     link = ScriptedLink(discovered(MODERN), None)
     assert (await agree(link)).version == MODERN
@@ -96,7 +96,7 @@ async def test_a_stateless_server_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-@in_no_time
+@virtual_time
 async def test_a_handshake_server_is_asked_again_in_its_own_words(version: str) -> None:
     link = ScriptedLink(UNKNOWN_METHOD, initialized(version))
     assert (await agree(link)).version == version
@@ -107,14 +107,14 @@ async def test_a_handshake_server_is_asked_again_in_its_own_words(version: str) 
 
 
 @pytest.mark.parametrize("code", [-32601, -32600, -32602, -32603, -32700, -32000, 0, 1])
-@in_no_time
+@virtual_time
 async def test_any_error_that_an_old_server_may_give_leads_to_the_handshake(code: int) -> None:
     link = ScriptedLink(failed(code), initialized(LEGACY))
     assert (await agree(link)).version == LEGACY
 
 
 @pytest.mark.parametrize("answer", [b"{}", b'{"tools":[]}', b"null", b"[]", b'{"supportedVersions":"x"}'])
-@in_no_time
+@virtual_time
 async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(answer: bytes) -> None:
     link = ScriptedLink(McpResponse(answer), initialized(LEGACY))
     assert (await agree(link)).version == LEGACY
@@ -128,7 +128,7 @@ async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(answer: byte
     ],
     ids=["nonsense", "refused"],
 )
-@in_no_time
+@virtual_time
 async def test_an_answer_that_cannot_be_read_leads_to_the_handshake(error: UpstreamError) -> None:
     link = ScriptedLink(error, initialized(LEGACY))
     assert (await agree(link)).version == LEGACY
@@ -139,7 +139,7 @@ async def test_an_answer_that_cannot_be_read_leads_to_the_handshake(error: Upstr
     [UpstreamAuthRefused("far", 401), UpstreamLost("far", "server/discover", "it ended")],
     ids=["credentials", "gone"],
 )
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_gone_or_wants_other_credentials_is_not_asked_again(
     error: UpstreamError,
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_server_that_is_gone_or_wants_other_credentials_is_not_asked_aga
 
 
 @pytest.mark.parametrize("code", [-32020, -32021])
-@in_no_time
+@virtual_time
 async def test_an_error_that_only_a_stateless_server_gives_does_not_lead_to_the_handshake(code: int) -> None:
     link = ScriptedLink(failed(code), initialized(LEGACY))
     with pytest.raises(InvalidUpstreamResponse):
@@ -158,13 +158,13 @@ async def test_an_error_that_only_a_stateless_server_gives_does_not_lead_to_the_
     assert link.asked == ["server/discover"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_names_an_old_version_is_asked_for_the_handshake() -> None:
     link = ScriptedLink(failed(-32022, supported=["2025-06-18", "2025-11-25"]), initialized("2025-06-18"))
     assert (await agree(link)).version == "2025-06-18"
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_refused_the_version_and_names_it_all_the_same_is_asked_once_more() -> None:
     link = ScriptedLink(failed(-32022, supported=[MODERN]), failed(-32022, supported=[MODERN]))
     with pytest.raises(VersionMismatch):
@@ -172,7 +172,7 @@ async def test_a_server_that_refused_the_version_and_names_it_all_the_same_is_as
     assert 2 <= link.asked.count("server/discover") <= 3
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_of_another_time_is_not_spoken_to() -> None:
     link = ScriptedLink(failed(-32022, supported=["2031-01-01", "2030-01-01"]), initialized(LEGACY))
     with pytest.raises(VersionMismatch, match="2031-01-01"):
@@ -180,13 +180,13 @@ async def test_a_server_of_another_time_is_not_spoken_to() -> None:
     assert link.asked == ["server/discover"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_version_that_we_do_not_speak_is_refused() -> None:
     with pytest.raises(VersionMismatch, match="1999-01-01"):
         await negotiate_protocol(SPEC, ScriptedLink(UNKNOWN_METHOD, initialized("1999-01-01")), None)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_silent_about_what_it_does_not_know_gets_the_handshake() -> None:
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -195,39 +195,39 @@ async def test_a_server_that_is_silent_about_what_it_does_not_know_gets_the_hand
     assert loop.time() - started < 10.0
 
 
-@in_no_time
+@virtual_time
 async def test_a_slow_stateless_server_is_not_taken_for_an_old_one() -> None:
     link = ScriptedLink(discovered(MODERN), None, after=(20.0, 0.0))
     assert (await agree(link)).version == MODERN
 
 
-@in_no_time
+@virtual_time
 async def test_a_slow_old_server_answers_both_questions_late() -> None:
     link = ScriptedLink(UNKNOWN_METHOD, initialized(LEGACY), after=(20.0, 25.0))
     assert (await agree(link)).version == LEGACY
     assert link.asked == ["server/discover", "initialize"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_slow_stateless_server_that_refuses_the_handshake_first_is_asked_once_more() -> None:
     link = ScriptedLink(discovered(MODERN), failed(-32022, supported=[MODERN]), after=(7.0, 0.5))
     assert (await agree(link)).version == MODERN
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_never_answers_is_given_up() -> None:
     with pytest.raises(UpstreamTimeout):
         await negotiate_protocol(SPEC, ScriptedLink(None, None), None)
 
 
-@in_no_time
+@virtual_time
 async def test_an_old_server_that_is_remembered_is_not_asked_twice() -> None:
     link = ScriptedLink(UNKNOWN_METHOD, initialized("2025-06-18"))
     assert (await agree(link, "2025-03-26")).version == "2025-06-18"
     assert link.asked == ["initialize"]
 
 
-@in_no_time
+@virtual_time
 async def test_an_old_server_that_has_become_a_new_one_is_noticed() -> None:
     link = ScriptedLink(discovered(MODERN), failed(-32022, supported=[MODERN]))
     assert (await agree(link, LEGACY)).version == MODERN
@@ -236,7 +236,7 @@ async def test_an_old_server_that_has_become_a_new_one_is_noticed() -> None:
 @pytest.mark.parametrize(
     "answer", [failed(-32603), McpResponse(b"{}"), McpResponse(b'{"protocolVersion":5}')]
 )
-@in_no_time
+@virtual_time
 async def test_a_handshake_that_fails_says_so(answer: McpResponse) -> None:
     with pytest.raises(InvalidUpstreamResponse, match="initialize"):
         await negotiate_protocol(SPEC, ScriptedLink(UNKNOWN_METHOD, answer), None)
@@ -245,7 +245,7 @@ async def test_a_handshake_that_fails_says_so(answer: McpResponse) -> None:
 # On behalf of clients of one profile.
 
 
-@in_no_time
+@virtual_time
 async def test_a_handshake_declares_exactly_what_the_clients_declared() -> None:
     link = ScriptedLink(UNKNOWN_METHOD, initialized(LEGACY))
     await negotiate_protocol(SPEC, link, LEGACY, SAMPLING)
@@ -253,7 +253,7 @@ async def test_a_handshake_declares_exactly_what_the_clients_declared() -> None:
     assert clients_own(link.params[0]["capabilities"]) == {"sampling": {}}
 
 
-@in_no_time
+@virtual_time
 async def test_what_a_server_says_about_itself_is_kept_as_it_came() -> None:
     told = b'{"protocolVersion":"2025-11-25","capabilities":{"x" : 1.0},"instructions":"be kind"}'
     greeting = await agree(ScriptedLink(UNKNOWN_METHOD, McpResponse(told)))

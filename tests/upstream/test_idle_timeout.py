@@ -14,6 +14,7 @@ from headgate.domain.errors import UpstreamTimeout, UpstreamUnavailable, Upstrea
 from headgate.domain.server_spec import ServerState
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.fleet import UpstreamFleet, run_fleet
+from testkit.virtual_time import VirtualTimeLoop, virtual_time
 from tests.upstream.scripted_server import (
     LEGACY,
     MODERN,
@@ -25,7 +26,6 @@ from tests.upstream.scripted_server import (
     soon,
     spec,
 )
-from tests.upstream.virtual_clock import VirtualTimeLoop, in_no_time
 
 IDLE_SECONDS = 300.0
 
@@ -48,7 +48,7 @@ async def cold(scene: ScriptedFleet, *, known: bool = True, **more: Any) -> Asyn
 # Started by its first use.
 
 
-@in_no_time
+@virtual_time
 async def test_a_cold_server_whose_tools_are_known_is_not_started() -> None:
     scene = ScriptedFleet()
     async with cold(scene) as fleet:
@@ -61,7 +61,7 @@ async def test_a_cold_server_whose_tools_are_known_is_not_started() -> None:
 
 @pytest.mark.parametrize("use", ["call", "subscription", "await"])
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-@in_no_time
+@virtual_time
 async def test_the_first_use_starts_a_cold_server(version: str, use: str) -> None:
     scene = ScriptedFleet(ScriptedServer(version, {"tools": {}, "resources": {"subscribe": True}}))
     async with cold(scene) as fleet:
@@ -77,7 +77,7 @@ async def test_the_first_use_starts_a_cold_server(version: str, use: str) -> Non
         assert status.restarts == 0
 
 
-@in_no_time
+@virtual_time
 async def test_five_hundred_clients_at_once_start_a_cold_server_once() -> None:
     scene = ScriptedFleet()
     async with cold(scene) as fleet:
@@ -86,7 +86,7 @@ async def test_five_hundred_clients_at_once_start_a_cold_server_once() -> None:
         assert len(scene.server.asked("tools/call")) == 500
 
 
-@in_no_time
+@virtual_time
 async def test_a_cold_server_of_which_nothing_is_known_is_started_once_to_learn_its_tools() -> None:
     scene = ScriptedFleet()
     async with cold(scene, known=False) as fleet:
@@ -95,7 +95,7 @@ async def test_a_cold_server_of_which_nothing_is_known_is_started_once_to_learn_
         assert (len(scene.opened), state(fleet), len(scene.facts.offers())) == (1, ServerState.IDLE, 1)
 
 
-@in_no_time
+@virtual_time
 async def test_a_first_call_learns_why_a_cold_server_does_not_start() -> None:
     scene = ScriptedFleet()
     scene.server.answers["server/discover"] = UpstreamUnreachable("bank", "nobody listens")
@@ -108,7 +108,7 @@ async def test_a_first_call_learns_why_a_cold_server_does_not_start() -> None:
 # Stopped when nobody uses it.
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_not_used_is_stopped_and_comes_back() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
@@ -126,7 +126,7 @@ async def test_a_server_that_is_not_used_is_stopped_and_comes_back() -> None:
         assert (status.restarts, status.last_error) == (0, None), "it was stopped on purpose"
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_without_a_limit_is_never_stopped() -> None:
     scene = ScriptedFleet()
     async with scene.fleet() as fleet:
@@ -134,7 +134,7 @@ async def test_a_server_without_a_limit_is_never_stopped() -> None:
         assert (state(fleet), len(scene.opened)) == (ServerState.READY, 1)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_at_work_is_not_stopped() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
@@ -148,7 +148,7 @@ async def test_a_server_at_work_is_not_stopped() -> None:
         assert state(fleet) is ServerState.IDLE
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_somebody_listens_to_is_not_stopped() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "resources": {"subscribe": True}}))
     async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
@@ -160,7 +160,7 @@ async def test_a_server_that_somebody_listens_to_is_not_stopped() -> None:
         assert state(fleet) is ServerState.IDLE
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_with_a_line_of_a_client_is_not_stopped() -> None:
     scene = ScriptedFleet(ScriptedServer(LEGACY))
     async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
@@ -173,7 +173,7 @@ async def test_a_server_with_a_line_of_a_client_is_not_stopped() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "too late"])
-@in_no_time
+@virtual_time
 async def test_a_server_that_may_still_work_on_a_call_that_was_given_up_is_not_stopped(how: str) -> None:
     scene = ScriptedFleet()
     async with scene.fleet(idle_timeout_seconds=10.0, max_timeout_seconds=200.0) as fleet:
@@ -193,7 +193,7 @@ async def test_a_server_that_may_still_work_on_a_call_that_was_given_up_is_not_s
         assert state(fleet) is ServerState.IDLE
 
 
-@in_no_time
+@virtual_time
 async def test_a_stopped_server_is_not_asked_whether_it_is_there() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(idle_timeout_seconds=1000.0) as fleet:
@@ -241,7 +241,7 @@ def broken(scene: ScriptedFleet) -> None:
     scene.server.answers["initialize"] = UpstreamUnreachable("bank", "nobody listens")
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_fails_too_often_is_left_alone_until_it_is_used() -> None:
     scene = ScriptedFleet()
     broken(scene)
@@ -256,7 +256,7 @@ async def test_a_server_that_fails_too_often_is_left_alone_until_it_is_used() ->
         assert len(scene.opened) == 6, "a use is one more attempt"
 
 
-@in_no_time
+@virtual_time
 async def test_uses_start_a_failed_server_twice_a_minute_at_most() -> None:
     scene = ScriptedFleet()
     broken(scene)
@@ -274,7 +274,7 @@ async def test_uses_start_a_failed_server_twice_a_minute_at_most() -> None:
         assert 15 <= len(scene.opened) - before <= 21
 
 
-@in_no_time
+@virtual_time
 async def test_a_failed_server_that_works_again_serves_the_call_that_started_it() -> None:
     scene = ScriptedFleet()
     broken(scene)
@@ -291,7 +291,7 @@ async def test_a_failed_server_that_works_again_serves_the_call_that_started_it(
         assert state(fleet) is ServerState.READY, "what went before is forgiven"
 
 
-@in_no_time
+@virtual_time
 async def test_a_crash_loop_is_bounded_and_hurts_no_other_server() -> None:
     scene, other = ScriptedFleet(), ScriptedServer()
     broken(scene)

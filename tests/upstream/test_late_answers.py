@@ -17,12 +17,12 @@ from headgate.upstream.late_answers import MOST_EXCHANGES, MOST_LATE, LateExchan
 from headgate.upstream.message_assembly import MessageAssembler
 from headgate.upstream.pending_requests import SendUnconfirmed
 from headgate.upstream.transport import SendAttempt
+from testkit.virtual_time import VirtualTimeLoop, virtual_time
 from testkit.waiting import eventually
 from tests.upstream.conversation import Conversation, outgoing
 from tests.upstream.http_conversation import LEGACY, MODERN, STREAM, WAIT_SECONDS, events, talking_to
 from tests.upstream.raw_server import Received
 from tests.upstream.spool_limits import limits, open_files
-from tests.upstream.virtual_clock import VirtualTimeLoop, in_no_time
 
 Start = Callable[..., Any]
 
@@ -36,7 +36,7 @@ def cancellations(talk: Conversation) -> list[int]:
 
 
 @pytest.mark.parametrize("how", ["too late", "cancelled"])
-@in_no_time
+@virtual_time
 async def test_an_answer_after_the_call_was_given_up_is_handed_over(how: str) -> None:
     talk, late = Conversation(), list[McpResponse]()
     task = await talk.ask(outgoing(seconds=5.0, on_late=late.append))
@@ -52,7 +52,7 @@ async def test_an_answer_after_the_call_was_given_up_is_handed_over(how: str) ->
     assert (len(late), talk.router.ignored) == (1, 1), "nobody is told twice"
 
 
-@in_no_time
+@virtual_time
 async def test_an_error_that_comes_late_is_an_answer_too() -> None:
     talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
@@ -61,7 +61,7 @@ async def test_an_error_that_comes_late_is_an_answer_too() -> None:
     assert late == [McpResponse(error=b'{"code":-1,"message":"no"}')]
 
 
-@in_no_time
+@virtual_time
 async def test_an_answer_at_the_very_moment_of_the_cancellation_is_handed_over() -> None:
     talk, late = Conversation(), list[McpResponse]()
     task = await talk.ask(outgoing(on_late=late.append))
@@ -73,7 +73,7 @@ async def test_an_answer_at_the_very_moment_of_the_cancellation_is_handed_over()
     assert cancellations(talk) == []
 
 
-@in_no_time
+@virtual_time
 async def test_nobody_listens_for_longer_than_a_call_may_take() -> None:
     talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
@@ -83,7 +83,7 @@ async def test_nobody_listens_for_longer_than_a_call_may_take() -> None:
     assert (late, talk.router.ignored) == ([], 1)
 
 
-@in_no_time
+@virtual_time
 async def test_what_was_given_up_ends_with_the_connection() -> None:
     talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
@@ -93,7 +93,7 @@ async def test_what_was_given_up_ends_with_the_connection() -> None:
     assert late == []
 
 
-@in_no_time
+@virtual_time
 async def test_of_very_many_the_oldest_is_forgotten() -> None:
     talk, late = Conversation(), list[McpResponse]()
     tasks = [await talk.ask(outgoing(seconds=5.0, on_late=late.append)) for _ in range(MOST_LATE + 1)]
@@ -104,7 +104,7 @@ async def test_of_very_many_the_oldest_is_forgotten() -> None:
     assert late == [McpResponse(b'{"to": 2}')]
 
 
-@in_no_time
+@virtual_time
 async def test_a_late_answer_that_cannot_be_read_is_not_held_against_another_call() -> None:
     talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
@@ -116,7 +116,7 @@ async def test_a_late_answer_that_cannot_be_read_is_not_held_against_another_cal
     assert await other == McpResponse(b'{"to": 2}')
 
 
-@in_no_time
+@virtual_time
 async def test_an_error_without_a_name_may_be_about_the_call_that_was_given_up() -> None:
     talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
@@ -130,7 +130,7 @@ async def test_an_error_without_a_name_may_be_about_the_call_that_was_given_up()
 @pytest.mark.parametrize(
     ("error", "heard"), [(SendUnconfirmed("cut off"), True), (UpstreamUnreachable("bank", "nobody"), False)]
 )
-@in_no_time
+@virtual_time
 async def test_only_what_may_have_been_sent_can_be_answered_late(error: Exception, *, heard: bool) -> None:
     talk, late = Conversation(), list[McpResponse]()
     talk.send_error = error

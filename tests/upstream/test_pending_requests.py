@@ -17,10 +17,10 @@ from headgate.domain.errors import (
 )
 from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.message_assembly import MessageAssembler
+from testkit.virtual_time import virtual_time
 from testkit.waiting import eventually
 from tests.upstream.conversation import Conversation, outgoing
 from tests.upstream.spool_limits import limits, open_files
-from tests.upstream.virtual_clock import in_no_time
 
 NOISE = [b"Server started", b"", b"{", b'{"level":"info"}', b"[1,2]", b"null", b"\xff\xfe", b"5"]
 
@@ -38,7 +38,7 @@ def cancellations(talk: Conversation) -> list[int]:
     ]
 
 
-@in_no_time
+@virtual_time
 async def test_answers_out_of_order_reach_their_callers() -> None:
     talk = Conversation()
     asked = [await talk.ask(outgoing()) for _ in range(5)]
@@ -50,7 +50,7 @@ async def test_answers_out_of_order_reach_their_callers() -> None:
     assert len(talk.pending) == 0
 
 
-@in_no_time
+@virtual_time
 async def test_an_error_of_the_upstream_is_an_answer() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -59,7 +59,7 @@ async def test_an_error_of_the_upstream_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("id", [2, 0, -1, "1", None, 1.5, 10**30])
-@in_no_time
+@virtual_time
 async def test_an_answer_to_nobody_is_noise(id: Any) -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -70,7 +70,7 @@ async def test_an_answer_to_nobody_is_noise(id: Any) -> None:
     assert result(await task) == {"to": 1}
 
 
-@in_no_time
+@virtual_time
 async def test_a_second_answer_is_noise() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -82,7 +82,7 @@ async def test_a_second_answer_is_noise() -> None:
 
 
 @pytest.mark.parametrize("line", NOISE)
-@in_no_time
+@virtual_time
 async def test_noise_is_counted_and_hurts_nobody(line: bytes) -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -96,7 +96,7 @@ async def test_noise_is_counted_and_hurts_nobody(line: bytes) -> None:
     "line",
     [b'{"level":"info","id":1,"msg":"started"}', b'{"time":5,"id":1,"error":"not yet connected"}'],
 )
-@in_no_time
+@virtual_time
 async def test_a_line_of_a_json_log_is_noise_even_if_it_has_an_id(line: bytes) -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -115,7 +115,7 @@ async def test_a_line_of_a_json_log_is_noise_even_if_it_has_an_id(line: bytes) -
         b'{"jsonrpc":"2.0","id":2}',
     ],
 )
-@in_no_time
+@virtual_time
 async def test_a_garbled_answer_fails_its_call_at_once_and_no_other(line: bytes) -> None:
     talk = Conversation()
     first, second = await talk.ask(outgoing()), await talk.ask(outgoing())
@@ -128,7 +128,7 @@ async def test_a_garbled_answer_fails_its_call_at_once_and_no_other(line: bytes)
     assert result(await first) == {"to": 1}
 
 
-@in_no_time
+@virtual_time
 async def test_a_garbled_answer_without_an_id_fails_the_only_call_that_waits() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -137,7 +137,7 @@ async def test_a_garbled_answer_without_an_id_fails_the_only_call_that_waits() -
         await task
 
 
-@in_no_time
+@virtual_time
 async def test_a_garbled_answer_without_an_id_fails_nobody_while_several_wait() -> None:
     talk = Conversation()
     tasks = [await talk.ask(outgoing()) for _ in range(2)]
@@ -148,7 +148,7 @@ async def test_a_garbled_answer_without_an_id_fails_nobody_while_several_wait() 
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_an_error_without_an_id_is_about_the_only_call_that_waits() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -156,7 +156,7 @@ async def test_an_error_without_an_id_is_about_the_only_call_that_waits() -> Non
     assert json.loads((await task).error)["code"] == -32700
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_without_an_answer_ends_in_time_and_the_upstream_is_told() -> None:
     talk = Conversation()
     loop = asyncio.get_running_loop()
@@ -173,7 +173,7 @@ async def test_a_call_without_an_answer_ends_in_time_and_the_upstream_is_told() 
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_the_time_of_one_call_is_not_the_time_of_another() -> None:
     talk = Conversation()
     short, long = await talk.ask(outgoing(seconds=1.0)), await talk.ask(outgoing(seconds=60.0))
@@ -184,7 +184,7 @@ async def test_the_time_of_one_call_is_not_the_time_of_another() -> None:
     assert result(await long) == {"to": 2}
 
 
-@in_no_time
+@virtual_time
 async def test_progress_starts_the_time_anew() -> None:
     talk = Conversation()
     heard: list[dict[str, Any]] = []
@@ -198,7 +198,7 @@ async def test_progress_starts_the_time_anew() -> None:
     assert heard[3] == {"progress": 3, "total": 10, "message": "on it", "extra": [1]}
 
 
-@in_no_time
+@virtual_time
 async def test_after_the_last_progress_the_time_runs_out() -> None:
     talk = Conversation()
     loop = asyncio.get_running_loop()
@@ -211,7 +211,7 @@ async def test_after_the_last_progress_the_time_runs_out() -> None:
     assert loop.time() - started == pytest.approx(19.0, abs=0.1)
 
 
-@in_no_time
+@virtual_time
 async def test_no_progress_prolongs_a_call_beyond_the_maximum() -> None:
     talk = Conversation()
     loop = asyncio.get_running_loop()
@@ -227,7 +227,7 @@ async def test_no_progress_prolongs_a_call_beyond_the_maximum() -> None:
 
 
 @pytest.mark.parametrize("token", [6, "5", None, 5.5, [5]])
-@in_no_time
+@virtual_time
 async def test_progress_of_another_call_prolongs_nothing(token: Any) -> None:
     talk = Conversation()
     heard: list[dict[str, Any]] = []
@@ -241,7 +241,7 @@ async def test_progress_of_another_call_prolongs_nothing(token: Any) -> None:
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_progress_after_the_answer_is_noise() -> None:
     talk = Conversation()
     heard: list[dict[str, Any]] = []
@@ -253,7 +253,7 @@ async def test_progress_after_the_answer_is_noise() -> None:
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_that_the_client_cancels_is_cancelled_upstream() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -265,7 +265,7 @@ async def test_a_call_that_the_client_cancels_is_cancelled_upstream() -> None:
     assert len(talk.pending) == 0
 
 
-@in_no_time
+@virtual_time
 async def test_the_handshake_is_never_cancelled() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing("initialize", seconds=1.0))
@@ -279,7 +279,7 @@ async def test_the_handshake_is_never_cancelled() -> None:
     assert cancellations(talk) == []
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_ends_in_time_even_if_it_cannot_be_sent() -> None:
     talk = Conversation()
     talk.writable.clear()
@@ -289,7 +289,7 @@ async def test_a_call_ends_in_time_even_if_it_cannot_be_sent() -> None:
     assert isinstance(task.exception(), UpstreamTimeout)
 
 
-@in_no_time
+@virtual_time
 async def test_what_could_not_be_sent_leaves_nothing_behind() -> None:
     talk = Conversation()
     talk.send_error = UpstreamUnreachable("bank", "it ended")
@@ -298,7 +298,7 @@ async def test_what_could_not_be_sent_leaves_nothing_behind() -> None:
     assert len(talk.pending) == 0
 
 
-@in_no_time
+@virtual_time
 async def test_a_lost_connection_fails_every_call() -> None:
     talk = Conversation()
     tasks = [await talk.ask(outgoing()) for _ in range(3)]
@@ -311,7 +311,7 @@ async def test_a_lost_connection_fails_every_call() -> None:
     assert len(talk.pending) == 0
 
 
-@in_no_time
+@virtual_time
 async def test_a_ping_of_the_upstream_is_answered() -> None:
     talk = Conversation()
     talk.say({"jsonrpc": "2.0", "id": "p-1", "method": "ping"})
@@ -319,7 +319,7 @@ async def test_a_ping_of_the_upstream_is_answered() -> None:
     assert talk.sent == [{"jsonrpc": "2.0", "id": "p-1", "result": {}}]
 
 
-@in_no_time
+@virtual_time
 async def test_a_request_that_nobody_can_answer_is_refused() -> None:
     talk = Conversation()
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}})
@@ -328,7 +328,7 @@ async def test_a_request_that_nobody_can_answer_is_refused() -> None:
     assert talk.sent[0]["error"]["code"] == -32601
 
 
-@in_no_time
+@virtual_time
 async def test_what_an_upstream_says_about_itself_is_noticed() -> None:
     talk = Conversation()
     talk.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -353,7 +353,7 @@ def test_a_large_answer_that_nobody_waits_for_gives_its_disk_space_back(tmp_path
     assert open_files(tmp_path) == []
 
 
-@in_no_time
+@virtual_time
 async def test_two_hundred_calls_at_once_do_not_mix() -> None:
     talk = Conversation()
     tasks = [asyncio.create_task(talk.pending.send_correlated(outgoing())) for _ in range(200)]
@@ -372,7 +372,7 @@ async def test_two_hundred_calls_at_once_do_not_mix() -> None:
         b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"x":"\xff"}}',
     ],
 )
-@in_no_time
+@virtual_time
 async def test_a_garbled_notification_is_nobodys_answer(line: bytes) -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -382,7 +382,7 @@ async def test_a_garbled_notification_is_nobodys_answer(line: bytes) -> None:
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_garbled_answer_that_speaks_of_methods_is_an_answer() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
@@ -391,7 +391,7 @@ async def test_a_garbled_answer_that_speaks_of_methods_is_an_answer() -> None:
         await task
 
 
-@in_no_time
+@virtual_time
 async def test_a_garbled_answer_that_holds_several_numbers_is_the_first_ones() -> None:
     talk = Conversation()
     first, second = await talk.ask(outgoing()), await talk.ask(outgoing())
@@ -404,7 +404,7 @@ async def test_a_garbled_answer_that_holds_several_numbers_is_the_first_ones() -
 
 
 @pytest.mark.parametrize("methods", [["subscriptions/listen", "tools/call"], ["subscriptions/listen"]])
-@in_no_time
+@virtual_time
 async def test_a_subscription_is_not_the_only_call_that_waits(methods: list[str]) -> None:
     talk = Conversation()
     subscription, *calls = [await talk.ask(outgoing(method)) for method in methods]

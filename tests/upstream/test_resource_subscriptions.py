@@ -13,9 +13,9 @@ from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.resource_subscriptions import ResourceSubscriptions
 from headgate.upstream.transport import OutgoingRequest, UpstreamSessionExpired
+from testkit.virtual_time import virtual_time
 from tests.upstream.fake_connections import background, settle
 from tests.upstream.scripted_server import LEGACY, MODERN, failed, soon, spec
-from tests.upstream.virtual_clock import in_no_time
 
 TAKES = {"resources": {"subscribe": True}}
 TELLS = {
@@ -90,7 +90,7 @@ class Post:
 # The handshake era.
 
 
-@in_no_time
+@virtual_time
 async def test_the_first_subscribes_and_the_last_one_unsubscribes() -> None:
     post = Post()
     for _ in range(3):
@@ -103,7 +103,7 @@ async def test_the_first_subscribes_and_the_last_one_unsubscribes() -> None:
     assert post.link.asked[1][1] == {"uri": "a:/1"}
 
 
-@in_no_time
+@virtual_time
 async def test_who_never_subscribed_does_not_take_it_from_the_others() -> None:
     post = Post()
     await post.add()
@@ -111,7 +111,7 @@ async def test_who_never_subscribed_does_not_take_it_from_the_others() -> None:
     assert post.methods() == ["subscribe"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_subscription_that_the_server_refuses_is_none() -> None:
     post = Post()
     post.link.answer = lambda _: failed(-32002)
@@ -125,7 +125,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
 @pytest.mark.parametrize(
     "error", [UpstreamSessionExpired(), UpstreamLost("bank", "resources/subscribe", "it ended")]
 )
-@in_no_time
+@virtual_time
 async def test_a_subscription_that_did_not_get_through_is_none(error: Exception) -> None:
     post = Post()
 
@@ -141,7 +141,7 @@ async def test_a_subscription_that_did_not_get_through_is_none(error: Exception)
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-@in_no_time
+@virtual_time
 async def test_a_server_that_takes_no_subscriptions_is_not_asked(version: str) -> None:
     post = Post(version, {"resources": {"subscribe": False}})
     answer = await post.add()
@@ -149,7 +149,7 @@ async def test_a_server_that_takes_no_subscriptions_is_not_asked(version: str) -
     assert post.link.asked == []
 
 
-@in_no_time
+@virtual_time
 async def test_a_new_connection_is_subscribed_to_all_that_is_wanted() -> None:
     post = Post()
     for uri in ("a:/1", "a:/2", "a:/2", "a:/3"):
@@ -163,7 +163,7 @@ async def test_a_new_connection_is_subscribed_to_all_that_is_wanted() -> None:
     ]
 
 
-@in_no_time
+@virtual_time
 async def test_a_resource_that_is_gone_after_a_restart_does_not_cost_the_others() -> None:
     post = Post()
     for uri in ("a:/1", "a:/2"):
@@ -174,7 +174,7 @@ async def test_a_resource_that_is_gone_after_a_restart_does_not_cost_the_others(
     assert len(post.link.asked) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_leaving_while_the_server_is_away_is_remembered() -> None:
     post = Post()
     await post.add()
@@ -186,7 +186,7 @@ async def test_leaving_while_the_server_is_away_is_remembered() -> None:
 # The stateless era.
 
 
-@in_no_time
+@virtual_time
 async def test_a_stateless_server_is_asked_for_the_changes_that_it_tells() -> None:
     post = Post(MODERN, TELLS)
     task = await post.listening()
@@ -194,7 +194,7 @@ async def test_a_stateless_server_is_asked_for_the_changes_that_it_tells() -> No
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_tells_nothing_is_not_listened_to_until_somebody_wants_something() -> None:
     post = Post(MODERN, TAKES)
     task = await post.listening()
@@ -205,7 +205,7 @@ async def test_a_server_that_tells_nothing_is_not_listened_to_until_somebody_wan
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_another_wish_is_listened_to_before_the_old_subscription_ends() -> None:
     post = Post(MODERN, TAKES)
     task = await post.listening()
@@ -220,7 +220,7 @@ async def test_another_wish_is_listened_to_before_the_old_subscription_ends() ->
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_acknowledges_nothing_does_not_keep_the_old_subscription() -> None:
     post = Post(MODERN, TAKES | TELLS | {"resources": {"subscribe": True}})
     task = await post.listening()
@@ -232,7 +232,7 @@ async def test_a_server_that_acknowledges_nothing_does_not_keep_the_old_subscrip
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_a_wish_while_the_subscription_is_being_replaced_is_not_missed() -> None:
     post = Post(MODERN, TAKES)
     task = await post.listening()
@@ -245,7 +245,7 @@ async def test_a_wish_while_the_subscription_is_being_replaced_is_not_missed() -
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_the_last_wish_that_goes_ends_the_subscription() -> None:
     post = Post(MODERN, TAKES)
     task = await post.listening()
@@ -258,7 +258,7 @@ async def test_the_last_wish_that_goes_ends_the_subscription() -> None:
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_a_second_wish_for_the_same_resource_changes_nothing() -> None:
     post = Post(MODERN, TAKES)
     task = await post.listening()
@@ -271,7 +271,7 @@ async def test_a_second_wish_for_the_same_resource_changes_nothing() -> None:
     task.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_a_subscription_that_the_server_ends_is_over() -> None:
     post = Post(MODERN, TELLS)
     task = await post.listening()
@@ -280,7 +280,7 @@ async def test_a_subscription_that_the_server_ends_is_over() -> None:
     assert not background()
 
 
-@in_no_time
+@virtual_time
 async def test_a_subscription_that_is_lost_while_it_is_replaced_is_over_too() -> None:
     post = Post(MODERN, TELLS | {"resources": {"subscribe": True}})
     task = await post.listening()
@@ -293,7 +293,7 @@ async def test_a_subscription_that_is_lost_while_it_is_replaced_is_over_too() ->
     assert not background()
 
 
-@in_no_time
+@virtual_time
 async def test_who_stops_listening_in_the_middle_leaves_nothing_behind() -> None:
     post = Post(MODERN, TELLS | {"resources": {"subscribe": True}})
     task = await post.listening()

@@ -6,9 +6,9 @@ import pytest
 
 from headgate.domain.errors import UpstreamTimeout
 from headgate.domain.mcp_request import ClientSession, McpResponse
+from testkit.virtual_time import virtual_time
 from testkit.waiting import eventually
 from tests.upstream.conversation import SAID, SAMPLING, Client, Conversation, outgoing, question
-from tests.upstream.virtual_clock import in_no_time
 
 QUESTION = question()
 NOT_FOUND, INTERNAL = -32601, -32603
@@ -18,7 +18,7 @@ def codes(talk: Conversation) -> list[int]:
     return [message["error"]["code"] for message in talk.sent if "error" in message]
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_reaches_the_only_client_that_waits_and_its_answer_goes_back() -> None:
     talk = Conversation(SAMPLING)
     client = Client(SAID)
@@ -30,7 +30,7 @@ async def test_a_question_reaches_the_only_client_that_waits_and_its_answer_goes
     assert talk.news.questions == 1
 
 
-@in_no_time
+@virtual_time
 async def test_what_a_server_says_of_delivery_goes_to_no_client() -> None:
     talk = Conversation(SAMPLING)
     client = Client(SAID)
@@ -43,7 +43,7 @@ async def test_what_a_server_says_of_delivery_goes_to_no_client() -> None:
     assert client.asked == [("sampling/createMessage", {"_meta": {"x": 1}})]
 
 
-@in_no_time
+@virtual_time
 async def test_an_error_of_the_client_is_its_answer() -> None:
     talk = Conversation(SAMPLING)
     await talk.call(token=1, client=Client(McpResponse(error=b'{"code":-1,"message":"no"}')))
@@ -53,7 +53,7 @@ async def test_an_error_of_the_client_is_its_answer() -> None:
 
 
 @pytest.mark.parametrize("method", ["roots/list", "elicitation/create"])
-@in_no_time
+@virtual_time
 async def test_what_the_client_did_not_declare_is_not_asked(method: str) -> None:
     talk = Conversation(SAMPLING)
     client = Client(SAID)
@@ -65,7 +65,7 @@ async def test_what_the_client_did_not_declare_is_not_asked(method: str) -> None
     assert talk.news.questions == 0
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_that_could_be_for_several_clients_is_for_none() -> None:
     talk = Conversation(SAMPLING)
     clients = [Client(SAID), Client(SAID)]
@@ -79,7 +79,7 @@ async def test_a_question_that_could_be_for_several_clients_is_for_none() -> Non
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_without_a_call_is_for_nobody() -> None:
     talk = Conversation(SAMPLING)
     talk.say(QUESTION)
@@ -88,7 +88,7 @@ async def test_a_question_without_a_call_is_for_nobody() -> None:
 
 
 @pytest.mark.parametrize("calls", [0, 2])
-@in_no_time
+@virtual_time
 async def test_a_client_that_has_the_connection_to_itself_is_asked_whatever_it_waits_for(calls: int) -> None:
     owner = ClientSession("s-1", Client(SAID))
     talk = Conversation(SAMPLING, owner)
@@ -99,7 +99,7 @@ async def test_a_client_that_has_the_connection_to_itself_is_asked_whatever_it_w
     assert talk.sent[-1]["result"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_during_several_calls_of_one_client_is_that_clients() -> None:
     owner, stranger = ClientSession("s-1", Client(SAID)), ClientSession("s-2", Client(SAID))
     talk = Conversation(SAMPLING)
@@ -114,7 +114,7 @@ async def test_a_question_during_several_calls_of_one_client_is_that_clients() -
     assert talk.sent[4]["error"]["code"] == INTERNAL
 
 
-@in_no_time
+@virtual_time
 async def test_the_time_of_a_call_stands_still_while_its_client_is_asked() -> None:
     talk = Conversation(SAMPLING)
     client = Client()
@@ -134,7 +134,7 @@ async def test_the_time_of_a_call_stands_still_while_its_client_is_asked() -> No
     assert loop.time() - started == pytest.approx(410.0, abs=0.1)
 
 
-@in_no_time
+@virtual_time
 async def test_the_time_stands_still_until_the_last_question_is_answered() -> None:
     talk = Conversation(SAMPLING)
     client = Client()
@@ -152,7 +152,7 @@ async def test_the_time_stands_still_until_the_last_question_is_answered() -> No
     assert isinstance(call.exception(), UpstreamTimeout)
 
 
-@in_no_time
+@virtual_time
 async def test_no_question_holds_a_call_beyond_its_maximum() -> None:
     talk = Conversation(SAMPLING)
     loop = asyncio.get_running_loop()
@@ -164,7 +164,7 @@ async def test_no_question_holds_a_call_beyond_its_maximum() -> None:
     assert loop.time() - started == pytest.approx(35.0, abs=0.1)
 
 
-@in_no_time
+@virtual_time
 async def test_an_answer_that_comes_after_the_call_is_over_still_goes_back() -> None:
     talk = Conversation(SAMPLING)
     client = Client()
@@ -179,7 +179,7 @@ async def test_an_answer_that_comes_after_the_call_is_over_still_goes_back() -> 
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "lost"])
-@in_no_time
+@virtual_time
 async def test_a_question_that_nobody_wants_answered_any_more_is_taken_back(how: str) -> None:
     talk = Conversation(SAMPLING)
     client = Client()
@@ -201,7 +201,7 @@ async def test_a_question_that_nobody_wants_answered_any_more_is_taken_back(how:
     call.cancel()
 
 
-@in_no_time
+@virtual_time
 async def test_a_question_that_is_repeated_is_asked_once() -> None:
     talk = Conversation(SAMPLING)
     client = Client()
@@ -217,7 +217,7 @@ async def test_a_question_that_is_repeated_is_asked_once() -> None:
     assert talk.router.ignored == 1
 
 
-@in_no_time
+@virtual_time
 async def test_only_so_many_questions_are_asked_at_once() -> None:
     talk = Conversation(SAMPLING)
     client = Client()
@@ -238,7 +238,7 @@ class Broken(Client):
         raise RuntimeError("no")
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_hears_something_even_if_its_client_fails() -> None:
     talk = Conversation(SAMPLING)
     await talk.call(token=1, client=Broken())
@@ -250,7 +250,7 @@ async def test_a_server_hears_something_even_if_its_client_fails() -> None:
 @pytest.mark.parametrize(
     "method", ["notifications/resources/updated", "notifications/progress", "notifications/cancelled"]
 )
-@in_no_time
+@virtual_time
 async def test_a_notification_nested_too_deep_costs_nobody_anything(method: str) -> None:
     talk = Conversation(SAMPLING)
     under_way = await talk.ask(outgoing(token=1))

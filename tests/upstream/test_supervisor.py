@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 
 from headgate.domain.server_spec import ServerState
+from testkit.virtual_time import virtual_time
 from tests.upstream.scripted_server import START_SECONDS, ScriptedFleet, ScriptedServer, call, spec
-from tests.upstream.virtual_clock import in_no_time
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_was_replaced_says_nothing_about_its_successor() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(seconds=60.0) as fleet:
@@ -31,7 +31,7 @@ async def test_a_server_that_was_replaced_says_nothing_about_its_successor() -> 
         await under_way
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_too_busy_to_list_its_tools_keeps_its_calls() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(seconds=5.0) as fleet:
@@ -53,7 +53,7 @@ async def test_a_server_too_busy_to_list_its_tools_keeps_its_calls() -> None:
         assert status.state is ServerState.READY
 
 
-@in_no_time
+@virtual_time
 async def test_an_idle_server_that_does_not_list_its_tools_is_connected_again() -> None:
     scene = ScriptedFleet()
     async with scene.fleet(seconds=5.0):
@@ -63,7 +63,7 @@ async def test_an_idle_server_that_does_not_list_its_tools_is_connected_again() 
         assert len(scene.links) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_changes_all_the_time_is_asked_now_and_then() -> None:
     scene = ScriptedFleet()
     async with scene.fleet():
@@ -80,7 +80,7 @@ async def test_a_server_that_changes_all_the_time_is_asked_now_and_then() -> Non
         assert len(link.listings) == asked + 1, "the last change is not missed"
 
 
-@in_no_time
+@virtual_time
 async def test_after_a_quiet_minute_a_change_is_looked_at_soon_again() -> None:
     scene = ScriptedFleet()
     async with scene.fleet():
@@ -97,7 +97,7 @@ async def test_after_a_quiet_minute_a_change_is_looked_at_soon_again() -> None:
         assert [when - started for when in link.listings] == pytest.approx([0, 1], abs=0.2)
 
 
-@in_no_time
+@virtual_time
 async def test_a_bug_in_a_subscription_is_logged_and_does_not_end_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -109,7 +109,7 @@ async def test_a_bug_in_a_subscription_is_logged_and_does_not_end_it(
     assert any(record.message == "subscription failed" and record.exc_info for record in caplog.records)
 
 
-@in_no_time
+@virtual_time
 async def test_a_start_that_hangs_is_no_good_connection_and_the_rests_get_longer() -> None:
     scene = ScriptedFleet()
     scene.server.later_ones_are_mute = True
@@ -121,7 +121,7 @@ async def test_a_start_that_hangs_is_no_good_connection_and_the_rests_get_longer
         assert rests[:5] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2], abs=0.05)
 
 
-@in_no_time
+@virtual_time
 async def test_the_loss_of_a_connection_that_stood_counts_as_the_first() -> None:
     scene = ScriptedFleet()
     async with scene.fleet():

@@ -14,6 +14,7 @@ from headgate.domain.mcp_request import ClientSession, McpResponse
 from headgate.domain.server_spec import ServerState
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.transport import OutgoingRequest
+from testkit.virtual_time import virtual_time
 from tests.upstream.fake_connections import settle
 from tests.upstream.scripted_server import (
     EXTENDED,
@@ -30,7 +31,6 @@ from tests.upstream.scripted_server import (
     soon,
     spec,
 )
-from tests.upstream.virtual_clock import in_no_time
 
 LOGGING: dict[str, Any] = {"tools": {}, "logging": {}}
 EVERYTHING: dict[str, Any] = {
@@ -55,7 +55,7 @@ def legacy(capabilities: dict[str, Any] = EVERYTHING) -> ScriptedFleet:
 # Which connection a call takes.
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_declared_something_gets_a_connection_that_declares_exactly_that() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -69,7 +69,7 @@ async def test_a_client_that_declared_something_gets_a_connection_that_declares_
     assert line.closed
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_declared_nothing_shares_the_main_connection() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -79,7 +79,7 @@ async def test_a_client_that_declared_nothing_shares_the_main_connection() -> No
         assert len(scene.links) == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_stateless_server_needs_only_the_main_connection() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
@@ -91,7 +91,7 @@ async def test_a_stateless_server_needs_only_the_main_connection() -> None:
         assert declared == [{"sampling": {}}, {"roots": {}}, {}]
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_said_to_be_shared_has_no_other_connection() -> None:
     scene = legacy(LOGGING)
     async with scene.fleet(shared=True) as fleet:
@@ -101,7 +101,7 @@ async def test_a_server_that_is_said_to_be_shared_has_no_other_connection() -> N
 
 
 @pytest.mark.parametrize(("capabilities", "connections"), [(LOGGING, 2), ({"tools": {}}, 1)])
-@in_no_time
+@virtual_time
 async def test_who_wants_log_messages_has_a_connection_where_there_are_any(
     capabilities: dict[str, Any], connections: int
 ) -> None:
@@ -113,7 +113,7 @@ async def test_who_wants_log_messages_has_a_connection_where_there_are_any(
         assert len(scene.server.asked("logging/setLevel")) == connections - 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_asks_for_other_log_messages_is_heard_on_its_own_connections_only() -> None:
     scene = legacy(LOGGING)
     async with scene.fleet() as fleet:
@@ -124,7 +124,7 @@ async def test_a_client_that_asks_for_other_log_messages_is_heard_on_its_own_con
         assert [methods.count("logging/setLevel") for methods in heard] == [1, 0]
 
 
-@in_no_time
+@virtual_time
 async def test_what_a_client_tells_its_servers_goes_out_on_its_own_connections() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -135,7 +135,7 @@ async def test_what_a_client_tells_its_servers_goes_out_on_its_own_connections()
         assert [("notifications/roots/list_changed" in methods) for methods in told] == [False, True]
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_that_is_gone_takes_its_connections_with_it() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -146,7 +146,7 @@ async def test_a_client_that_is_gone_takes_its_connections_with_it() -> None:
         assert [line.closed for line in scene.server.client_connections] == [True, False]
 
 
-@in_no_time
+@virtual_time
 async def test_a_connection_that_nobody_uses_any_more_is_closed_in_the_end() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -158,7 +158,7 @@ async def test_a_connection_that_nobody_uses_any_more_is_closed_in_the_end() -> 
         assert line.closed
 
 
-@in_no_time
+@virtual_time
 async def test_there_are_no_more_connections_than_the_server_may_have() -> None:
     scene = legacy()
     scene.server.may_answer.clear()
@@ -177,7 +177,7 @@ async def test_there_are_no_more_connections_than_the_server_may_have() -> None:
 # Sessions that the server has forgotten.
 
 
-@in_no_time
+@virtual_time
 async def test_a_call_on_a_connection_that_the_server_forgot_is_sent_once_more() -> None:
     scene = legacy()
     ann = owner("ann")
@@ -193,7 +193,7 @@ async def test_a_call_on_a_connection_that_the_server_forgot_is_sent_once_more()
         assert (status.state, status.errors, status.restarts) == (ServerState.READY, 0, 0)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -203,7 +203,7 @@ async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever
         assert len(scene.server.asked("tools/call")) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_a_listing_on_a_connection_that_the_server_forgot_is_asked_for_once_more() -> None:
     scene = legacy()
     ann = owner("ann")
@@ -217,7 +217,7 @@ async def test_a_listing_on_a_connection_that_the_server_forgot_is_asked_for_onc
 # What each profile is shown.
 
 
-@in_no_time
+@virtual_time
 async def test_a_profile_is_listed_once_on_a_connection_of_its_own() -> None:
     scene = legacy()
     ann = owner("ann")
@@ -233,7 +233,7 @@ async def test_a_profile_is_listed_once_on_a_connection_of_its_own() -> None:
         assert len(scene.server.client_connections) == 1, "the call takes the same connection"
 
 
-@in_no_time
+@virtual_time
 async def test_a_profile_is_listed_on_the_main_connection_of_a_stateless_server() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
@@ -243,7 +243,7 @@ async def test_a_profile_is_listed_on_the_main_connection_of_a_stateless_server(
         assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN_PROFILE, SAMPLING)] == [1, 1]
 
 
-@in_no_time
+@virtual_time
 async def test_clients_that_list_at_the_same_time_have_it_asked_for_once() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -251,7 +251,7 @@ async def test_clients_that_list_at_the_same_time_have_it_asked_for_once() -> No
         assert len(scene.facts.offers(profile=SAMPLING)) == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_profile_that_cannot_be_listed_keeps_nobody_waiting() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -265,7 +265,7 @@ async def test_a_profile_that_cannot_be_listed_keeps_nobody_waiting() -> None:
         assert status.state is ServerState.READY
 
 
-@in_no_time
+@virtual_time
 async def test_a_change_that_is_told_on_a_line_is_looked_at_for_its_profile() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -276,7 +276,7 @@ async def test_a_change_that_is_told_on_a_line_is_looked_at_for_its_profile() ->
         assert len(scene.facts.offers(ItemKind.PROMPTS, SAMPLING)) == 1
 
 
-@in_no_time
+@virtual_time
 async def test_a_change_of_resources_is_one_of_templates_too() -> None:
     scene = legacy()
     async with scene.fleet():
@@ -285,7 +285,7 @@ async def test_a_change_of_resources_is_one_of_templates_too() -> None:
         assert [len(scene.facts.offers(kind)) for kind in ItemKind] == [1, 1, 2, 2]
 
 
-@in_no_time
+@virtual_time
 async def test_a_change_that_nobody_of_a_profile_was_there_to_hear_is_not_missed() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -298,7 +298,7 @@ async def test_a_change_that_nobody_of_a_profile_was_there_to_hear_is_not_missed
         assert len(scene.facts.offers(profile=SAMPLING)) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_a_change_at_a_stateless_server_is_one_for_every_profile() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
@@ -308,7 +308,7 @@ async def test_a_change_at_a_stateless_server_is_one_for_every_profile() -> None
         assert len(scene.facts.offers()) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_what_goes_wrong_on_a_line_does_not_end_the_main_connection() -> None:
     scene = legacy()
     async with scene.fleet(seconds=5.0) as fleet:
@@ -324,7 +324,7 @@ async def test_what_goes_wrong_on_a_line_does_not_end_the_main_connection() -> N
         assert len(scene.facts.offers(profile=SAMPLING)) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_tells_no_changes_is_asked_again_for_every_profile() -> None:
     scene = legacy({"tools": {}})
     async with scene.fleet() as fleet:
@@ -341,7 +341,7 @@ async def test_a_server_that_tells_no_changes_is_asked_again_for_every_profile()
         assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN_PROFILE, SAMPLING)] == [2, 2]
 
 
-@in_no_time
+@virtual_time
 async def test_a_new_connection_may_be_to_a_new_version_so_every_profile_is_listed_again() -> None:
     for version in (LEGACY, MODERN):
         scene = ScriptedFleet(ScriptedServer(version, EVERYTHING))
@@ -358,7 +358,7 @@ async def test_a_new_connection_may_be_to_a_new_version_so_every_profile_is_list
             ]
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_declares_resources_but_knows_no_templates_is_served() -> None:
     server = ScriptedServer(LEGACY, EVERYTHING)
     server.answers["resources/templates/list"] = failed(-32601)
@@ -368,7 +368,7 @@ async def test_a_server_that_declares_resources_but_knows_no_templates_is_served
         assert (status.tools, status.prompts, status.resources, status.templates) == (1, 1, 1, 0)
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_whose_pages_go_in_circles_is_said_to_do_so() -> None:
     server = ScriptedServer(LEGACY, EVERYTHING)
     scene = ScriptedFleet(server)
@@ -384,7 +384,7 @@ async def test_a_server_whose_pages_go_in_circles_is_said_to_do_so() -> None:
 # Resources that somebody wants to hear of.
 
 
-@in_no_time
+@virtual_time
 async def test_a_new_connection_is_subscribed_again() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -395,7 +395,7 @@ async def test_a_new_connection_is_subscribed_again() -> None:
         assert len(scene.server.asked("resources/subscribe")) == 2
 
 
-@in_no_time
+@virtual_time
 async def test_a_subscription_that_finds_no_session_is_sent_once_more() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -405,7 +405,7 @@ async def test_a_subscription_that_finds_no_session_is_sent_once_more() -> None:
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-@in_no_time
+@virtual_time
 async def test_a_server_that_is_defined_anew_keeps_its_subscriptions(version: str) -> None:
     scene = ScriptedFleet(ScriptedServer(version, EVERYTHING))
     async with scene.fleet() as fleet:
@@ -423,7 +423,7 @@ async def test_a_server_that_is_defined_anew_keeps_its_subscriptions(version: st
         assert version == LEGACY or b"a:/1" not in latest.params
 
 
-@in_no_time
+@virtual_time
 async def test_an_update_is_handed_on_as_it_came() -> None:
     scene = legacy()
     async with scene.fleet():
@@ -432,7 +432,7 @@ async def test_an_update_is_handed_on_as_it_came() -> None:
         assert json.loads(scene.facts.updates[0][2]) == {"uri": "a:/1", "x": [1]}
 
 
-@in_no_time
+@virtual_time
 async def test_a_subscription_of_the_stateless_era_is_widened_without_a_gap() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
@@ -446,7 +446,7 @@ async def test_a_subscription_of_the_stateless_era_is_widened_without_a_gap() ->
         assert latest["notifications"]["resourceSubscriptions"] == ["a:/1"]
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_whose_subscription_ended_is_listed_again() -> None:
     server = ScriptedServer(MODERN, EVERYTHING)
     scene = ScriptedFleet(server)
@@ -457,7 +457,7 @@ async def test_a_server_whose_subscription_ended_is_listed_again() -> None:
         assert len(server.asked("subscriptions/listen")) >= 2
 
 
-@in_no_time
+@virtual_time
 async def test_who_gives_up_before_a_subscription_is_taken_is_not_subscribed() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
@@ -473,7 +473,7 @@ def latest_subscription(scene: ScriptedFleet) -> bytes:
     return asked[-1].params if asked else b""
 
 
-@in_no_time
+@virtual_time
 async def test_a_listing_that_fails_for_some_clients_is_news_to_the_others() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
 
@@ -495,7 +495,7 @@ def shown_fresh(scene: ScriptedFleet, profile: ClientProfile) -> bool:
     return scene.facts.offers(profile=profile)[-1] == [b'{"name":"fresh"}']
 
 
-@in_no_time
+@virtual_time
 async def test_a_client_whose_connection_is_busy_holds_up_nobody_who_subscribes() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:
@@ -507,7 +507,7 @@ async def test_a_client_whose_connection_is_busy_holds_up_nobody_who_subscribes(
         assert asyncio.get_running_loop().time() - started < 5
 
 
-@in_no_time
+@virtual_time
 async def test_who_gives_up_while_others_connections_are_subscribed_is_unsubscribed() -> None:
     scene = legacy()
     async with scene.fleet() as fleet:

@@ -17,6 +17,7 @@ from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.upstream_listings import UpstreamListings
+from testkit.virtual_time import virtual_time
 from tests.upstream.conversation import RecordedServerEvents
 from tests.upstream.scripted_server import (
     MODERN,
@@ -27,7 +28,6 @@ from tests.upstream.scripted_server import (
     failed,
     spec,
 )
-from tests.upstream.virtual_clock import in_no_time
 
 ALL: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
 AGE_SECONDS = 61.0
@@ -52,7 +52,7 @@ class Library:
                 await self.listings.refresh(await self.peer(stack), profile)
 
 
-@in_no_time
+@virtual_time
 async def test_a_profile_is_known_once_it_was_asked_for_and_is_kept() -> None:
     library = Library()
     await library.learn(PLAIN_PROFILE, SAMPLING)
@@ -62,7 +62,7 @@ async def test_a_profile_is_known_once_it_was_asked_for_and_is_kept() -> None:
     assert not library.listings.has_listing(SAMPLING), "the catalog has dropped it"
 
 
-@in_no_time
+@virtual_time
 async def test_the_numbers_are_those_that_everybody_sees() -> None:
     library = Library({"tools": {}, "prompts": {}})
     await library.learn(PLAIN_PROFILE, SAMPLING)
@@ -74,7 +74,7 @@ async def test_the_numbers_are_those_that_everybody_sees() -> None:
     }
 
 
-@in_no_time
+@virtual_time
 async def test_a_profile_that_could_not_be_listed_whole_is_not_known() -> None:
     library = Library()
     library.server.answers["tools/list"] = failed(-32603)
@@ -83,7 +83,7 @@ async def test_a_profile_that_could_not_be_listed_whole_is_not_known() -> None:
     assert not library.listings.has_listing(SAMPLING)
 
 
-@in_no_time
+@virtual_time
 async def test_a_new_connection_makes_everything_unknown() -> None:
     library = Library()
     await library.learn(PLAIN_PROFILE, SAMPLING, ROOTS)
@@ -94,7 +94,7 @@ async def test_a_new_connection_makes_everything_unknown() -> None:
     assert library.listings.reset() == []
 
 
-@in_no_time
+@virtual_time
 async def test_a_profile_that_is_forgotten_is_asked_for_anew() -> None:
     library = Library()
     await library.learn(SAMPLING)
@@ -112,7 +112,7 @@ async def test_a_profile_that_is_forgotten_is_asked_for_anew() -> None:
         ("dances", set()),
     ],
 )
-@in_no_time
+@virtual_time
 async def test_a_change_is_about_the_kinds_of_its_capability(capability: str, kinds: set[ItemKind]) -> None:
     listings = Library().listings
     assert listings.mark_stale(capability, SAMPLING) == bool(kinds)
@@ -121,7 +121,7 @@ async def test_a_change_is_about_the_kinds_of_its_capability(capability: str, ki
     assert not listings.stale
 
 
-@in_no_time
+@virtual_time
 async def test_a_change_that_is_known_is_no_news_until_it_was_looked_at() -> None:
     listings = Library().listings
     assert listings.mark_stale("tools", PLAIN_PROFILE)
@@ -133,7 +133,7 @@ async def test_a_change_that_is_known_is_no_news_until_it_was_looked_at() -> Non
     assert listings.mark_stale("tools", PLAIN_PROFILE)
 
 
-@in_no_time
+@virtual_time
 async def test_a_change_for_all_is_one_for_every_profile_that_is_known() -> None:
     library = Library()
     await library.learn(PLAIN_PROFILE, SAMPLING)
@@ -142,7 +142,7 @@ async def test_a_change_for_all_is_one_for_every_profile_that_is_known() -> None
     assert library.listings.take_stale() == {PLAIN_PROFILE: {ItemKind.TOOLS}, SAMPLING: {ItemKind.TOOLS}}
 
 
-@in_no_time
+@virtual_time
 async def test_what_could_not_be_listed_is_listed_later() -> None:
     listings = Library().listings
     listings.mark_stale("resources", PLAIN_PROFILE)
@@ -155,7 +155,7 @@ async def test_what_could_not_be_listed_is_listed_later() -> None:
     assert listings.take_stale() == {PLAIN_PROFILE: {ItemKind.RESOURCES, ItemKind.TEMPLATES}}
 
 
-@in_no_time
+@virtual_time
 async def test_what_changes_all_the_time_does_not_hold_up_the_rest() -> None:
     listings = Library().listings
     for _ in range(100):
@@ -171,7 +171,7 @@ async def test_what_changes_all_the_time_does_not_hold_up_the_rest() -> None:
     assert listings.stale, "the resources have their own time"
 
 
-@in_no_time
+@virtual_time
 async def test_a_server_that_was_replaced_is_not_read_any_more() -> None:
     library = Library()
     library.listings.muted = True
@@ -185,7 +185,7 @@ async def test_a_server_that_was_replaced_is_not_read_any_more() -> None:
 
 
 @pytest.mark.parametrize("capabilities", [{"tools": {}}, {"prompts": {}}, {"resources": {}}])
-@in_no_time
+@virtual_time
 async def test_what_nobody_tells_of_is_out_of_date_after_a_minute(capabilities: dict[str, Any]) -> None:
     library = Library(capabilities)
     await library.learn(PLAIN_PROFILE, SAMPLING)
@@ -198,7 +198,7 @@ async def test_what_nobody_tells_of_is_out_of_date_after_a_minute(capabilities: 
     assert not library.listings.mark_expired(library.greeting), "once is enough"
 
 
-@in_no_time
+@virtual_time
 async def test_what_the_server_tells_of_does_not_age() -> None:
     library = Library({"tools": {"listChanged": True}, "prompts": {}})
     await library.learn(PLAIN_PROFILE)
@@ -207,7 +207,7 @@ async def test_what_the_server_tells_of_does_not_age() -> None:
     assert library.listings.take_stale() == {PLAIN_PROFILE: {ItemKind.PROMPTS}}
 
 
-@in_no_time
+@virtual_time
 async def test_what_may_be_kept_for_longer_is_kept_for_longer() -> None:
     library = Library({"tools": {}})
     library.server.answers["tools/list"] = McpResponse(b'{"tools":[],"ttlMs":300000}')
@@ -218,7 +218,7 @@ async def test_what_may_be_kept_for_longer_is_kept_for_longer() -> None:
     assert library.listings.mark_expired(library.greeting)
 
 
-@in_no_time
+@virtual_time
 async def test_profiles_that_the_catalog_has_dropped_are_not_listed_again() -> None:
     library = Library()
     await library.learn(PLAIN_PROFILE, SAMPLING)
