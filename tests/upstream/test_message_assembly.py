@@ -117,7 +117,7 @@ def test_a_message_that_is_too_large_is_dropped_and_the_next_one_is_read(tmp_pat
     assert len(open_files(tmp_path)) == 1
     with pytest.raises(MessageTooLarge):
         assembly.add(b"x")
-    assert not assembly
+    assert not assembly.size
     assert open_files(tmp_path) == []
     assembly.add(answer(100))
     assert bytes(assembly.finish().envelope.id) == b"1"

@@ -270,23 +270,21 @@ class MessageAssembler:
     def __init__(self, limits: MessageLimits) -> None:
         self._limits = limits
         self._pieces: list[bytes] = []
-        self._size = 0
+        # How many bytes of the message have arrived.
+        self.size = 0
         self._spool: _SpoolAssembler | None = None
-
-    def __bool__(self) -> bool:
-        return self._size > 0
 
     def add(self, piece: bytes) -> None:
         """The next bytes of the message; raises TooLarge."""
-        self._size += len(piece)
-        if self._size > self._limits.largest:
+        self.size += len(piece)
+        if self.size > self._limits.largest:
             self.discard()
             raise MessageTooLarge(self._limits.largest)
         if self._spool is not None:
             self._spool.add(piece)
             return
         self._pieces.append(piece)
-        if self._size > self._limits.spool_above:
+        if self.size > self._limits.spool_above:
             self._spool = _SpoolAssembler(self._limits)
             for kept in self._pieces:
                 self._spool.add(kept)
@@ -295,7 +293,7 @@ class MessageAssembler:
     def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> UpstreamMessage:
         """The message that is complete now; raises Garbled."""
         pieces, spool = self._pieces, self._spool
-        self._pieces, self._spool, self._size = [], None, 0
+        self._pieces, self._spool, self.size = [], None, 0
         if spool is not None:
             return spool.finish(accepts_invalid_utf8)
         return read_message(b"".join(pieces) if len(pieces) != 1 else pieces[0], accepts_invalid_utf8)
@@ -308,7 +306,7 @@ class MessageAssembler:
         """Forget what has come so far."""
         if self._spool is not None:
             self._spool.close()
-        self._pieces, self._spool, self._size = [], None, 0
+        self._pieces, self._spool, self.size = [], None, 0
 
 
 def read_message(data: bytes, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> UpstreamMessage:

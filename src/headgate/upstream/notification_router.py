@@ -19,7 +19,7 @@ from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, METHOD_NOT_FOUND, e
 from headgate.protocol.message_meta import UnreadableMeta, without_reserved
 from headgate.protocol.rmcp import without_rmcp_meta
 from headgate.upstream.pending_input import CallAwaitingInput, PendingInputs, client_of
-from headgate.upstream.transport import OutgoingRequest
+from headgate.upstream.transport import OutgoingRequest, SendAttempt
 
 log = logging.getLogger("headgate.upstream")
 
@@ -51,32 +51,30 @@ class ServerEventListener(Protocol):
         """It answers, and says why it cannot do its work; None once it can again."""
 
 
-class RequestTimer(Protocol):
-    """How long a request may still take."""
+class InFlightRequest(SendAttempt):
+    """A request in flight with its timer, and the server requests that it waits for.
+
+    The attributes have their defaults in the class, because nearly every request ends without any of them.
+    """
+
+    # How many server requests suspend its timer.
+    suspensions = 0
+    # The server requests that no other request can have caused.
+    caused: tuple["asyncio.Task[None]", ...] = ()
+    # Set while it waits for input.
+    pending_input: CallAwaitingInput | None = None
 
     def renew(self) -> None:
-        """Something was heard of it: it may take longer, but not beyond its maximum."""
+        """Restart the timer after progress, up to the maximum of the request."""
+        raise NotImplementedError
 
     def suspend(self) -> None:
-        """A person is being asked: only the maximum counts."""
+        """Stop the timer while a person is asked: only the maximum counts."""
+        raise NotImplementedError
 
     def withdraw(self, error: HeadgateError) -> None:
-        """End the request now: the upstream is told that it is cancelled, and the caller gets the error."""
-
-
-class _InFlightRequest:
-    """A client's request that is under way, and how many questions it waits for."""
-
-    __slots__ = ("asked", "outgoing", "pending", "questions", "timing")
-
-    def __init__(self, outgoing: OutgoingRequest, timing: RequestTimer) -> None:
-        self.outgoing = outgoing
-        self.timing = timing
-        self.questions = 0
-        # Those that nobody else can have caused.
-        self.asked: list[asyncio.Task[None]] | None = None
-        # Set while it waits for input.
-        self.pending: CallAwaitingInput | None = None
+        """End the request now: cancel it at the server and raise the error in its caller."""
+        raise NotImplementedError
 
 
 class _CancelledParams(msgspec.Struct):
@@ -99,34 +97,35 @@ class NotificationRouter:
         self._listener = listener
         self._profile = profile
         self._owner = owner
-        self._in_flight: dict[int, _InFlightRequest] = {}
+        self._in_flight: dict[int, InFlightRequest] = {}
         self._server_requests: dict[bytes, asyncio.Task[None]] = {}
         # The requests whose time stands still meanwhile, once the question has been put.
-        self._suspended: dict[bytes, list[_InFlightRequest]] = {}
+        self._suspended: dict[bytes, list[InFlightRequest]] = {}
         # The one of them that counts as waiting for the input: a question may not say which one it is.
-        self._counted: dict[bytes, _InFlightRequest] = {}
+        self._counted: dict[bytes, InFlightRequest] = {}
         self.ignored = 0
 
-    def register(self, outgoing: OutgoingRequest, timing: RequestTimer) -> None:
-        """A client's request is under way."""
-        self._in_flight[outgoing.token] = _InFlightRequest(outgoing, timing)
+    def register(self, in_flight: InFlightRequest) -> None:
+        """Route what concerns a client's request to that client, until it is unregistered."""
+        self._in_flight[in_flight.outgoing.token] = in_flight
 
     def unregister(self, token: int) -> None:
-        """That request is over, and nobody need answer what it made the upstream ask."""
+        """A request has ended: withdraw the server requests that it caused."""
         in_flight = self._in_flight.pop(token, None)
         if in_flight is None:
             return
-        if in_flight.pending is not None:
+        if in_flight.pending_input is not None:
             self._stop_waiting(in_flight)
             self._count_another(in_flight)
-        if in_flight.asked is not None:
-            for question in in_flight.asked:
-                question.cancel(_REQUEST_OVER)
+        for task in in_flight.caused:
+            task.cancel(_REQUEST_OVER)
 
     def waits_for_input(self, calls: int) -> CallAwaitingInput | None:
         """The call that was last to wait for input when all of so many calls do; None when one does not."""
         waiting = [
-            in_flight.pending for in_flight in self._in_flight.values() if in_flight.pending is not None
+            in_flight.pending_input
+            for in_flight in self._in_flight.values()
+            if in_flight.pending_input is not None
         ]
         if not waiting or len(waiting) != calls:
             return None
@@ -135,8 +134,8 @@ class NotificationRouter:
     def withdraw_all(self, reason: str) -> None:
         """End every call that waits for input."""
         for in_flight in list(self._in_flight.values()):
-            if in_flight.pending is not None:
-                self._pending_inputs.withdraw(in_flight.pending, reason)
+            if in_flight.pending_input is not None:
+                self._pending_inputs.withdraw(in_flight.pending_input, reason)
 
     def route(
         self, envelope: Envelope, about: OutgoingRequest | None, reply: Callable[[bytes], None]
@@ -197,8 +196,8 @@ class NotificationRouter:
         if in_flight is None or in_flight.outgoing.request is None:
             self.count_ignored("progress of a call that is over")
             return
-        if not in_flight.questions:
-            in_flight.timing.renew()
+        if not in_flight.suspensions:
+            in_flight.renew()
         if in_flight.outgoing.request.on_progress is not None:
             in_flight.outgoing.request.on_progress(members)
 
@@ -270,7 +269,7 @@ class NotificationRouter:
             del self._server_requests[id]
             self._suspended.pop(id, None)
 
-    def _suspended_by(self, about: OutgoingRequest | None) -> list[_InFlightRequest]:
+    def _suspended_by(self, about: OutgoingRequest | None) -> list[InFlightRequest]:
         """Whose time stands still while the client is asked: nobody can say which of several waits for it."""
         return [
             in_flight
@@ -289,14 +288,14 @@ class NotificationRouter:
         id, held = bytes(envelope.id), self._suspended_by(about)
         self._suspended[id] = held
         for in_flight in held:
-            in_flight.questions += 1
-            in_flight.timing.suspend()
+            in_flight.suspensions += 1
+            in_flight.suspend()
         self._count(id, held)
         task = asyncio.current_task()
         # On a client's own connection a server may ask for the client's sake, whatever is under way.
         certain = self._owner is None or (about is not None and about.request is not None)
         if len(held) == 1 and task is not None and certain:
-            held[0].asked = [*(held[0].asked or ()), task]
+            held[0].caused += (task,)
         try:
             answer = await channel.send_request(envelope.method, _for_clients(envelope))
         except asyncio.CancelledError as cancelled:
@@ -316,43 +315,43 @@ class NotificationRouter:
                 self._resume_timer(in_flight)
         reply(_encode_answer(id, answer))
 
-    def _count(self, id: bytes, held: list[_InFlightRequest]) -> None:
+    def _count(self, id: bytes, held: list[InFlightRequest]) -> None:
         """One call waits for the input, the newest that may; the others may not wait for anything."""
         for in_flight in reversed(held):
-            if in_flight.pending is None and self._in_flight.get(in_flight.outgoing.token) is in_flight:
+            if in_flight.pending_input is None and self._in_flight.get(in_flight.outgoing.token) is in_flight:
                 self._counted[id] = in_flight
                 self._start_waiting(in_flight)
                 return
 
-    def _count_another(self, over: _InFlightRequest) -> None:
+    def _count_another(self, over: InFlightRequest) -> None:
         """A call that counted is over, and its question is not: it belongs to another one."""
         for id in [id for id, in_flight in self._counted.items() if in_flight is over]:
             del self._counted[id]
             self._count(id, self._suspended.get(id, []))
 
-    def _resume_timer(self, in_flight: _InFlightRequest) -> None:
+    def _resume_timer(self, in_flight: InFlightRequest) -> None:
         """One question less; the time of a request that waits for none, and is not over, runs again."""
-        in_flight.questions -= 1
-        if not in_flight.questions and in_flight.pending is not None:
+        in_flight.suspensions -= 1
+        if not in_flight.suspensions and in_flight.pending_input is not None:
             self._stop_waiting(in_flight)
-        if not in_flight.questions and self._in_flight.get(in_flight.outgoing.token) is in_flight:
-            in_flight.timing.renew()
+        if not in_flight.suspensions and self._in_flight.get(in_flight.outgoing.token) is in_flight:
+            in_flight.renew()
 
-    def _start_waiting(self, in_flight: _InFlightRequest) -> None:
+    def _start_waiting(self, in_flight: InFlightRequest) -> None:
         def withdraw(error: HeadgateError) -> None:
-            in_flight.pending = None
-            in_flight.timing.withdraw(error)
+            in_flight.pending_input = None
+            in_flight.withdraw(error)
 
         now = asyncio.get_running_loop().time()
-        in_flight.pending = CallAwaitingInput(
+        in_flight.pending_input = CallAwaitingInput(
             self._server, client_of(in_flight.outgoing.request), now, withdraw
         )
-        self._pending_inputs.add(in_flight.pending)
+        self._pending_inputs.add(in_flight.pending_input)
 
-    def _stop_waiting(self, in_flight: _InFlightRequest) -> None:
-        if in_flight.pending is not None:
-            self._pending_inputs.remove(in_flight.pending)
-            in_flight.pending = None
+    def _stop_waiting(self, in_flight: InFlightRequest) -> None:
+        if in_flight.pending_input is not None:
+            self._pending_inputs.remove(in_flight.pending_input)
+            in_flight.pending_input = None
 
     def _cancel_request(self, params: bytes) -> None:
         """The server does not want the answer to its question any more."""

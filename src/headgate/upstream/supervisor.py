@@ -14,7 +14,7 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import ClientSession, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, ServerState, ServerStatus
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE, Era, era_of
@@ -221,7 +221,12 @@ class UpstreamSupervisor:
         started = self._now()
         try:
             peer = self._main_connection.peer or await self._main_connection.wait_connected(_deadline(call))
-            if peer.era is Era.HANDSHAKE and self._needs_client_connection(call, peer):
+            request = call.request
+            if (
+                (request.profile is not PLAIN_PROFILE or request.log_level)
+                and peer.era is Era.HANDSHAKE
+                and self._needs_client_connection(request, peer)
+            ):
                 pool_key = pool_key_of(call.request)
                 return await self._on_client_connection(
                     pool_key, lambda connection: connection.send_client_request(call), _deadline(call)
@@ -244,18 +249,14 @@ class UpstreamSupervisor:
         finally:
             self.in_flight -= 1
             if not self.in_flight:
-                self._calls_ended()
+                self._idle_timer.use_ended()
+                if self._idle_event is not None:
+                    self._idle_event.set()
 
     @property
     def is_busy(self) -> bool:
         """Whether it is at work on a call, or may be on one whose answer is still wanted."""
         return self.in_flight > 0 or self._idle_timer.may_be_busy
-
-    def _calls_ended(self) -> None:
-        """No call is under way."""
-        self._idle_timer.use_ended()
-        if self._idle_event is not None:
-            self._idle_event.set()
 
     async def _resend_on_new_session(self, call: UpstreamCall) -> McpResponse:
         peer = await self._main_connection.wait_connected(_deadline(call))
@@ -291,9 +292,9 @@ class UpstreamSupervisor:
 
     # Clients that it may ask something: each has a connection of its own.
 
-    def _needs_client_connection(self, call: UpstreamCall, peer: McpPeer) -> bool:
-        request = call.request
-        if self.spec.shared or (request.profile is PLAIN_PROFILE and not request.log_level):
+    def _needs_client_connection(self, request: McpRequest, peer: McpPeer) -> bool:
+        """Whether the server may send requests or log messages that are for this client alone."""
+        if self.spec.shared:
             return False
         return request.profile != PLAIN_PROFILE or peer.negotiated.supports_logging
 

@@ -10,33 +10,33 @@ from headgate.upstream.message_assembly import MessageLimits
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request on its way to an upstream."""
+    """One request on its way to a server."""
 
     method: str
     params: bytes
-    # What an error calls it: the tool, or the method.
+    # The tool or the method, as errors name it.
     what: str
     # The tool's own name, for the headers of the stateless era.
     name: str = ""
     timeout_seconds: float
     max_timeout_seconds: float
-    # Names it in what the upstream says about its progress.
+    # The progress token; 0 for a request of the gateway's own.
     token: int = 0
-    # What a client asked for, where this is made for one.
+    # The client's request that this one serves; None for a request of the gateway's own.
     request: McpRequest | None = None
     # Header lines of its own, for the stateless era.
     headers: bytes = b""
-    # The header line that carries its key, wherever there are headers.
+    # The header line with the idempotency key, for transports that have headers.
     idempotency_header: bytes = b""
-    # Told the answer that comes after it was given up, and for how long after it was sent that still counts.
+    # Called with an answer that comes after the caller gave up, until `late_seconds` after it was sent.
     on_late: Callable[[McpResponse], None] | None = None
     late_seconds: float = 0.0
-    # Whether an answer that is not UTF-8 throughout is taken: whoever asked looks at each part of it.
+    # Whether the caller checks the encoding of each part of the answer itself.
     accepts_invalid_utf8: bool = False
 
 
 class SendAttempt:
-    """A request about to leave; `begun` tells whether any of it may have."""
+    """A request about to be sent; `begun` tells whether any byte of it may have left."""
 
     __slots__ = ("begun", "outgoing")
 
@@ -46,7 +46,7 @@ class SendAttempt:
 
 
 class UpstreamSessionExpired(Exception):
-    """The upstream forgot our session before it looked at the request; nothing happened."""
+    """The server forgot the session before it read the request; nothing happened."""
 
 
 class UpstreamTransport(Protocol):
@@ -58,16 +58,16 @@ class UpstreamTransport(Protocol):
 
     @property
     def limits(self) -> MessageLimits | None:
-        """How large its messages may get, and where they are kept; None where nothing is kept."""
+        """How large messages may get, and where large ones are stored; None where nothing is stored."""
 
-    def round_trip(self, outgoing: OutgoingRequest) -> Awaitable[McpResponse]:
-        """The answer; raises UpstreamError, or SessionGone."""
+    def round_trip(self, outgoing: OutgoingRequest, /) -> Awaitable[McpResponse]:
+        """Send a request and return its answer; raises UpstreamError or UpstreamSessionExpired."""
 
     async def send_notification(self, message: bytes) -> None:
-        """Send a notification."""
+        """Send a notification; raises UpstreamError."""
 
     def set_protocol_version(self, version: str) -> None:
-        """From now on speak this version of the protocol."""
+        """Use this version of the protocol from now on."""
 
     async def wait_lost(self) -> str:
-        """Wait until the connection is of no use any more, and say why."""
+        """Wait until the connection is lost; returns the reason."""

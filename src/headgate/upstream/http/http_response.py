@@ -131,7 +131,7 @@ async def stream_events(
             for part in reader.feed(chunk):
                 if not isinstance(part, SseField):
                     position.advance()
-                    if assembly:
+                    if assembly.size:
                         position.moved = True
                         yield bytes(name) or b"message", assembly
                     assembly.discard()

@@ -346,7 +346,7 @@ def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog:
         watchdog.forget(child.pid)
 
 
-def _protocol_factory(pipe: PipeProtocol) -> Callable[[], PipeProtocol]:
+def _protocol_factory(pipe: asyncio.Protocol) -> Callable[[], asyncio.Protocol]:
     return lambda: pipe
 
 
@@ -386,7 +386,9 @@ class ChildProcess:
         process._watch()
         return process
 
-    async def connect(self, stdin: PipeProtocol, stdout: PipeProtocol, stderr: PipeProtocol) -> None:
+    async def connect(
+        self, stdin: asyncio.Protocol, stdout: asyncio.Protocol, stderr: asyncio.Protocol
+    ) -> None:
         """Connect the three pipes."""
         child, loop = self._child, self._loop
         pipe = self._duplicated(child.stdin, "wb")

@@ -1,20 +1,16 @@
-"""The stdio transport: a child process in its own process group, one JSON message per line, writes
-coalesced.
-"""
+"""The stdio transport: a child process, one JSON message on each line, writes coalesced."""
 
 import asyncio
 import logging
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 from headgate.domain.child_environment import inherited_environment, withheld_variables
 from headgate.domain.errors import ResourceExhausted, UpstreamUnreachable
 from headgate.domain.known_secrets import known_secrets, redact_values
-from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec
 from headgate.event_loop import BackgroundTasks, TimeSlice
 from headgate.protocol.framing import LineFragment, line_fragments
@@ -29,7 +25,7 @@ from headgate.upstream.message_assembly import (
 )
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests
-from headgate.upstream.transport import OutgoingRequest, SendAttempt
+from headgate.upstream.transport import SendAttempt
 from headgate.upstream.transports.child_process import (
     ChildProcess,
     DescendantSweeper,
@@ -41,100 +37,29 @@ from headgate.upstream.transports.child_process import (
     marked_environment,
 )
 
-# More than this leaves at once.
-_MOST_BUFFERED_BYTES = 64 * 1024
-
-
-class WriteCoalescer:
-    """Stands in front of a pipe; a message in two parts, or many messages at once, become one write."""
-
-    __slots__ = ("_call_soon", "_on_refused", "_parts", "_pipe", "_sendings", "_size", "_transport")
-
-    def __init__(
-        self,
-        transport: asyncio.WriteTransport,
-        pipe: int,
-        loop: asyncio.AbstractEventLoop,
-        on_refused: Callable[[list[SendAttempt]], None],
-    ) -> None:
-        """`on_refused` is told of requests of which not a single byte was taken."""
-        self._transport = transport
-        self._pipe = pipe
-        self._call_soon = loop.call_soon
-        self._on_refused = on_refused
-        self._parts: list[bytes] = []
-        self._sendings: list[SendAttempt] = []
-        self._size = 0
-
-    def write(self, data: bytes, sending: SendAttempt | None) -> None:
-        """Send `data` with everything else that is written in this turn."""
-        if not self._parts:
-            self._call_soon(self.flush)
-        self._parts.append(data)
-        if sending is not None:
-            self._sendings.append(sending)
-        self._size += len(data)
-        if self._size > _MOST_BUFFERED_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what has been gathered."""
-        if not self._parts:
-            return
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        sendings = self._sendings
-        self._parts, self._sendings, self._size = [], [], 0
-        if not self._write_to_pipe(data) and sendings:
-            self._on_refused(sendings)
-
-    def _write_to_pipe(self, data: bytes) -> bool:
-        """Whether the pipe took it, or may still.
-
-        Written here and not by the transport, which does not tell whether a write that failed had begun.
-        """
-        if self._transport.is_closing():
-            return False
-        taken = 0
-        if not self._transport.get_write_buffer_size():
-            try:
-                taken = os.write(self._pipe, data)
-            except BlockingIOError:
-                # The pipe is full: the transport waits until there is room.
-                taken = 0
-            except OSError:
-                # Nobody reads the other end any more.
-                self._transport.abort()
-                return False
-        if taken < len(data):
-            self._transport.write(memoryview(data)[taken:])
-        return True
-
-    def get_write_buffer_size(self) -> int:
-        """How many bytes wait for the reader."""
-        return self._size + self._transport.get_write_buffer_size()
-
-
 log = logging.getLogger("headgate.upstream")
 
 _NO_CHAIN: Mapping[str, str] = {}
-# More than is shown of a line: half a secret would not be known as one.
+# A larger batch is written at once.
+_MOST_BUFFERED_BYTES = 64 * 1024
+# More than is shown of a line: redaction would not recognise half a secret.
 _STDERR_LINE_CHARACTERS = 2000
-# More than are shown, because the first lines of a private key say what the others are.
+# More than are shown, because the first lines of a private key tell what the others are.
 _STDERR_LINES = 60
 _STDERR_BYTES = 16 * 1024
 # A child that leaves this much unread has stopped reading.
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
 _UNREAD_SECONDS = 10.0
-# How long a child may take to leave after its input ended, and after it was told to.
+# How long a child may take to exit after its input ended, and after SIGTERM.
 _GRACE_SECONDS = 2.0
-# A child that ends closes its pipes before: on a busy machine its exit follows after a while.
+# A child that exits closes its pipes first: on a busy machine its exit follows after a while.
 _EXIT_SECONDS = 0.3
-# What it wrote last is in the pipe already.
+# The last output is in the pipe already.
 _LAST_OUTPUT_SECONDS = 0.1
 
 
 class StdioTransport:
-    """The conversation with one child."""
+    """The connection to one child process over its pipes."""
 
     def __init__(
         self,
@@ -145,31 +70,30 @@ class StdioTransport:
         stderr: deque[str],
     ) -> None:
         self.pid: int | None = process.pid
+        self.limits = limits
         self._spec = spec
         self._process = process
         self._stderr = stderr
-        # Of this child alone; others of the same server share the other one.
+        # Of this child alone; `stderr` is shared by all children of the server.
         self._last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._half_line = b""
         self._loop = asyncio.get_running_loop()
-        self.limits = limits
-        self._assembly = MessageAssembler(limits)
         self._pending = PendingRequests(spec.name, self._write_line, router)
+        # Correlation by id is all that a call needs on a pipe.
+        self.round_trip = self._pending.send_correlated
         self._lost: asyncio.Future[str] = self._loop.create_future()
         self._stdin: WriteCoalescer | None = None
+        self._stdout = LineReader(process, limits, self._pending, self._mark_lost, self._output_closed)
         self._written = 0
-        self._unread: asyncio.TimerHandle | None = None
-        # What has come and waits for the next turn.
-        self._fragments: deque[LineFragment] = deque()
-        self._reading_paused = False
+        self._unread_check: asyncio.TimerHandle | None = None
         self._output_ended = asyncio.Event()
         self._errors_ended = asyncio.Event()
 
     async def connect(self) -> None:
-        """Connect the child's pipes, and watch over it."""
+        """Connect the pipes of the child; raises OSError."""
         await self._process.connect(
             PipeProtocol(lambda data: None, lambda: self._closed("input")),
-            PipeProtocol(self._on_stdout, self._output_closed),
+            self._stdout,
             PipeProtocol(self._keep_stderr, self._stderr_ended),
         )
         if self._process.stdin is not None:
@@ -178,10 +102,10 @@ class StdioTransport:
             )
 
     async def watch(self) -> None:
-        """Wait for the child's end."""
+        """Wait for the exit of the child, and mark the connection as lost."""
         await self._process.exited.wait()
         try:
-            # What it said last may still be in the pipe, which others that it started can keep open.
+            # Its last output may still be in the pipe, which its own children can keep open.
             async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                 await self._output_ended.wait()
                 await self._errors_ended.wait()
@@ -194,7 +118,7 @@ class StdioTransport:
         self._closed("output")
 
     def _closed(self, what: str) -> None:
-        # Exit usually follows at once and knows more; a child that lives on without its pipes is of no use.
+        # The exit usually follows at once and knows more; a child without its pipes is of no use.
         self._loop.call_later(_EXIT_SECONDS, self._still_closed, what)
 
     def _still_closed(self, what: str) -> None:
@@ -202,22 +126,17 @@ class StdioTransport:
             self._mark_lost(self._reason_with_stderr(f"it closed its {what}"))
 
     def _reason_with_stderr(self, reason: str) -> str:
-        """The reason with what the child wrote to stderr last."""
         return with_stderr(reason, self._last_lines, known_secrets(self._spec))
 
-    def round_trip(self, outgoing: OutgoingRequest) -> Coroutine[Any, Any, McpResponse]:
-        """The child's answer; raises UpstreamError. Not a coroutine of its own: every call comes by here."""
-        return self._pending.send_correlated(outgoing)
-
     async def send_notification(self, message: bytes) -> None:
-        """Send a notification."""
+        """Send a notification; raises UpstreamUnreachable or ResourceExhausted."""
         self._write_line(message)
 
     def set_protocol_version(self, version: str) -> None:
         """Nothing changes on a pipe."""
 
     async def wait_lost(self) -> str:
-        """Wait until the child is gone or of no use, and say why."""
+        """Wait until the child exits or is of no use; returns the reason."""
         return await asyncio.shield(self._lost)
 
     def _write_line(self, message: bytes, sending: SendAttempt | None = None, /) -> None:
@@ -226,12 +145,12 @@ class StdioTransport:
             raise UpstreamUnreachable(
                 self._spec.name, self._lost.result() if self._lost.done() else "not started"
             )
-        unread = stdin.get_write_buffer_size()
-        if unread:
-            self._check_unread(unread)
-        line = one_line(message) + b"\n"
-        self._written += len(line)
-        stdin.write(line, sending)
+        if stdin.is_backlogged:
+            self._check_unread(stdin.unread_bytes())
+        if b"\n" in message or b"\r" in message:
+            message = one_line(message)
+        self._written += len(message) + 1
+        stdin.write(message + b"\n", sending)
 
     def _on_unsent(self, sendings: list[SendAttempt]) -> None:
         self._pending.fail_unsent(sendings, "it closed its input")
@@ -239,75 +158,31 @@ class StdioTransport:
     def _check_unread(self, unread: int) -> None:
         if unread > _MOST_UNREAD_BYTES:
             raise ResourceExhausted(f"{self._spec.name!r} does not read what it is sent")
-        if self._unread is None:
-            taken = self._written - unread
-            self._unread = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, taken)
+        if unread and self._unread_check is None:
+            read = self._written - unread
+            self._unread_check = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, read)
 
-    def _still_unread(self, before: int) -> None:
-        self._unread = None
+    def _still_unread(self, read_before: int) -> None:
+        self._unread_check = None
         if self._stdin is None:
             return
-        unread = self._stdin.get_write_buffer_size()
-        if unread and self._written - unread <= before:
+        unread = self._stdin.unread_bytes()
+        if unread and self._written - unread <= read_before:
             self._mark_lost(f"it has read nothing for {_UNREAD_SECONDS:g} s")
         elif unread:
             self._check_unread(unread)
 
     def _mark_lost(self, reason: str) -> None:
         if not self._lost.done():
-            # Among what waits may be an answer.
-            while self._fragments:
-                self._add_fragment(self._fragments.popleft())
+            # An answer may be among what is still queued.
+            self._stdout.drain()
         if not self._lost.done():
             self._lost.set_result(reason)
+        self._stdout.ended = True
         self._pending.fail_all(reason)
 
-    def _on_stdout(self, data: bytes) -> None:
-        if not self._fragments and not self._assembly and data.find(b"\n") == len(data) - 1:
-            # The usual case: one line, and all of it.
-            self._handle_line(data)
-            return
-        behind = bool(self._fragments)
-        self._fragments.extend(line_fragments(data))
-        if not behind:
-            self._process_fragments()
-
-    def _process_fragments(self) -> None:
-        """Take in what waits; a child that says very much is read on when others have had their turn."""
-        time_slice, rested, self._reading_paused = TimeSlice(), self._reading_paused, False
-        while self._fragments and not self._reading_paused:
-            self._add_fragment(self._fragments.popleft())
-            self._reading_paused = time_slice.expired
-        if self._reading_paused:
-            self._process.pause_reading()
-            self._loop.call_soon(self._process_fragments)
-        elif rested and not self._lost.done():
-            self._process.resume_reading()
-
-    def _add_fragment(self, piece: LineFragment) -> None:
-        try:
-            self._assembly.add(piece.data)
-            if piece.ends:
-                self._handle_line()
-        except MessageTooLarge as error:
-            self._fragments.clear()
-            self._process.pause_reading()
-            self._mark_lost(f"it sent {error}")
-
-    def _handle_line(self, whole: bytes = b"") -> None:
-        """One line has come: `whole`, or what has been assembled of it."""
-        if not self._assembly and (not whole or whole.isspace()):
-            return
-        try:
-            accepts = self._pending.accepts_invalid_utf8
-            message = read_message(whole, accepts) if whole else self._assembly.finish(accepts)
-        except MalformedMessage as error:
-            self._pending.handle_malformed(error)
-        else:
-            self._pending.handle_message(message)
-
     def _keep_stderr(self, data: bytes) -> None:
-        # Only the end of a flood can be of interest, so only that is decoded.
+        # Only the end of a flood is of interest, so only that is decoded.
         *lines, self._half_line = (self._half_line + data)[-_STDERR_BYTES:].split(b"\n")
         for line in lines:
             if line.strip():
@@ -320,18 +195,177 @@ class StdioTransport:
         self._errors_ended.set()
 
     def close(self) -> None:
-        """Forget what is under way."""
+        """Fail what is in flight, and drop partial messages."""
         self._mark_lost("the gateway closed it")
+        self._stdout.discard()
+        if self._unread_check is not None:
+            self._unread_check.cancel()
+
+
+class LineReader(asyncio.Protocol):
+    """Reads the messages that a child writes to its output, one on each line."""
+
+    def __init__(
+        self,
+        process: ChildProcess,
+        limits: MessageLimits,
+        pending: PendingRequests,
+        on_too_large: Callable[[str], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._process = process
+        self._pending = pending
+        self._assembly = MessageAssembler(limits)
+        self._on_too_large = on_too_large
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        # What has arrived and waits for the next time slice.
+        self._fragments: deque[LineFragment] = deque()
+        self._reading_paused = False
+        # Set when the connection is lost: reading does not resume.
+        self.ended = False
+
+    def data_received(self, data: bytes) -> None:
+        """Handle the messages in some bytes of the output."""
+        if not self._fragments and not self._assembly.size and data.find(b"\n") == len(data) - 1:
+            # The usual case: one whole line.
+            self._handle_line(data)
+            return
+        behind = bool(self._fragments)
+        self._fragments.extend(line_fragments(data))
+        if not behind:
+            self._process_fragments()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The child closed its output."""
+        self._on_end()
+
+    def _process_fragments(self) -> None:
+        """Handle what is queued; after a time slice the child is paused until other work was done."""
+        time_slice, was_paused, self._reading_paused = TimeSlice(), self._reading_paused, False
+        while self._fragments and not self._reading_paused:
+            self._add_fragment(self._fragments.popleft())
+            self._reading_paused = time_slice.expired
+        if self._reading_paused:
+            self._process.pause_reading()
+            self._loop.call_soon(self._process_fragments)
+        elif was_paused and not self.ended:
+            self._process.resume_reading()
+
+    def _add_fragment(self, fragment: LineFragment) -> None:
+        try:
+            self._assembly.add(fragment.data)
+            if fragment.ends:
+                self._handle_line()
+        except MessageTooLarge as error:
+            self._fragments.clear()
+            self._process.pause_reading()
+            self._on_too_large(f"it sent {error}")
+
+    def _handle_line(self, whole: bytes = b"") -> None:
+        """Handle one line: `whole`, or the assembled one."""
+        if not self._assembly.size and (not whole or whole.isspace()):
+            return
+        try:
+            accepts = self._pending.accepts_invalid_utf8
+            message = read_message(whole, accepts) if whole else self._assembly.finish(accepts)
+        except MalformedMessage as error:
+            self._pending.handle_malformed(error)
+        else:
+            self._pending.handle_message(message)
+
+    def drain(self) -> None:
+        """Handle everything that is queued."""
+        while self._fragments:
+            self._add_fragment(self._fragments.popleft())
+
+    def discard(self) -> None:
+        """Drop a message that has arrived in part."""
         self._assembly.discard()
-        if self._unread is not None:
-            self._unread.cancel()
+
+
+class WriteCoalescer:
+    """Gathers the messages of one iteration of the event loop into one write to a pipe."""
+
+    __slots__ = (
+        "_call_soon",
+        "_on_refused",
+        "_parts",
+        "_pipe",
+        "_sendings",
+        "_size",
+        "_transport",
+        "is_backlogged",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.WriteTransport,
+        pipe: int,
+        loop: asyncio.AbstractEventLoop,
+        on_refused: Callable[[list[SendAttempt]], None],
+    ) -> None:
+        """`on_refused` is called with requests of which the pipe took no byte."""
+        self._transport = transport
+        self._pipe = pipe
+        self._call_soon = loop.call_soon
+        self._on_refused = on_refused
+        self._parts: list[bytes] = []
+        self._sendings: list[SendAttempt] = []
+        self._size = 0
+        # Whether the pipe was full at the last write.
+        self.is_backlogged = False
+
+    def write(self, data: bytes, sending: SendAttempt | None) -> None:
+        """Write `data` together with everything else of this iteration."""
+        if not self._parts:
+            self._call_soon(self.flush)
+        self._parts.append(data)
+        if sending is not None:
+            self._sendings.append(sending)
+        self._size += len(data)
+        if self._size > _MOST_BUFFERED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been gathered.
+
+        The pipe is written to here, because the transport does not tell whether a failed write had begun.
+        """
+        if not self._parts:
+            return
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        sendings = self._sendings
+        self._parts, self._sendings, self._size = [], [], 0
+        written = 0
+        try:
+            if self._transport.is_closing():
+                self._on_refused(sendings)
+                return
+            if not self._transport.get_write_buffer_size():
+                written = os.write(self._pipe, data)
+        except BlockingIOError:
+            # The pipe is full: the transport waits until there is room.
+            written = 0
+        except OSError:
+            # The other end is closed.
+            self._transport.abort()
+            self._on_refused(sendings)
+            return
+        self.is_backlogged = written < len(data)
+        if self.is_backlogged:
+            self._transport.write(memoryview(data)[written:])
+
+    def unread_bytes(self) -> int:
+        """How many bytes the child has not read yet, beyond the capacity of the pipe."""
+        return self._size + self._transport.get_write_buffer_size()
 
 
 def stdio_environment(spec: ServerSpec, chain: Mapping[str, str] = _NO_CHAIN) -> dict[str, str]:
-    """What the child gets: what reaches the network, what the operator gave it, and who started it."""
-    held = withheld_variables(os.environ, spec.inherit_env)
-    if held:
-        log.info("variables are not passed on", extra={"server": spec.name, "variables": ", ".join(held)})
+    """The environment of the child: inherited variables, those of its configuration, and `chain`."""
+    withheld = withheld_variables(os.environ, spec.inherit_env)
+    if withheld:
+        log.info("variables are not passed on", extra={"server": spec.name, "variables": ", ".join(withheld)})
     return {**inherited_environment(os.environ, spec.inherit_env), **spec.env, **chain}
 
 
@@ -347,8 +381,8 @@ async def open_stdio(
 ) -> AsyncIterator[StdioTransport]:
     """Run the server's command for as long as the block lasts; raises UpstreamUnreachable.
 
-    `chain` tells a gateway that is started which gateways have started it; `files` is the child's soft limit
-    of open files, unless it is that of the gateway.
+    `chain` names the gateways that started this one, for a child that is a gateway too; `files` is the soft
+    limit of open files of the child, where it differs from the gateway's own.
     """
     mark = watchdog.new_mark()
     try:
@@ -379,8 +413,8 @@ async def open_stdio(
 
 
 async def _end_process(process: ChildProcess, mark: str, sweeper: DescendantSweeper) -> None:
-    """Let the child go: its input ends, then it is asked, then it is made to, with all that it started."""
-    # Once it has ended nothing leads from it to a process that left its group and its environment.
+    """End the child and its descendants: close its input, then SIGTERM, then SIGKILL."""
+    # After its exit nothing leads to a descendant that left its group and its environment.
     alive = not process.exited.is_set()
     below = await asyncio.to_thread(descendants_of, process.pid) if alive else []
     if process.stdin is not None:
@@ -389,7 +423,7 @@ async def _end_process(process: ChildProcess, mark: str, sweeper: DescendantSwee
         if await _exits_in_time(process):
             break
         end_group(process.pid, how)
-    # Whatever else lives in the group has lost its parent.
+    # What is left of the group has lost its parent.
     end_group(process.pid, signal.SIGKILL)
     await _exits_in_time(process)
     await asyncio.to_thread(end_processes, below)

@@ -50,7 +50,7 @@ from headgate.upstream.message_assembly import (
     fault_of_answer,
     unusable_answer,
 )
-from headgate.upstream.notification_router import NotificationRouter, ReplyQueue
+from headgate.upstream.notification_router import InFlightRequest, NotificationRouter, ReplyQueue
 from headgate.upstream.transport import OutgoingRequest, SendAttempt, UpstreamSessionExpired
 from headgate.upstream.transports.resumable_stream import (
     EventHandler,
@@ -77,10 +77,8 @@ class _RedirectRefused(ConnectFailed):
     """The server is there, but sends us somewhere that we do not go; nothing happened."""
 
 
-class _HttpRequestTimer(SendAttempt):
-    """How long one request may still take."""
-
-    __slots__ = ("_latest", "_limit", "_seconds", "withdrawn")
+class _HttpInFlightRequest(InFlightRequest):
+    """One POST whose timer is the timeout around it."""
 
     def __init__(self, outgoing: OutgoingRequest, limit: asyncio.Timeout, started: float) -> None:
         super().__init__(outgoing)
@@ -171,29 +169,29 @@ class StreamableHttpTransport:
         loop = asyncio.get_running_loop()
         started = loop.time()
         limit = asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds))
-        timing = _HttpRequestTimer(outgoing, limit, started)
+        in_flight = _HttpInFlightRequest(outgoing, limit, started)
         try:
             async with limit:
                 if outgoing.token:
-                    self._router.register(outgoing, timing)
-                exchange = self._post_request(timing, number)
+                    self._router.register(in_flight)
+                exchange = self._post_request(in_flight, number)
                 return await (
-                    exchange if outgoing.on_late is None else self._late.run_past_caller(exchange, timing)
+                    exchange if outgoing.on_late is None else self._late.run_past_caller(exchange, in_flight)
                 )
         except TimeoutError as error:
             seconds = loop.time() - started
-            if not timing.begun:
+            if not in_flight.begun:
                 raise UpstreamUnreachable(self._spec.name, f"no connection within {seconds:g} s") from error
             self._cancel_upstream(outgoing, number)
-            if timing.withdrawn is not None:
-                raise timing.withdrawn from None
+            if in_flight.withdrawn is not None:
+                raise in_flight.withdrawn from None
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except asyncio.CancelledError:
-            if timing.begun:
+            if in_flight.begun:
                 self._cancel_upstream(outgoing, number)
             if self._era is Era.STATELESS:
                 # The client wants it stopped, and closing the response is what says so.
-                self._late.drop(timing)
+                self._late.drop(in_flight)
             raise
         finally:
             self._router.unregister(outgoing.token)
