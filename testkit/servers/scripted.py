@@ -108,6 +108,7 @@ def main() -> None:
     tools = list(NAMES)
     for line in os.environ.get("FIRST_WORDS", "").splitlines():
         sys.stdout.write(line + "\n")
+    sys.stdout.flush()
     sys.stderr.write(os.environ.get("LAST_WORDS", ""))
     sys.stderr.flush()
     if wait_for := os.environ.get("WAIT_FOR"):
