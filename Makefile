@@ -27,7 +27,7 @@ NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format pytest parts bench campaign conformance huggingface lock clean
+.PHONY: help run test check format pytest parts bench campaign conformance huggingface lock quantize clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ lock: $(VENV)/dev.stamp ## Write every lock file anew
 	$(COMPILE) tests/parts/model-clients.in -o tests/parts/model-clients.lock
 	cd $(NPM) && $(NPM_LOCK)
 	cd $(MODEL_CLIENTS) && $(NPM_LOCK)
+
+quantize: $(VENV)/dev.stamp ## Write the patch of the offline model anew, after its package changed
+	$(BIN)/python scripts/quantize_minilm.py
 
 clean: ## Remove environments, parts and caches
 	rm -rf $(VENV) $(PARTS) $(NPM)/node_modules $(MODEL_CLIENTS)/node_modules build dist

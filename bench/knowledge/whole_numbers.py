@@ -41,7 +41,7 @@ def _rows(knowledge: Knowledge) -> list[tuple[str, ...]]:
     weights = MiniLMWeights()
     vectors: dict[str, Any] = {}
     rows: list[tuple[str, ...]] = []
-    for way, own in ((WIDE, weights), (WHOLE, MiniLMWeights(threads=1, multiplies_whole_numbers=True))):
+    for way, own in ((WIDE, weights), (WHOLE, MiniLMWeights(threads=1, multiply_int8=True))):
         print(f"bench: knowledge, {knowledge.name}, {way}", file=sys.stderr, flush=True)
         model = MiniLMEmbedder(weights, pieces=PASSAGE_PIECES, windows=PASSAGE_WINDOWS, for_passages=own)
         began = time.process_time()

@@ -15,8 +15,9 @@ from headgate.embedding.minilm import (
     MiniLMWeights,
     ModelFileMismatch,
     packaged_model,
+    passage_model,
 )
-from headgate.embedding.onnx_quantization import quantize_model
+from scripts.quantize_minilm import make_patch, quantize_model
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +141,19 @@ def test_passages_read_in_whole_numbers_have_nearly_the_same_vectors(model: Mini
 
 
 def test_every_product_with_weights_is_one_of_whole_numbers() -> None:
-    content = quantize_model(packaged_model().read_bytes())
+    content = passage_model(packaged_model().read_bytes())
     # Three products of attention, one behind them, and two that widen and narrow, in each of six layers.
     assert content.count(b"DynamicQuantizeMatMul") == 6 * 6
     assert content.count(b"IsNaN") == 0
+
+
+def test_the_patch_makes_what_the_build_step_makes() -> None:
+    model = packaged_model().read_bytes()
+    assert passage_model(model) == quantize_model(model)
+    assert (
+        sum(len(piece) for piece in make_patch(model, quantize_model(model)) if isinstance(piece, bytes))
+        < 100_000
+    )
 
 
 def test_processors_that_add_in_fewer_bits_are_asked_for_a_way_that_gives_the_same() -> None:
@@ -153,7 +163,7 @@ def test_processors_that_add_in_fewer_bits_are_asked_for_a_way_that_gives_the_sa
         MiniLMEmbedder(
             pieces=128,
             windows=5,
-            for_passages=MiniLMWeights(threads=1, multiplies_whole_numbers=True, sums_are_wide=wide),
+            for_passages=MiniLMWeights(threads=1, multiply_int8=True, wide_sums=wide),
         ).embed([text])[0]
         for wide in (None, False)
     ]

