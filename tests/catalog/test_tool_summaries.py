@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.tool_summaries import brief, compact, description_of, schema_of
+from headgate.catalog.definition_text import read_tool
+from headgate.catalog.tool_summaries import brief, compact, schema_of
 
 # What a signature may cost in characters, as long as the tool does not need more.
 ENOUGH = 420
@@ -202,20 +203,20 @@ def test_every_argument_that_is_needed_is_in_the_signature(names: list[str], cou
     ],
 )
 def test_a_definition_that_cannot_be_read_has_no_words_and_takes_anything(definition: bytes) -> None:
-    assert description_of(definition) == ""
-    assert schema_of(definition) == {"type": "object"}
+    assert read_tool(definition).text == ""
+    assert schema_of(read_tool(definition)) == {"type": "object"}
 
 
 @pytest.mark.parametrize("schema", ["null", "true", "5", '"object"', "[]"])
 def test_a_schema_that_is_no_object_takes_anything(schema: str) -> None:
-    assert schema_of(b'{"name":"a","inputSchema":%s}' % schema.encode()) == {"type": "object"}
+    assert schema_of(read_tool(b'{"name":"a","inputSchema":%s}' % schema.encode())) == {"type": "object"}
 
 
 @pytest.mark.parametrize("description", [b"null", b"5", b'["x"]', b"{}"])
 def test_a_description_that_is_no_text_costs_nothing_else(description: bytes) -> None:
     definition = b'{"name":"a","description":%s,"inputSchema":{"properties":{"a":{}}}}' % description
-    assert description_of(definition) == ""
-    assert schema_of(definition)["properties"] == {"a": {}}
+    assert read_tool(definition).text == ""
+    assert schema_of(read_tool(definition))["properties"] == {"a": {}}
 
 
 # What is shown of a description.

@@ -17,7 +17,33 @@ from headgate.protocol.json_scan import (
     remove_member,
     replace_member,
 )
-from headgate.protocol.json_scan import object_members as scanned
+from headgate.schema.keywords import as_text
+
+
+class LenientTool(msgspec.Struct):
+    """A tool definition with members of any type, so that a malformed one does not cost the others."""
+
+    name: Any = None
+    title: Any = None
+    description: Any = None
+    inputSchema: Any = None  # noqa: N815 (the protocol's spelling)
+    annotations: Any = None
+
+    @property
+    def text(self) -> str:
+        """The description; empty where it is no text."""
+        return as_text(self.description)
+
+
+_lenient_tool = msgspec.json.Decoder(LenientTool)
+
+
+def read_tool(definition: bytes) -> LenientTool:
+    """The tool; one without any member where the definition is no JSON object."""
+    try:
+        return _lenient_tool.decode(definition)
+    except (DecodeError, UnicodeError, RecursionError):
+        return LenientTool()
 
 
 class UnusableDefinition(ValueError):
@@ -70,7 +96,7 @@ def keyed_definition(text: str, key: str) -> tuple[str, DefinitionText]:
 @lru_cache(maxsize=4)
 def definition_members(text: str) -> tuple[JsonMember, ...]:
     """The members of the object; raises ValueError when it is none."""
-    return tuple(scanned(text))
+    return tuple(object_members(text))
 
 
 def single_member(text: str, key: str) -> JsonMember | None:
@@ -151,7 +177,7 @@ class SplitDefinition(NamedTuple):
 def split_definition(definition: str) -> SplitDefinition | None:
     """The inputSchema and the definition without it; None of what no parser takes."""
     try:
-        found = [member for member in object_members(definition) if member.key == "inputSchema"]
+        found = [member for member in definition_members(definition) if member.key == "inputSchema"]
     except (ValueError, RecursionError):
         return None
     if not found:

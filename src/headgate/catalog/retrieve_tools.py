@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from headgate.catalog.definition_text import read_tool
 from headgate.catalog.errors import ServerNotFound
 from headgate.catalog.finder import Finder, MatchGroups, MatchReason, ToolQuery
 from headgate.catalog.item_lookup import nearest_servers
@@ -18,7 +19,6 @@ from headgate.catalog.tool_summaries import (
     ReplyEntry,
     brief,
     compact,
-    description_of,
     fit_reply,
     schema_of,
     size_of,
@@ -290,23 +290,23 @@ class _RetrievalReply:
         return ReplyEntry(item.public_name, brief, whole)
 
     def _tool(self, one: FusedScore, item: Item, *, full: bool) -> dict[str, Any]:
-        description = description_of(item.definition)
-        told: dict[str, Any] = {
+        tool = read_tool(item.definition)
+        entry: dict[str, Any] = {
             "name": item.public_name,
             "original_name": item.name,
             "server": item.server,
-            "description": description if full else brief(description),
+            "description": tool.text if full else brief(tool.text),
             "score": round(one.score, 2),
         }
         listed = self._on_list(item)
         if self._registration is not None:
-            told["newly_registered"] = one.key in self._registration.new
-            told["listed"] = listed
+            entry["newly_registered"] = one.key in self._registration.new
+            entry["listed"] = listed
         if full or not listed:
             # A call needs the schema, and the list does not have it.
-            schema = schema_of(item.definition)
-            told["input_schema"] = schema if full else compact(schema)
-        return told
+            schema = schema_of(tool)
+            entry["input_schema"] = schema if full else compact(schema)
+        return entry
 
     def _on_list(self, item: Item) -> bool:
         """Whether the tool is on the client's list after this search, in dynamic mode."""

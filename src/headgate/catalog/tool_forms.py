@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import DecodeError
 
+from headgate.catalog.definition_text import LenientTool, read_tool
 from headgate.catalog.short_description import argument_keywords, sentences, shorten_description
 from headgate.catalog.tool_dialects import AdaptedTool, Dialect, adapt_tool, is_restorable
 from headgate.domain.item import Item
+from headgate.schema.keywords import COMBINING_KEYWORDS, CONDITIONAL_KEYWORDS, as_object, properties_of
 from headgate.schema.reduction import (
     FlatSchema,
     flatten_arguments,
@@ -17,32 +18,6 @@ from headgate.schema.reduction import (
     partition_schema,
     stub_names,
 )
-
-
-class LenientTool(msgspec.Struct):
-    """Members mostly of any type, so that one that is odd does not cost the others."""
-
-    name: str
-    description: Any = None
-    inputSchema: Any = None  # noqa: N815 (the protocol's spelling)
-    annotations: Any = None
-
-    @property
-    def text(self) -> str:
-        """What the tool says about itself."""
-        return self.description if isinstance(self.description, str) else ""
-
-
-_decoder = msgspec.json.Decoder(LenientTool)
-
-
-def read_tool(definition: bytes) -> LenientTool | None:
-    """The tool, or None where the definition cannot be read."""
-    try:
-        return _decoder.decode(definition)
-    except (DecodeError, UnicodeError, RecursionError):
-        return None
-
 
 # Fewer tools than this have nothing in common that is worth a sentence.
 _FEWEST_TOOLS: Final = 5
@@ -82,7 +57,7 @@ def find_shared_text(definitions: Sequence[bytes]) -> SharedText:
     argument_counts: Counter[str] = Counter()
     argument_text_counts: Counter[str] = Counter()
     for definition in definitions:
-        tool = read_tool(definition) if len(definition) <= _LONGEST_READ else None
+        tool = _read_named(definition) if len(definition) <= _LONGEST_READ else None
         if tool is not None:
             sentence_counts.update(set(sentences(tool.text)))
             argument_counts.update(optional_arguments(tool.inputSchema))
@@ -101,10 +76,13 @@ def find_shared_text(definitions: Sequence[bytes]) -> SharedText:
     return SharedText(dropped_texts, tuple(common), _summary(worth_saying, common))
 
 
+def _read_named(definition: bytes) -> LenientTool | None:
+    tool = read_tool(definition)
+    return tool if isinstance(tool.name, str) else None
+
+
 def _argument_texts(schema: Any) -> set[str]:
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    found = properties.values() if isinstance(properties, dict) else ()
-    texts = (one.get("description") for one in found if isinstance(one, dict))
+    texts = (as_object(one).get("description") for one in properties_of(schema).values())
     return {text for text in texts if isinstance(text, str) and len(text) <= _LONGEST_TEXT}
 
 
@@ -144,7 +122,7 @@ def make_slim_forms(
     definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False
 ) -> SlimForms:
     """What `slim` and `stub` give, from a definition that is read once."""
-    tool = read_tool(definition)
+    tool = _read_named(definition)
     if tool is None:
         return SlimForms(definition, definition)
     return SlimForms(
@@ -159,7 +137,7 @@ def slim_tool(definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_t
     Its schema names every argument, and accepts whatever the definition's accepts. With `every_type` it types
     them all, for clients that write nothing else.
     """
-    tool = read_tool(definition)
+    tool = _read_named(definition)
     if tool is None:
         return definition
     return _smaller(_slim(tool, shared, every_type=every_type), definition)
@@ -186,7 +164,7 @@ def _extra_keywords(tool: LenientTool, words: str, arguments: FlatSchema, shared
 
 def stub_tool(definition: bytes, shared: SharedText = NOTHING_SHARED) -> bytes:
     """The tool with a few words and the names of some arguments; never larger than its slim form."""
-    tool = read_tool(definition)
+    tool = _read_named(definition)
     if tool is None:
         return definition
     return _smaller(_stub(tool, shared), definition)
@@ -215,7 +193,7 @@ def _encoded(
 
 def _hints(annotations: Any) -> dict[str, bool] | None:
     """What changes how a client treats the tool: without hints it counts as one that may destroy."""
-    own = annotations if isinstance(annotations, dict) else {}
+    own = as_object(annotations)
     if own.get("readOnlyHint") is True:
         return {"readOnlyHint": True}
     return {"destructiveHint": False} if own.get("destructiveHint") is False else None
@@ -234,14 +212,10 @@ _BRANCH_KEYWORDS: Final = frozenset(
     [
         "$ref",
         "$dynamicRef",
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "if",
-        "then",
-        "else",
         "dependentSchemas",
         "patternProperties",
+        *COMBINING_KEYWORDS,
+        *CONDITIONAL_KEYWORDS,
     ]
 )
 
@@ -251,7 +225,7 @@ def partition_tool(definition: bytes) -> bytes:
 
     A schema whose arguments are in branches or behind a reference to another place is not partitioned.
     """
-    tool = read_tool(definition)
+    tool = _read_named(definition)
     if tool is None or not _is_plain_object(tool.inputSchema):
         return definition
     schema = partition_schema(tool.inputSchema)

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import DecodeError
+
+from headgate.catalog.definition_text import LenientTool
+from headgate.schema.keywords import properties_of, required_names
 
 # Of one schema; what needs more is shown with less about each argument.
 _ENOUGH_CHARACTERS: Final = 420
@@ -19,29 +21,9 @@ _LONGEST_BRIEF: Final = 160
 _END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)\. ", re.IGNORECASE)
 
 
-class _SummarisedTool(msgspec.Struct):
-    # Of any type, so that one that is null does not cost the schema.
-    description: Any = None
-    inputSchema: Any = None  # noqa: N815 (the protocol's spelling)
-
-
-def description_of(definition: bytes) -> str:
-    """What the tool says about itself."""
-    description = _read(definition).description
-    return description if isinstance(description, str) else ""
-
-
-def schema_of(definition: bytes) -> dict[str, Any]:
+def schema_of(tool: LenientTool) -> dict[str, Any]:
     """The schema of its arguments as its server wrote it."""
-    schema = _read(definition).inputSchema
-    return schema if isinstance(schema, dict) else {"type": "object"}
-
-
-def _read(definition: bytes) -> _SummarisedTool:
-    try:
-        return msgspec.json.decode(definition, type=_SummarisedTool)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return _SummarisedTool()
+    return tool.inputSchema if isinstance(tool.inputSchema, dict) else {"type": "object"}
 
 
 def brief(description: str) -> str:
@@ -60,9 +42,8 @@ def compact(schema: dict[str, Any]) -> dict[str, Any]:
 
     Where that is too much, choices go first and then arguments that may be left out; `omitted` counts them.
     """
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    required = [name for name in _names(schema.get("required")) if name in properties]
+    properties = properties_of(schema)
+    required = [name for name in required_names(schema) if name in properties]
     for choices in (True, False):
         short = _built(
             {name: _argument(inner, choices=choices) for name, inner in properties.items()}, required
@@ -118,10 +99,6 @@ def _few(values: list[Any]) -> bool:
     return len(values) <= _MOST_CHOICES and all(
         not isinstance(value, str | list | dict) or len(value) <= _LONGEST_CHOICE for value in values
     )
-
-
-def _names(required: Any) -> list[str]:
-    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
 # Of the text of an answer, about 8,000 tokens (decision 0080).

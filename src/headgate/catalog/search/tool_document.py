@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.catalog.definition_text import read_tool
+from headgate.schema.keywords import as_list, as_object, as_text, properties_of
 from headgate.search.bm25 import Bm25
 from headgate.search.lexicon import MAX_QUANTIZED, VECTOR_LENGTH, ZERO_POINT, Lexicon, TextVector, unit_vector
 from headgate.search.text_analysis import terms
@@ -35,23 +37,19 @@ class ToolDocument(msgspec.Struct, frozen=True):
 
 def document_of(server: str, name: str, public_name: str, definition: bytes) -> ToolDocument:
     """The document of a tool; what is not as it should be in its definition is left out."""
-    try:
-        tool = msgspec.json.decode(definition)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        tool = None
-    tool = _object(tool)
-    annotations = _object(tool.get("annotations"))
+    tool = read_tool(definition)
+    annotations = as_object(tool.annotations)
     names: list[str] = []
     texts: list[str] = []
-    for parameter, schema in _parameters(tool.get("inputSchema"), _DEEPEST):
+    for parameter, schema in _parameters(tool.inputSchema, _DEEPEST):
         names.append(parameter)
         texts += [text for text in _schema_texts(schema) if text]
     return ToolDocument(
         key=(server, name),
         public_name=public_name,
         name=name,
-        title=_text(tool.get("title")) or _text(annotations.get("title")),
-        description=_text(tool.get("description")),
+        title=as_text(tool.title) or as_text(annotations.get("title")),
+        description=tool.text,
         parameters=" ".join(names),
         parameter_texts=" ".join(texts),
         read_only=annotations.get("readOnlyHint") is True,
@@ -60,27 +58,18 @@ def document_of(server: str, name: str, public_name: str, definition: bytes) -> 
 
 def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every parameter, those of parameters that are objects or lists of objects too."""
-    for name, inner in _object(_object(schema).get("properties")).items():
-        yield name, _object(inner)
+    for name, inner in properties_of(schema).items():
+        yield name, as_object(inner)
         if depth and isinstance(inner, dict):
             yield from _parameters(inner, depth - 1)
             yield from _parameters(inner.get("items"), depth - 1)
 
 
 def _schema_texts(schema: dict[str, Any]) -> Iterator[str]:
-    for part in (schema, _object(schema.get("items"))):
-        yield _text(part.get("description"))
-        choices = part.get("enum")
-        if isinstance(choices, list):
-            yield from (choice for choice in choices[:_MOST_CHOICES] if isinstance(choice, str))
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    for part in (schema, as_object(schema.get("items"))):
+        yield as_text(part.get("description"))
+        choices = as_list(part.get("enum"))[:_MOST_CHOICES]
+        yield from (choice for choice in choices if isinstance(choice, str))
 
 
 class SearchField(msgspec.Struct, frozen=True):
