@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from headgate.results.parsed_result import content_length
+from headgate.results.content import count_characters
 from headgate.results.pipeline import ProcessingError
 from headgate.results.result_structure import visible_size
 from tests.results.sample_results import IMAGE, parsed_result, resource, result, results, text, texts_of
@@ -106,8 +106,8 @@ def test_characters_are_counted_also_where_they_lie_across_two_windows() -> None
         file.write(words.encode())
         file.flush()
         with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-            assert content_length(mapped) == len(words)
-    assert content_length(b"") == 0
+            assert count_characters(mapped) == len(words)
+    assert count_characters(b"") == 0
 
 
 def test_a_lone_half_of_a_pair_counts_as_the_character_that_is_shown_for_it() -> None:

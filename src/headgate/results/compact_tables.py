@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
-from headgate.results.content import Content, first_byte
+from headgate.results.content import Content, decode_elements, decode_members, first_byte
 from headgate.results.pipeline import ProcessingError
 
 # A larger result is never shown at once, and a table is built in memory.
@@ -23,8 +23,6 @@ _LONGEST_NESTED_CELL = 64
 _CAUTION = 1.4
 _SHAPE = {"columns", "rows"}
 
-_elements = msgspec.json.Decoder(list[Raw])
-_members = msgspec.json.Decoder(dict[str, Raw])
 _names = msgspec.json.Decoder(list[str])
 # Approximates the tokens of models: a short word, up to three digits, adjacent punctuation.
 _pieces = re.compile(rb"[a-zA-Z]{1,8}|[0-9]{1,3}|[^a-zA-Z0-9\s]{1,4}|\s+[^a-zA-Z0-9\s]{0,2}")
@@ -65,7 +63,7 @@ def _compact(value: bytes, depth: int) -> bytes | None:
         return _table(value)
     if kind != b"{":
         return None
-    members = _members.decode(value)
+    members = decode_members(value)
     if members.keys() == _SHAPE:
         raise _AmbiguousTable
     if depth == _DEEPEST:
@@ -77,10 +75,10 @@ def _compact(value: bytes, depth: int) -> bytes | None:
 
 
 def _table(value: bytes) -> bytes | None:
-    elements = _elements.decode(value)
+    elements = decode_elements(value)
     step = len(elements) // _SAMPLE + 1
     try:
-        sample = [(element, _members.decode(element)) for element in elements[::step]]
+        sample = [(element, decode_members(element)) for element in elements[::step]]
         kinds = Counter(tuple(members) for _, members in sample).most_common(1)
         columns = kinds[0][0] if len(elements) > 1 else ()
         header = b'{"columns":' + msgspec.json.encode(columns) + b',"rows":'
@@ -120,7 +118,7 @@ def _even_rows(value: bytes, count: int, columns: tuple[str, ...]) -> bytes | No
 
 
 def _rows(elements: Sequence[Raw], columns: tuple[str, ...]) -> bytes | None:
-    rows = [_row(element, _members.decode(element), columns) for element in elements]
+    rows = [_row(element, decode_members(element), columns) for element in elements]
     odd = sum(row.startswith(b"{") for row in rows)
     return None if odd > len(rows) * _MOST_ODD else b"[" + b",".join(rows) + b"]"
 
@@ -155,9 +153,9 @@ def _minify(value: Raw) -> bytes:
 def _expand(value: bytes, depth: int) -> bytes:
     if first_byte(value) != b"{":
         return value
-    members = _members.decode(value)
+    members = decode_members(value)
     if members.keys() == _SHAPE:
-        return _expand_rows(_names.decode(members["columns"]), _elements.decode(members["rows"]))
+        return _expand_rows(_names.decode(members["columns"]), decode_elements(members["rows"]))
     if depth == _DEEPEST:
         return value
     return _object((key, _expand(bytes(member), depth + 1)) for key, member in members.items())
@@ -170,7 +168,7 @@ def _expand_rows(columns: list[str], rows: list[Raw]) -> bytes:
 def _expand_row(columns: list[str], row: bytes) -> bytes:
     if row[:1] != b"[":
         return row
-    cells = _elements.decode(row)
+    cells = decode_elements(row)
     if len(cells) != len(columns):
         raise ProcessingError("A row of the table has more or fewer cells than there are columns.")
     return _object(zip(columns, map(bytes, cells), strict=True))

@@ -13,7 +13,12 @@ from msgspec import DecodeError, Raw
 # UTF-8. Both types can be sliced (to bytes), searched with `find` and `rfind`, and passed to RE2 and msgspec.
 Content = bytes | mmap.mmap
 
-_raw_json = msgspec.json.Decoder(Raw)
+MAX_CHARACTER_BYTES = 4
+
+# Each decodes one level; everything below stays raw JSON. They raise as msgspec does.
+decode_raw = msgspec.json.Decoder(Raw).decode
+decode_elements = msgspec.json.Decoder(list[Raw]).decode
+decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Scratch(Protocol):
@@ -47,7 +52,7 @@ def first_byte(content: Content) -> bytes:
 
 def _parses(content: Content) -> bool:
     try:
-        _raw_json.decode(content)
+        decode_raw(content)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -58,14 +63,21 @@ def character_count(data: bytes) -> int:
     return len(data) if data.isascii() else len(data.decode(errors="replace"))
 
 
+def fits(content: Content | Raw, room: int) -> bool:
+    """Whether there are at most `room` characters; a content that is far too large is not read."""
+    with memoryview(content) as view:
+        if len(view) <= room or len(view) > room * MAX_CHARACTER_BYTES:
+            return len(view) <= room
+        return character_count(bytes(view)) <= room
+
+
 def first_characters(data: bytes, room: int) -> bytes:
     """At most `room` characters of the beginning."""
     if len(data) <= room or room <= 0:
         return data[: max(room, 0)]
     if data.isascii():
         return data[:room]
-    # A character has at most four bytes.
-    return data[: room * 4].decode(errors="ignore")[:room].encode()
+    return data[: room * MAX_CHARACTER_BYTES].decode(errors="ignore")[:room].encode()
 
 
 _WINDOW = 1024 * 1024
@@ -77,7 +89,7 @@ def count_lines(content: Content) -> int:
     return ends + (len(content) > 0 and content[len(content) - 1 :] != b"\n")
 
 
-def count_characters(content: Content | Raw) -> int:
+def count_characters(content: Content | Raw | memoryview) -> int:
     """The number of characters; bytes that are no UTF-8 count as their replacement characters."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     count = 0
@@ -88,7 +100,7 @@ def count_characters(content: Content | Raw) -> int:
     return count + len(decoder.decode(b"", final=True))
 
 
-def _windows(content: Content | Raw) -> Iterator[bytes]:
+def _windows(content: Content | Raw | memoryview) -> Iterator[bytes]:
     with memoryview(content) as view:
         for start in range(0, len(view), _WINDOW):
             yield bytes(view[start : start + _WINDOW])
@@ -141,7 +153,6 @@ TextChunks = Callable[[], Iterator[str]]
 _LONGEST_ESCAPE = 12
 # Searched for a position between escapes, before all escapes of a window are scanned.
 _TAIL = 4096
-_raw = msgspec.json.Decoder(Raw)
 _string = msgspec.json.Decoder(str)
 
 
@@ -242,7 +253,7 @@ class JsonLines:
     def __getitem__(self, index: int) -> Raw:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return _raw.decode(self._view[self._spans[2 * index] : self._spans[2 * index + 1]])
+        return decode_raw(self._view[self._spans[2 * index] : self._spans[2 * index + 1]])
 
 
 def json_lines(content: Content) -> JsonLines | None:
@@ -266,7 +277,7 @@ def json_lines(content: Content) -> JsonLines | None:
 
 def _is_object(line: memoryview) -> bool:
     try:
-        with memoryview(_raw.decode(line)) as value:
+        with memoryview(decode_raw(line)) as value:
             return value[0] == ord("{")
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return False

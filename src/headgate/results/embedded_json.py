@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.results.content import Content, MemoryScratch, Scratch, first_byte, is_json
+from headgate.results.content import Content, MemoryScratch, Scratch, decode_raw, first_byte, is_json
 from headgate.results.result_structure import decode_text
 
 # An encoder that runs twice nests a string in a string; deeper nesting is an attack.
@@ -33,7 +33,6 @@ _CLOSING: Final = re.compile(rb'[}\]](?:[ \t]|\\[nrt])*+"\Z')
 _NAME_ENDS: Final = re.compile(rb"[ \t\r\n]*+:")
 _TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)")
 _FAILED_AT: Final = re.compile(r"\(byte (\d+)\)")
-_value: Final = msgspec.json.Decoder(Raw)
 
 
 class EmbeddedJson:
@@ -124,7 +123,7 @@ def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, 
     line_end = _line_end(content, start)
     try:
         # Most values are one line, and success costs a tenth of an exception.
-        _value.decode(view[start:line_end])
+        decode_raw(view[start:line_end])
     except DecodeError as error:
         if _TRAILING.search(str(error)) or _FAILED_AT.search(str(error)):
             return _error_position(content, start, str(error))
@@ -133,7 +132,7 @@ def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, 
     else:
         return _trimmed_end(content, start, line_end), 0
     try:
-        _value.decode(view[start:])
+        decode_raw(view[start:])
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _error_position(content, start, str(error))
     return _trimmed_end(content, start, len(content)), 0
@@ -215,7 +214,7 @@ def extract_json(text: Content, scratch: Scratch | None = None, depth: int = 0) 
 def _inside_string(text: Content, scratch: Scratch) -> Content | None:
     """The text of a content that is one JSON string."""
     try:
-        literal = _value.decode(text)
+        literal = decode_raw(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return decode_text(literal, scratch)

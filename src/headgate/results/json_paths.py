@@ -243,6 +243,14 @@ def decode_container(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
         raise undecodable_key_error() from error
 
 
+def decode_container_or_none(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
+    """As `decode_container`, but None also for a value that cannot be decoded."""
+    try:
+        return decode_container(value)
+    except (ProcessingError, RecursionError, DecodeError):
+        return None
+
+
 def decode_container_or_string(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
     """As `decode_container`, and for a string the members or elements of the JSON inside it."""
     container = decode_container(value)
@@ -345,11 +353,11 @@ def _nearest(name: str, objects: Iterable[dict[str, Raw]]) -> list[str]:
     return nearest_names(name, list(keys))
 
 
-def nearest_names(name: str, names: Sequence[str]) -> list[str]:
-    """At most five of the names, the most similar first."""
+def nearest_names(name: str, names: Sequence[str], limit: int = 5) -> list[str]:
+    """At most `limit` of the names, the most similar first."""
     from rapidfuzz import fuzz, process, utils  # noqa: PLC0415 (only who spells a name wrong pays for it)
 
-    found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=5)
+    found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=limit)
     return [near for near, _, _ in found]
 
 

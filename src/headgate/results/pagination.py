@@ -15,6 +15,7 @@ from headgate.results.content import (
     character_count,
     first_byte,
     first_characters,
+    fits,
     json_lines,
     string_text_chunks,
     text_chunks,
@@ -338,13 +339,9 @@ def first_fitting_page(content: Content, offset: int, room: int) -> ProcessorRes
     where = PathTarget(content, "", gathered=False)
     shown = _json_page(where, slot) or lines_page(text_chunks(content), slot)
     facts = shown.metadata
-    if facts["shown"] == facts["total"] and "go_on" not in facts and _fits(content, room):
+    if facts["shown"] == facts["total"] and "go_on" not in facts and fits(content, room):
         return processed(content, content[:], facts)
     return processed(content, shown.content, facts)
-
-
-def _fits(content: Content, room: int) -> bool:
-    return len(content) <= room * 4 and character_count(content[:]) <= room
 
 
 def _json_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:

@@ -10,6 +10,8 @@ from headgate.results.compact_tables import from_compact_tables
 from headgate.results.content import (
     Content,
     Scratch,
+    count_characters,
+    decode_members,
     first_byte,
     is_json,
     json_lines,
@@ -33,7 +35,6 @@ _WINDOW = 4 * 1024 * 1024
 # More texts than this are read as one: mostly a list with one block for each element.
 MANY_TEXTS = 8
 _INDENTED = re.compile(rb"[,:\[{]\s")
-_members = msgspec.json.Decoder(dict[str, Raw])
 # Text beside the JSON that is short enough for an introduction.
 _INTRODUCTION_BYTES = 1_000
 _TABLE = b'{"columns":['
@@ -164,7 +165,7 @@ class ParsedResult:
     @cached_property
     def sizes(self) -> dict[int, int]:
         """The characters of each text."""
-        return {index: content_length(text) for index, text in self.texts.items()}
+        return {index: count_characters(text) for index, text in self.texts.items()}
 
     @cached_property
     def structured_size(self) -> int:
@@ -197,7 +198,7 @@ def _expanded_from_structured(text: Content, structured: Raw) -> Content:
         return text
     objects = bytes(structured)
     try:
-        same = _members.decode(from_compact_tables(text)).items() <= _members.decode(objects).items()
+        same = decode_members(from_compact_tables(text)).items() <= decode_members(objects).items()
     except (ProcessingError, ValueError, RecursionError):
         return text
     return objects if same else text
@@ -232,20 +233,3 @@ def minify_json(json: Content) -> Content:
     except (DecodeError, RecursionError):
         # Nested almost as deep as parsers allow, and the formatter allows a few levels less.
         return json
-
-
-def content_length(content: Content) -> int:
-    """The number of characters, counted without a copy of the whole."""
-    return _length(memoryview(content))
-
-
-def _length(view: memoryview) -> int:
-    size = 0
-    for start in range(0, len(view), _WINDOW):
-        window = bytes(view[start : start + _WINDOW])
-        # Every byte starts a character, except for continuation bytes.
-        size += len(window) if window.isascii() else len(window) - len(window.translate(None, _STARTS))
-    return size
-
-
-_STARTS = bytes(byte for byte in range(256) if byte & 0xC0 != 0x80)

@@ -15,6 +15,8 @@ from headgate.results.content import (
     Content,
     Scratch,
     character_count,
+    count_characters,
+    decode_elements,
     first_byte,
     is_json,
     json_lines,
@@ -34,7 +36,7 @@ from headgate.results.jobs import (
 from headgate.results.json_paths import resolve_path
 from headgate.results.notices import page_note
 from headgate.results.pagination import ReadProcessor, first_fitting_page, rows_page
-from headgate.results.parsed_result import ParsedResult, content_length, starts_with_index
+from headgate.results.parsed_result import ParsedResult, starts_with_index
 from headgate.results.pipeline import Pipeline, ProcessingError, Processor, ProcessorResult
 from headgate.results.projection import ProjectionProcessor
 from headgate.results.reply import job_result, size_facts, text_block, with_notice
@@ -191,7 +193,7 @@ def _project_structured(parsed: ParsedResult, job: ReadJob, room: int) -> bytes 
     structured = bytes(parsed.structure.structured)
     made = Pipeline([ProjectionProcessor()]).run(structured, {"projection": job.projection})
     missing = made.metadata.get("projection", {}).get("fields_not_found")
-    if made.error is not None or missing or content_length(made.content) > room:
+    if made.error is not None or missing or count_characters(made.content) > room:
         return None
     return made.content[:]
 
@@ -201,7 +203,7 @@ def _page_texts(
 ) -> tuple[dict[int, bytes], dict[str, Any]]:
     """As much of each text as fits, for the main one from an offset on."""
     texts = {index: one.content for index, one in made.items()}
-    sizes = {index: content_length(text) for index, text in texts.items()}
+    sizes = {index: count_characters(text) for index, text in texts.items()}
     if sum(sizes.values()) <= job.room and not job.offset:
         return {index: _compact(text[:], job) for index, text in texts.items()}, {}
     rooms = dict(zip(sizes, fair_shares(list(sizes.values()), job.room), strict=True))
@@ -213,13 +215,13 @@ def _page_texts(
     shown = _page(made[main], job.offset, rooms[main])
     pages[main] = _compact(shown.content[:], job)
     metadata = dict(shown.metadata)
-    if any(content_length(text) > rooms[index] for index, text in texts.items() if index != main):
+    if any(count_characters(text) > rooms[index] for index, text in texts.items() if index != main):
         metadata["other_texts"] = "cut"
     return pages, metadata
 
 
 def _beginning(text: Content, room: int) -> bytes:
-    if content_length(text) <= room:
+    if count_characters(text) <= room:
         return text[:]
     return (truncate_json(text, room) if is_json(text) else truncate_text(text, room)).content
 
@@ -352,8 +354,6 @@ def _with_matches_around(made: ProcessorResult, main: MainJson, search: SearchPa
 
 
 _MOST_POSITIONS = 20
-_WINDOW = 1024 * 1024
-_elements = msgspec.json.Decoder(list[Raw])
 
 
 def hit_locations(
@@ -390,7 +390,7 @@ def _below_path(made: ProcessorResult, text: Content, parsed: ParsedResult, job:
     places = made.places[:_MOST_POSITIONS]
     if not places or not text or is_json(text):
         return {}
-    return {"path": where.path, "positions": [_characters_before(text, start) for start in places]}
+    return {"path": where.path, "positions": [count_characters(memoryview(text)[:start]) for start in places]}
 
 
 def _join_paths(above: str, below: str) -> str:
@@ -446,7 +446,7 @@ class _SearchedTexts:
         """The characters before each hit in the original text; none where another form was searched."""
         if self._is_structure or self._parsed.document.json or not self._is_written:
             return []
-        lengths = [content_length(self._parsed.texts[index]) + 1 for index in self._indexes]
+        lengths = [count_characters(self._parsed.texts[index]) + 1 for index in self._indexes]
         before = list(accumulate(lengths, initial=0))
         found = []
         for start in places:
@@ -454,20 +454,16 @@ class _SearchedTexts:
             index = self._indexes[number]
             text = self._parsed.texts[index]
             if text is self._parsed.compact_texts[index]:
-                found.append(before[number] + _characters_before(text, start - self._starts[number]))
+                found.append(
+                    before[number] + count_characters(memoryview(text)[: start - self._starts[number]])
+                )
         return found
 
 
 def _element_starts(array: Content) -> Iterator[int]:
     """The offset of each element of a JSON array; only commas and white space are between them."""
     position = 0
-    for element in _elements.decode(array):
+    for element in decode_elements(array):
         position = array.find(bytes(element), position)
         yield position
         position += len(memoryview(element))
-
-
-def _characters_before(text: Content, position: int) -> int:
-    return sum(
-        character_count(text[start : min(start + _WINDOW, position)]) for start in range(0, position, _WINDOW)
-    )

@@ -13,6 +13,8 @@ from headgate.results.content import (
     Content,
     Scratch,
     count_characters,
+    decode_elements,
+    decode_members,
     end_of_whole_escapes,
     is_json,
     needless_escape_characters,
@@ -29,9 +31,6 @@ _FIRST_BACKSLASH = re.compile(rb"[^\\](?=\\)", re.DOTALL)
 # How far before the end of a piece an escape may begin that the end would split.
 _NEAR = 64
 _UNREADABLE = "the result cannot be read as a result of the protocol"
-
-_members = msgspec.json.Decoder(dict[str, Raw])
-_elements = msgspec.json.Decoder(list[Raw])
 
 
 class _ResourceFields(msgspec.Struct):
@@ -57,9 +56,9 @@ class ContentBlock(msgspec.Struct, frozen=True):
 
     def with_text(self, text: bytes) -> bytes:
         """The block with another text, and every other member unchanged."""
-        members = _members.decode(self.raw)
+        members = decode_members(self.raw)
         if self.type == "resource":
-            inner = _members.decode(members["resource"])
+            inner = decode_members(members["resource"])
             members["resource"] = Raw(msgspec.json.encode(inner | {"text": text.decode(errors="replace")}))
             return msgspec.json.encode(members)
         return msgspec.json.encode(members | {"text": text.decode(errors="replace")})
@@ -101,7 +100,7 @@ def parse_structure(result: Content | memoryview) -> ResultStructure:
 def top_level_members(result: Content | memoryview | Raw) -> dict[str, Raw]:
     """The members of an object, however deep they nest; raises ValueError."""
     try:
-        return _members.decode(result)
+        return decode_members(result)
     except RecursionError:
         # Nested deeper than the parser allows: only the outermost level is scanned.
         scanner = JsonObjectScanner()
@@ -114,7 +113,7 @@ def _content(raw: Raw) -> list[Raw]:
     if bytes(memoryview(raw)[:1]) != b"[":
         return []
     try:
-        return _elements.decode(raw)
+        return decode_elements(raw)
     except RecursionError:
         return [Raw(block) for block in array_elements(bytes(raw))]
 

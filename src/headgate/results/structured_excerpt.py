@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.results.content import character_count
+from headgate.results.content import character_count, decode_elements, decode_members, decode_raw
 from headgate.results.jobs import PageUnit
 from headgate.results.result_structure import decode_string
 from headgate.results.truncation import (
@@ -29,10 +29,6 @@ _FEW_MEMBERS = 32
 _READABLE = 64
 _KINDS = {b"{": "object", b"[": "array", b'"': "string"}
 
-_elements = msgspec.json.Decoder(list[Raw])
-_members = msgspec.json.Decoder(dict[str, Raw])
-_value = msgspec.json.Decoder(Raw)
-
 
 def truncate_structured(value: bytes, schema: bytes, room: int) -> bytes:
     """A part of the value within `room` characters that satisfies the schema if the value does.
@@ -40,7 +36,7 @@ def truncate_structured(value: bytes, schema: bytes, room: int) -> bytes:
     Where that is impossible, the smallest such part that is found.
     """
     try:
-        decoded = _value.decode(value)
+        decoded = decode_raw(value)
         root = msgspec.json.decode(schema)
         # In a schema with an `$id` inside, references are not relative to the root.
         understood = isinstance(root, Mapping) and schema.count(b'"$id"') <= ("$id" in root)
@@ -58,9 +54,9 @@ def truncation_loss(whole: bytes | Raw, kept: bytes | Raw) -> TruncationLoss | N
             return None
     match leading_byte(whole):
         case b"[":
-            return _array_loss(whole, _elements.decode(whole), _elements.decode(kept))
+            return _array_loss(whole, decode_elements(whole), decode_elements(kept))
         case b"{":
-            return _object_loss(whole, _members.decode(whole), _members.decode(kept))
+            return _object_loss(whole, decode_members(whole), decode_members(kept))
         case b'"':
             shown, total = (len(decode_string(Raw(bytes(text)))) for text in (kept, whole))
             return TruncationLoss(False, len(memoryview(whole)), shown, total, PageUnit.CHARACTERS)
@@ -97,9 +93,9 @@ class _StructuredTruncator:
             return whole or bytes(value)
         match leading_byte(value):
             case b"[":
-                return self._truncate_array(_elements.decode(value), rules, room, depth)
+                return self._truncate_array(decode_elements(value), rules, room, depth)
             case b"{":
-                return self._truncate_object(_members.decode(value), rules, room, depth)
+                return self._truncate_object(decode_members(value), rules, room, depth)
         return _truncate_string(value, rules, room)
 
     def _rules(self, value: Raw, schemas: Schemas, depth: int) -> RemovalRules:

@@ -7,13 +7,18 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.results.content import (
+    MAX_CHARACTER_BYTES,
     Content,
     character_count,
     count_characters,
     count_lines,
+    decode_elements,
+    decode_members,
+    decode_raw,
     end_of_whole_escapes,
     first_byte,
     first_characters,
+    fits,
 )
 from headgate.results.jobs import PageUnit
 from headgate.results.pipeline import ProcessingError
@@ -31,7 +36,6 @@ def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
 
 # Deeper parts are omitted: each level is one more scan of everything below it.
 _DEEPEST = 20
-_BYTES_PER_CHARACTER = 4
 # The shortest member with its comma is `"":1,`.
 _SHORTEST_MEMBER = 5
 # So many large members share the room, however little each gets ...
@@ -39,10 +43,6 @@ _FEW_MEMBERS = 32
 # ... and more of them only if each gets so many characters: a hundred stumps are unreadable.
 _READABLE = 64
 _ELLIPSIS = "…".encode()
-
-_elements = msgspec.json.Decoder(list[Raw])
-_members = msgspec.json.Decoder(dict[str, Raw])
-_value = msgspec.json.Decoder(Raw)
 
 
 class TruncationLoss(NamedTuple):
@@ -73,10 +73,10 @@ def element_count(value: bytes) -> int:
     """The number of elements or members; 1 for a scalar. Raises as msgspec does."""
     match leading_byte(value):
         case b"[":
-            return len(_elements.decode(value))
+            return len(decode_elements(value))
         case b"{":
-            return len(_members.decode(value))
-    _value.decode(value)
+            return len(decode_members(value))
+    decode_raw(value)
     return 1
 
 
@@ -107,14 +107,14 @@ def _truncate_by_kind(value: Content | Raw, room: int, depth: int) -> TruncatedV
             return _truncate_object(value, room, depth)
         case b'"':
             return _truncate_string(value, room)
-    _value.decode(value)
+    decode_raw(value)
     return None
 
 
 def minified_if_fits(value: Content | Raw, room: int) -> bytes | None:
     """The value without line ends between its parts, if it fits."""
     with memoryview(value) as view:
-        if len(view) > room * _BYTES_PER_CHARACTER:
+        if len(view) > room * MAX_CHARACTER_BYTES:
             return None
         data = bytes(view)
     if b"\n" in data:
@@ -127,7 +127,7 @@ def minified_if_fits(value: Content | Raw, room: int) -> bytes | None:
 
 
 def _truncate_array(value: Content | Raw, room: int, depth: int) -> TruncatedValue:
-    elements = _elements.decode(value)
+    elements = decode_elements(value)
     kept: list[bytes] = []
     left = room - 2
     for element in elements:
@@ -149,7 +149,7 @@ def _truncate_array(value: Content | Raw, room: int, depth: int) -> TruncatedVal
 
 
 def _truncate_object(value: Content | Raw, room: int, depth: int) -> TruncatedValue:
-    members = _members.decode(value)
+    members = decode_members(value)
     pieces: dict[bytes, TruncatedValue] = {}
     if len(members) <= room // _SHORTEST_MEMBER:
         pieces = _share_room(members, room - 2, depth)
@@ -216,8 +216,8 @@ def _truncate_string(value: Content | Raw, room: int) -> TruncatedValue | None:
     length = room - 3
     if length < 1:
         return None
-    text = memoryview(_value.decode(value))[1:-1]
-    head = first_characters(bytes(text[: length * _BYTES_PER_CHARACTER]), length)
+    text = memoryview(decode_raw(value))[1:-1]
+    head = first_characters(bytes(text[: length * MAX_CHARACTER_BYTES]), length)
     kept = head[: end_of_whole_escapes(head)]
     total = count_characters(value) - 2
     loss = TruncationLoss(False, len(text), character_count(kept), total, PageUnit.CHARACTERS)
@@ -243,10 +243,6 @@ def element_loss(value: Content | Raw, shown: int, total: int, *, of_array: bool
     return TruncationLoss(of_array, len(memoryview(value)), shown, total, PageUnit.ELEMENTS)
 
 
-# A content with more bytes for each character of the room cannot fit.
-_MAX_UTF8_BYTES = 4
-
-
 class TruncatedContent(msgspec.Struct, frozen=True):
     """The part of a content that fits; `whole` says whether only white space is missing."""
 
@@ -265,7 +261,7 @@ def truncate_json(content: Content, room: int) -> TruncatedContent:
     anything it is `[]` or `{}`. Raises ProcessingError if the content is no JSON.
     """
     try:
-        if len(content) <= room * _MAX_UTF8_BYTES and character_count(content[:]) <= room:
+        if fits(content, room):
             count = element_count(content[:])
             return TruncatedContent(content[:], count, count, PageUnit.ELEMENTS, whole=True)
         piece = truncate_value(content, room)
@@ -288,7 +284,7 @@ def truncate_text(content: Content, room: int) -> TruncatedContent:
     """The first lines that fit, without the last line end; the first characters of an endless line."""
     room = max(room, 0)
     # One character more than fits: the line end behind the last line is not shown.
-    head = content[: (room + 1) * _MAX_UTF8_BYTES].decode(errors="replace")[: room + 1]
+    head = content[: (room + 1) * MAX_CHARACTER_BYTES].decode(errors="replace")[: room + 1]
     if len(head) <= room:
         count = count_lines(content)
         return TruncatedContent(content[:], count, count, PageUnit.LINES, whole=True)

@@ -15,6 +15,7 @@ from headgate.results.content import (
     Scratch,
     TextChunks,
     character_count,
+    decode_raw,
     first_byte,
     is_json,
     json_lines,
@@ -44,8 +45,6 @@ _OVERHEAD = 60
 _HEAD_CHARACTERS = 200
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*\n?|^[ \t\r]*\n", re.MULTILINE)
-
-_raw = msgspec.json.Decoder(Raw)
 
 
 class ExploreProcessor:
@@ -145,7 +144,7 @@ def _json_root(where: PathTarget) -> OutlineBranch | None:
     if sign == b'"' or not (where.path or sign in (b"{", b"[")):
         return None
     try:
-        value = _raw.decode(where.value)
+        value = decode_raw(where.value)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
     root = OutlineBranch(where.path, [value], element_path=where.element_path)

@@ -6,13 +6,12 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 from msgspec.json import encode as _encoded
 
 from headgate.results.content import character_count, string_prefix
 from headgate.results.embedded_json import json_in_string
-from headgate.results.json_paths import decode_container, elements_path, member_path
-from headgate.results.pipeline import ProcessingError
+from headgate.results.json_paths import decode_container_or_none, elements_path, member_path
 from headgate.results.token_estimate import estimate_tokens
 
 _KINDS = {ord("{"): "object", ord("["): "array", ord('"'): "string", ord("n"): "null"}
@@ -164,7 +163,7 @@ class OutlineBranch:
     @cached_property
     def _containers(self) -> list[dict[str, Raw] | list[Raw]]:
         values = (inner or value for value, inner in zip(self.values, self._embedded_values, strict=True))
-        return [container for container in map(_decode_container, values) if container is not None]
+        return [container for container in map(decode_container_or_none, values) if container is not None]
 
     @cached_property
     def _objects(self) -> list[dict[str, Raw]]:
@@ -216,14 +215,6 @@ def _bytes(values: Iterable[Raw]) -> int:
     return sum(len(memoryview(value)) for value in values)
 
 
-def _decode_container(value: Raw) -> dict[str, Raw] | list[Raw] | None:
-    try:
-        return decode_container(value)
-    except (ProcessingError, DecodeError, RecursionError):
-        # A key is no UTF-8: the values inside have no path.
-        return None
-
-
 def _is_map(objects: list[dict[str, Raw]], fields: dict[str, list[Raw]]) -> bool:
     """Whether the keys are ids and the values are similar."""
     if len(fields) <= _RECORD_KEYS:
@@ -236,7 +227,7 @@ def _is_map(objects: list[dict[str, Raw]], fields: dict[str, list[Raw]]) -> bool
     if len(kinds) != 1:
         return kinds == {"integer", "number"} and _are_ids(names)
     if kinds == {"object"}:
-        opened_ones = (_decode_container(fields[name][0]) for name in names)
+        opened_ones = (decode_container_or_none(fields[name][0]) for name in names)
         return _are_alike([container for container in opened_ones if isinstance(container, dict)])
     return len(fields) > _MOST_FIELDS or _are_ids(names)
 

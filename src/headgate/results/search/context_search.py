@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from headgate.results.content import Content, character_count, first_characters, is_json
 from headgate.results.jobs import SearchMode, SearchParams
+from headgate.results.json_paths import decode_container_or_none
 from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
 from headgate.results.search.context_passages import ContextPassage, context_passages
@@ -20,7 +21,6 @@ from headgate.results.search.json_matches import (
     JsonMatchFinder,
     MatchContainer,
     TruncatedString,
-    decode_container_or_none,
     keys_and_values,
     path_of,
     string_matches,

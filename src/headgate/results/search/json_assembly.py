@@ -1,9 +1,8 @@
 """Assembles matched parts into a JSON document of the same shape, within a size."""
 
 import msgspec
-from msgspec import Raw
 
-from headgate.results.content import character_count
+from headgate.results.content import character_count, fits
 from headgate.results.search.json_matches import JsonMatch, MatchContainer, StringMatch, TruncatedString
 from headgate.results.search.match_page import WindowWidths, window_widths
 
@@ -78,7 +77,7 @@ class JsonAssembler:
     def _value(self, finding: JsonMatch, room: int) -> bytes | TruncatedString | None:
         if finding.part is not None:
             return self._truncate(finding.part, room)
-        return _whole(finding.value, room)
+        return bytes(finding.value) if fits(finding.value, room) else None
 
     def _truncate(self, part: StringMatch, room: int) -> TruncatedString | None:
         """The context of the match; on an empty page less of it, if escapes make it too long."""
@@ -108,14 +107,6 @@ class JsonAssembler:
                     value = part
             parts.append(value if key is None else b"%b:%b" % (msgspec.json.encode(key), value))
         return (b"{%b}" if container.is_object else b"[%b]") % b",".join(parts)
-
-
-def _whole(value: Raw, room: int) -> bytes | None:
-    # A character has at most four bytes.
-    if len(value) > 4 * max(room, 0):
-        return None
-    data = bytes(value)
-    return data if character_count(data) <= room else None
 
 
 def _size(value: bytes | TruncatedString) -> int:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from headgate.results.content import Content, character_count
-from headgate.results.json_paths import decode_container, member_path
-from headgate.results.pipeline import ProcessingError
+from headgate.results.content import Content, fits
+from headgate.results.json_paths import decode_container_or_none, member_path
 from headgate.results.regex import RegexPattern, compile_pattern
 from headgate.results.search.match_page import ELLIPSIS, Span, WindowWidths, match_window
 
@@ -171,14 +170,6 @@ class JsonMatcher:
         if len(value) <= _LONGEST_STRING_BYTES and memoryview(value)[0] == ord('"'):
             return self.pattern.for_values.search(_values_of(value, members=False)) is not None
         return self.pattern.search(value) is not None
-
-
-def decode_container_or_none(value: Raw | Content) -> JsonContainer | None:
-    """The members or elements; None for a scalar, or a value that cannot be decoded."""
-    try:
-        return decode_container(value)
-    except (ProcessingError, RecursionError, msgspec.DecodeError):
-        return None
 
 
 def _matches_each(
@@ -367,10 +358,7 @@ class JsonMatchFinder:
     def _fits(self, value: Raw, container: MatchContainer, key: str | None) -> bool:
         name = 0 if key is None else len(msgspec.json.encode(key)) + 1
         room = self._room - container.overhead - name - 1
-        if len(value) <= room:
-            return True
-        # A character has at most four bytes.
-        return len(value) <= 4 * room and character_count(bytes(value)) <= room
+        return fits(value, room)
 
 
 def keys_and_values(decoded: JsonContainer) -> tuple[list[str] | None, list[Raw]]:

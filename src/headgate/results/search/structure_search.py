@@ -15,10 +15,9 @@ from msgspec import Raw
 from headgate.results.content import Content, character_count, is_json, json_lines
 from headgate.results.delimited_text import DelimitedText, detect_delimited
 from headgate.results.jobs import SearchMode, SearchParams
-from headgate.results.json_paths import elements_path, member_path
+from headgate.results.json_paths import decode_container_or_none, elements_path, member_path
 from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern
-from headgate.results.search.json_matches import decode_container_or_none
 from headgate.results.search.match_page import MatchCounter
 from headgate.results.search.matching_lines import line_numbers, line_prefix, matching_lines
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import DecodeError, Raw
 
+from headgate.results.content import decode_members
 from headgate.workers.sql.number_notation import NotationDetector, NumberNotation
 from headgate.workers.sql.table_columns import (
     MAX_COLUMNS,
@@ -38,7 +39,6 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _NESTED = (dict, list)
 
 _value = msgspec.json.Decoder()
-_members: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 
 
 def record_table(
@@ -155,7 +155,7 @@ def _decode_tolerantly(text: Text) -> Any:
     except (DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return {key: _decode_tolerantly(value) for key, value in _members.decode(text).items()}
+        return {key: _decode_tolerantly(value) for key, value in decode_members(text).items()}
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return _written(text)
 
@@ -283,5 +283,5 @@ def _number(value: int) -> int | str:
 
 def _json_text(text: Text, steps: Steps) -> str:
     for step in steps:
-        text = _members.decode(text)[step]
+        text = decode_members(text)[step]
     return bytes(text).decode(errors="replace").strip()

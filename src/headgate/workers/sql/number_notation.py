@@ -166,7 +166,6 @@ def _value(plain: str) -> int | float | None:
 SqlValue = str | int | float | bytes | None
 
 _LONGEST_EXAMPLE: Final = 40
-_SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
 
 
 def quote_example(text: str) -> str:
@@ -257,7 +256,7 @@ class _CheckedSum:
     finalize = value
 
     def _in_range(self, whole: int) -> int:
-        if _SMALLEST_INTEGER <= whole <= _LARGEST_INTEGER:
+        if _SMALLEST <= whole <= _LARGEST:
             return whole
         self.guard.reason = "The sum is too large for an integer: write total() instead of sum()."
         raise OverflowError(self.guard.reason)

@@ -9,12 +9,11 @@ from typing import Final
 from headgate.results.pipeline import ProcessingError
 from headgate.workers.sql.number_notation import PLAIN_NUMBER, AmbiguousNumber, parse_number, quote_example
 from headgate.workers.sql.sqlite_program import ColumnUse, ValueUse
-from headgate.workers.sql.table_columns import SqlTable, quote_identifier
+from headgate.workers.sql.table_columns import SqlTable, quote_identifier, readable_identifier
 
 # How many distinct values are examined to recognise numbers written as text.
 _SAMPLE: Final = 1_000
 _NOT_PLAIN: Final = "headgate_not_plain"
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ORDER_BY: Final = re.compile(
     r"\border\s+by\b(.*?)(?=\)|;|\blimit\b|\border\s+by\b|$)", re.IGNORECASE | re.DOTALL
 )
@@ -49,8 +48,7 @@ class NumericTextChecks:
                 name = self._name(column)
                 yield (
                     f"{name} holds text, e.g. {quote_example(example)}, of which CAST takes only the number "
-                    "at "
-                    f"the beginning, or 0: use number({name})"
+                    f"at the beginning, or 0: use number({name})"
                 )
 
     def _refusal(self, use: ColumnUse) -> str | None:
@@ -78,8 +76,7 @@ class NumericTextChecks:
         return f"The column {name} holds text, e.g. {quote_example(example)}{more}: {advice}."
 
     def _name(self, column: int) -> str:
-        name = self._table.columns[column]
-        return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
+        return readable_identifier(self._table.columns[column])
 
     def _ordered_by(self, sql: str) -> Iterator[int]:
         """The columns that are by themselves a term of an ORDER BY."""

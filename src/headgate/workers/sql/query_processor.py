@@ -7,9 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import DecodeError
 
-from headgate.results.content import Content, MemoryScratch, Scratch, character_count, first_byte
+from headgate.results.content import (
+    Content,
+    MemoryScratch,
+    Scratch,
+    character_count,
+    decode_elements,
+    first_byte,
+)
 from headgate.results.jobs import QueryParams
 from headgate.results.json_paths import parse_path, resolve_path
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
@@ -20,8 +27,6 @@ from headgate.workers.sql.table_columns import StatementNames, identifiers
 
 _MOST_ROWS = 10_000
 _MOST_NAMED = 30
-
-_elements = msgspec.json.Decoder(list[Raw])
 
 
 class QueryProcessor:
@@ -80,7 +85,7 @@ def _flatten_arrays(part: Content) -> Content:
     if first_byte(part) != b"[":
         return part
     try:
-        arrays = _elements.decode(part)
+        arrays = decode_elements(part)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return part
     inside = [bytes(array).strip()[1:-1].strip() for array in arrays if first_byte(bytes(array)) == b"["]

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-import msgspec
-from msgspec import DecodeError, Raw, ValidationError
+from msgspec import DecodeError, Raw
 
-from headgate.results.content import Content, Scratch, first_byte
+from headgate.results.content import Content, Scratch, decode_raw, first_byte
 from headgate.results.delimited_text import detect_delimited, line_windows
 from headgate.results.embedded_json import decode_json_strings, main_json
-from headgate.results.json_paths import member_path
+from headgate.results.json_paths import decode_container_or_none, member_path
 from headgate.results.result_structure import decode_text
 from headgate.workers.sql.delimited_table import delimited_table
 from headgate.workers.sql.json_table import record_table
@@ -25,10 +24,6 @@ _MOST_OBJECTS = 10_000
 _DEEPEST = 8
 # How many members are compared to distinguish a map of similar objects from an object with parts.
 _SAMPLED_MEMBERS = 20
-
-_container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
-    dict[str, Raw] | list[Raw]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +39,12 @@ class JsonTableLayout:
 
 def find_table_layout(content: Content) -> JsonTableLayout | None:
     """The rows of a JSON text; None for a scalar, or for JSON with keys that are no UTF-8."""
-    container = _decode_container(content)
+    container = decode_container_or_none(content)
     if container is None:
         return None
     if isinstance(container, list):
         return JsonTableLayout(container, has_records=not container or _kind(container[0]) != _STRING)
     return _largest(container) or JsonTableLayout([Raw(memoryview(content))], has_records=False)
-
-
-def _decode_container(text: Content | Raw) -> dict[str, Raw] | list[Raw] | None:
-    try:
-        return _container.decode(text)
-    except (ValidationError, DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
@@ -70,7 +58,7 @@ def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
         for key, value in members.items():
             if _kind(value) not in (_OBJECT, _ARRAY):
                 continue
-            path, container = member_path(above, key), _decode_container(value)
+            path, container = member_path(above, key), decode_container_or_none(value)
             found = _map(path, container) if isinstance(container, dict) else _array(path, container)
             if found and (largest is None or len(found.rows) > len(largest.rows)):
                 largest = found
@@ -90,7 +78,9 @@ def _array(path: str, container: list[Raw] | None) -> JsonTableLayout | None:
 def _map(path: str, members: dict[str, Raw]) -> JsonTableLayout | None:
     if len(members) < 2 or any(_kind(value) != _OBJECT for value in members.values()):
         return None
-    sample = [set(_decode_container(value) or ()) for value in islice(members.values(), _SAMPLED_MEMBERS)]
+    sample = [
+        set(decode_container_or_none(value) or ()) for value in islice(members.values(), _SAMPLED_MEMBERS)
+    ]
     # Similar objects share half of all their keys.
     if 2 * len(set.intersection(*sample)) < max(1, len(set.union(*sample))):
         return None
@@ -100,8 +90,6 @@ def _map(path: str, members: dict[str, Raw]) -> JsonTableLayout | None:
 # Parsed values take several times the memory of their text.
 _SMALL_BYTES = 8 * 1024 * 1024
 _SAMPLE = 20
-
-_string = msgspec.json.Decoder(Raw)
 
 
 def make_table(content: Content, scratch: Scratch, statement_names: StatementNames | None = None) -> SqlTable:
@@ -140,7 +128,7 @@ def _json_table(content: Content, scratch: Scratch, statement_names: StatementNa
 
 def _is_string(content: Content) -> bool:
     try:
-        _string.decode(content)
+        decode_raw(content)
     except DecodeError:
         return False
     return True
@@ -159,7 +147,7 @@ def _is_object(line: bytes) -> bool:
     if not line.lstrip().startswith(b"{"):
         return False
     try:
-        _string.decode(line)
+        decode_raw(line)
     except (DecodeError, RecursionError):
         return False
     return True

@@ -8,8 +8,7 @@ from itertools import chain, islice, repeat
 from types import TracebackType
 from typing import Any, Self
 
-from rapidfuzz import fuzz, process, utils
-
+from headgate.results.json_paths import nearest_names
 from headgate.results.pipeline import ProcessingError
 from headgate.workers.sql.number_notation import NumberFunction, checked_sum, quote_example
 from headgate.workers.sql.numeric_text_checks import NumericTextChecks
@@ -22,6 +21,7 @@ from headgate.workers.sql.table_columns import (
     SqlTable,
     quote_identifier,
     quote_with_backticks,
+    readable_identifier,
     replace_column_names,
 )
 
@@ -61,7 +61,6 @@ _LIMITS = (
 # SQLite does not report which columns these compare.
 _SILENT_JOINS = re.compile(r"\b(?:natural|using)\b", re.IGNORECASE)
 _ROWS, _RESULT = (re.compile(rf"\b{name}\b", re.IGNORECASE) for name in TABLES)
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class SqlSandbox:
@@ -268,15 +267,8 @@ class SqlSandbox:
         """The column names, those first that are most similar to the missing one."""
         names: Sequence[str] = self._table.columns[:_MOST_NAMED]
         if reason.startswith("no such column: "):
-            nearest = process.extract(
-                reason.rpartition(": ")[2],
-                self._table.columns,
-                scorer=fuzz.ratio,
-                processor=utils.default_process,
-                limit=_MOST_NAMED,
-            )
-            names = [name for name, _, _ in nearest]
-        shown = ", ".join(name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name) for name in names)
+            names = nearest_names(reason.rpartition(": ")[2], self._table.columns, _MOST_NAMED)
+        shown = ", ".join(map(readable_identifier, names))
         place = f" (the elements of {self._table.path})" if self._table.path else ""
         return f"the table is rows{place}, its columns are {shown}, and text goes into single quotes"
 

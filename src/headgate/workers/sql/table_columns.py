@@ -15,6 +15,7 @@ NULL = float("nan")
 # More are hardly ever named, and a row stays small.
 MAX_COLUMNS = 200
 _LONGEST_NAME = 100
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ def unique_column_names(preferred: Sequence[str], later: Sequence[bool] = ()) ->
         names[at] = _unused_name(preferred_name or "_", taken)
         taken.add(names[at].lower())
     return tuple(names)
+
+
+def readable_identifier(name: str) -> str:
+    """The name as SQL accepts it, quoted only if it has to be."""
+    return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
 
 
 def quote_identifier(name: str) -> str:
