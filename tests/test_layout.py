@@ -34,7 +34,6 @@ SMALL_ON_PURPOSE: dict[str, str] = {}
 # Modules that are being rebuilt; none is added here.
 TOO_SMALL_STILL = frozenset(
     {
-        "headgate.app.list_changed_hook",
         "headgate.knowledge.stores.store_factory",
     }
 )

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from headgate.domain.terminal_progress import ProgressPrinter
+from headgate.domain.terminal import ProgressPrinter
 
 
 class Terminal(io.StringIO):

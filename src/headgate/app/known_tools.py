@@ -15,7 +15,7 @@ from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
 from headgate.domain.identity import everything_visible
 from headgate.domain.item import Item
-from headgate.domain.terminal_progress import ProgressPrinter
+from headgate.domain.terminal import ProgressPrinter
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 

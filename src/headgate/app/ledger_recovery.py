@@ -12,7 +12,7 @@ from headgate.app.operations import format_json, format_table
 from headgate.config.settings import Settings
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.domain.errors import ConfigError, StoreFailed
-from headgate.domain.terminal_text import printable
+from headgate.domain.terminal import printable
 from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.database_file import store_failure
 from headgate.storage.sqlite.ledger import LEDGER_NAME

@@ -15,7 +15,7 @@ from headgate.delivery.errors import OperationNotFound
 from headgate.delivery.ledger import LedgerDamaged, Operation, OperationOutcome, OperationState, effect_of
 from headgate.delivery.transactions.saga_rules import Phase
 from headgate.domain.errors import ConfigError, InvalidArguments, StoreFailed
-from headgate.domain.terminal_text import printable, table_lines
+from headgate.domain.terminal import printable, table_lines
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard
 from headgate.storage.sqlite.transaction_store import SqliteTransactionStore

@@ -38,7 +38,7 @@ from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.domain.item import Item
 from headgate.domain.regular_file import read_regular
-from headgate.domain.terminal_progress import ProgressPrinter
+from headgate.domain.terminal import ProgressPrinter
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore

@@ -35,7 +35,7 @@ from headgate.delivery.transactions.saga_rules import (
 )
 from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
 from headgate.domain.redaction import redact_json, redact_secrets
-from headgate.domain.terminal_text import printable
+from headgate.domain.terminal import printable
 
 _HEAD = ("transaction", "state", "started", "age", "caller", "done", "problem")
 # As much of the arguments of one call as a person wants to see, and a program.

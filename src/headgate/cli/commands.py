@@ -135,8 +135,8 @@ def listing(  # noqa: PLR0913 (one for each option)
     Every mode in tokens; with --mode the listing of that mode, tool by tool.
     """
     from headgate.app.config_reload import log_config_warnings
-    from headgate.app.listing.preview import ListingPreviewOptions, preview_listing
-    from headgate.app.listing.preview_report import format_preview
+    from headgate.app.listing_preview import ListingPreviewOptions, preview_listing
+    from headgate.app.listing_report import format_preview
     from headgate.catalog.tool_dialects import Dialect
     from headgate.config.settings import Flags
     from headgate.domain.listing_mode import ListingMode

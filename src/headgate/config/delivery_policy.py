@@ -4,8 +4,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headgate.config.server_connection import is_custom_header
-from headgate.config.server_entries import BreakerEntry, ProbeEntry, RetryEntry, ServerEntry, ToolPolicyEntry
+from headgate.config.server_entries import (
+    BreakerEntry,
+    ProbeEntry,
+    RetryEntry,
+    ServerEntry,
+    ToolPolicyEntry,
+    is_custom_header,
+)
 from headgate.config.setting_values import display_value, invalid_value_error
 from headgate.delivery.argument_template import fill_template
 from headgate.domain.errors import ConfigError

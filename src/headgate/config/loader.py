@@ -8,13 +8,18 @@ import msgspec
 
 from headgate.config import config_files, environment
 from headgate.config.client_formats import unwrap_editor_settings
-from headgate.config.config_files import BasePaths, VariableLookup
-from headgate.config.jsonc import parse_jsonc
+from headgate.config.config_files import BasePaths, VariableLookup, parse_jsonc
 from headgate.config.knowledge_settings import KnowledgeSettings, consistent_knowledge_settings
-from headgate.config.nested_objects import assemble_struct, setting_leaves
-from headgate.config.server_connection import inherited_names, with_inherited_env
+from headgate.config.server_entries import inherited_names, with_inherited_env
 from headgate.config.servers import ParsedServers, read_servers
-from headgate.config.setting_checks import FILE_ALIASES, FILE_KEYS, GivenSetting, resolve_settings
+from headgate.config.setting_checks import (
+    FILE_ALIASES,
+    FILE_KEYS,
+    GivenSetting,
+    assemble_struct,
+    resolve_settings,
+    setting_leaves,
+)
 from headgate.config.setting_values import display_value, invalid_value_error, known_values
 from headgate.config.settings import Flags, Settings
 from headgate.config.variable_expansion import INPUT_PREFIX, Lookup, expand

@@ -11,8 +11,12 @@ import msgspec
 from headgate.config.client_formats import normalise_entry
 from headgate.config.config_files import BasePaths
 from headgate.config.delivery_policy import upstream_policy_of
-from headgate.config.nested_objects import read_fields
-from headgate.config.server_connection import (
+from headgate.config.server_entries import (
+    RESERVED_SERVER_KEYS,
+    SERVER_FIELDS,
+    SERVER_KEY_ALIASES,
+    Builtin,
+    ServerEntry,
     check_connection,
     inherited_names,
     is_header_name,
@@ -20,13 +24,7 @@ from headgate.config.server_connection import (
     is_reserved_header,
     tls_of,
 )
-from headgate.config.server_entries import (
-    RESERVED_SERVER_KEYS,
-    SERVER_FIELDS,
-    SERVER_KEY_ALIASES,
-    Builtin,
-    ServerEntry,
-)
+from headgate.config.setting_checks import read_fields
 from headgate.config.setting_values import (
     CONTROL_CHARACTERS,
     display_value,

@@ -12,7 +12,7 @@ from headgate.catalog.evaluation.evaluation_report import (
 )
 from headgate.catalog.evaluation.labelled_set import QueryRun, read_labelled_set
 from headgate.catalog.evaluation.searchability import SyntheticQuery
-from headgate.domain.terminal_text import table_lines, wrap_text
+from headgate.domain.terminal import table_lines, wrap_text
 from tests.catalog.evaluation.catalog_samples import document
 
 LONG = "x" * 70

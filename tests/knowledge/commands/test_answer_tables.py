@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import EmbedderUnavailable
-from headgate.domain.terminal_progress import ProgressPrinter
+from headgate.domain.terminal import ProgressPrinter
 from headgate.knowledge.commands.answer_tables import (
     printed_counts,
     printed_search,

@@ -23,7 +23,7 @@ from headgate.catalog.evaluation.searchability import (
     check_searchability,
 )
 from headgate.catalog.search.tool_document import ToolDocument
-from headgate.domain.terminal_text import printable, table_lines, wrap_text
+from headgate.domain.terminal import printable, table_lines, wrap_text
 
 # Of a request that missed, so many of the tools that it found are told.
 _MOST_FOUND_LISTED: Final = 5

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.terminal_text import display_width, printable, table_lines, wrap_text
+from headgate.domain.terminal import display_width, printable, table_lines, wrap_text
 from headgate.knowledge.data_model import StoreStatistics
 from headgate.knowledge.search.hybrid_search import RESULT_DEPTH
 

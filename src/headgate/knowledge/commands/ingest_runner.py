@@ -13,7 +13,7 @@ import msgspec
 
 from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.domain.regular_file import open_regular
-from headgate.domain.terminal_progress import ProgressPrinter
+from headgate.domain.terminal import ProgressPrinter
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.commands.ingestion_report import ImportedGraph, IngestionProgress, IngestionReport
 from headgate.knowledge.composition import KnowledgeComponents, open_knowledge

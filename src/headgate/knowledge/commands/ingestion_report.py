@@ -6,8 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.domain.terminal_progress import ProgressPrinter, format_speed
-from headgate.domain.terminal_text import printable, table_lines
+from headgate.domain.terminal import ProgressPrinter, format_speed, printable, table_lines
 from headgate.knowledge.commands.answer_tables import counted_noun, json_document, line_width
 from headgate.knowledge.ingestion.document_source import UnreadableFile
 from headgate.knowledge.ingestion.pipeline import IngestionSummary

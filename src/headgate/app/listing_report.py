@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from headgate.app.listing.mode_listing import SEARCH
+from headgate.app.mode_listing import SEARCH
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.listing_builder import choice_line
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.terminal_text import printable, table_lines, wrap_text
+from headgate.domain.terminal import printable, table_lines, wrap_text
 
 
 class ModeChoice(msgspec.Struct, frozen=True):

@@ -8,7 +8,17 @@ import msgspec
 
 from headgate import __version__
 from headgate.app.known_tools import known_tools
-from headgate.app.listing.mode_listing import (
+from headgate.app.listing_report import ListedTool as Tool
+from headgate.app.listing_report import (
+    ListingOverview,
+    ModeChoice,
+    ModeCount,
+    NamedTool,
+    PreviewReport,
+    ServerCount,
+)
+from headgate.app.listing_report import ToolListReport as ToolList
+from headgate.app.mode_listing import (
     CUT,
     HASHED,
     OWN,
@@ -19,19 +29,10 @@ from headgate.app.listing.mode_listing import (
     WHOLE,
     ModeLister,
     ModeListing,
+    RecordedCatalog,
+    load_recorded_catalog,
     name_is,
 )
-from headgate.app.listing.preview_report import ListedTool as Tool
-from headgate.app.listing.preview_report import (
-    ListingOverview,
-    ModeChoice,
-    ModeCount,
-    NamedTool,
-    PreviewReport,
-    ServerCount,
-)
-from headgate.app.listing.preview_report import ToolListReport as ToolList
-from headgate.app.listing.recorded_catalog import RecordedCatalog, load_recorded_catalog
 from headgate.app.stored_results import listed_result_tools
 from headgate.app.tool_search import client_overrides_of
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
@@ -42,7 +43,7 @@ from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError
 from headgate.domain.item import Item
 from headgate.domain.listing_mode import ListingMode
-from headgate.domain.terminal_progress import ProgressPrinter
+from headgate.domain.terminal import ProgressPrinter
 
 
 def why(

@@ -1,1 +1,0 @@
-"""`headgate listing`: what clients would see of the tools, in every mode, without serving."""
