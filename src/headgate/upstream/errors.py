@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from headgate.domain.errors import MAX_CAUSE, Effect, HeadgateError, UpstreamError, quoted
+from headgate.domain.known_secrets import redact_values
 from headgate.domain.redaction import REDACTED, redact
-from headgate.domain.secret_detection import redact_values
 
 
 class UpstreamNack(UpstreamError):

@@ -19,7 +19,7 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.secret_detection import known_secrets
+from headgate.domain.known_secrets import known_secrets
 from headgate.domain.server_spec import ServerSpec, ServerState
 from headgate.upstream.errors import bounded_reason, redacted_lines, with_stderr, with_url
 from headgate.upstream.handshake import negotiate_protocol

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from headgate.domain.child_environment import inherited_environment, withheld_variables
 from headgate.domain.errors import ResourceExhausted, UpstreamUnreachable
-from headgate.domain.secret_detection import known_secrets, redact_values
+from headgate.domain.known_secrets import known_secrets, redact_values
 from headgate.domain.server_spec import ServerSpec
 from headgate.event_loop import BackgroundTasks, TimeSlice
 from headgate.protocol.framing import LineFragment, line_fragments
