@@ -60,10 +60,10 @@ class RecordedServerEvents:
         self.resumptions = 0
         self.troubles: list[str | None] = []
 
-    def on_list_changed(self, capability: str) -> None:
+    def on_list_changed(self, capability: str, profile: ClientProfile) -> None:
         self.changes.append(capability)
 
-    def on_resource_updated(self, params: bytes) -> None:
+    def on_resource_updated(self, params: bytes, owner: ClientSession | None) -> None:
         self.updates.append(json.loads(params))
 
     def on_subscription_acknowledged(self) -> None:

@@ -32,10 +32,10 @@ _REQUEST_OVER = "the request is over"
 class ServerEventListener(Protocol):
     """Who wants to know what an upstream says about itself."""
 
-    def on_list_changed(self, capability: str) -> None:
+    def on_list_changed(self, capability: str, profile: ClientProfile) -> None:
         """Its tools, prompts or resources are no longer what they were."""
 
-    def on_resource_updated(self, params: bytes) -> None:
+    def on_resource_updated(self, params: bytes, owner: ClientSession | None) -> None:
         """A resource that somebody subscribed to has changed."""
 
     def on_server_request(self) -> None:
@@ -155,15 +155,14 @@ class NotificationRouter:
             case "notifications/progress":
                 self._progress(params)
             case "notifications/resources/updated":
-                self._listener.on_resource_updated(params)
+                self._listener.on_resource_updated(params, self._owner)
             case "notifications/subscriptions/acknowledged":
                 self._listener.on_subscription_acknowledged()
             case "notifications/cancelled":
                 self._cancel_request(params)
             case _ if method.endswith("/list_changed"):
-                self._listener.on_list_changed(
-                    method.removeprefix("notifications/").removesuffix("/list_changed")
-                )
+                capability = method.removeprefix("notifications/").removesuffix("/list_changed")
+                self._listener.on_list_changed(capability, self._profile)
             case _:
                 self._forward_notification(method, params, about)
 
