@@ -179,6 +179,7 @@ def running_gateway(
     config: Mapping[str, Any],
     directory: Path,
     *,
+    program: str = "headgate",
     transport: str = "http",
     port: int | None = None,
     options: Sequence[str] = (),
@@ -195,10 +196,12 @@ def running_gateway(
 
     It blocks while it waits, so run it in a thread when the loop of the caller also serves an upstream.
     Expect tracebacks only where an upstream writes its own to stderr. `ulimit` is what the shell sets for the
-    gate before it starts, as `-n 64`.
+    gate before it starts, as `-n 64`. `program` is a module that takes the arguments of `headgate serve`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    gate = _start(config, directory, transport, port or free_port(), options, environment or {}, ulimit)
+    gate = _start(
+        config, directory, program, transport, port or free_port(), options, environment or {}, ulimit
+    )
     try:
         wait_until(gate.answers, start_seconds, "/health answers 200")
         if wait_for_servers:
@@ -217,6 +220,7 @@ def running_gateway(
 def _start(
     config: Mapping[str, Any],
     directory: Path,
+    program: str,
     transport: str,
     port: int,
     options: Sequence[str],
@@ -226,7 +230,7 @@ def _start(
     config_path, data_dir, log_path = directory / "headgate.json", directory / "data", directory / "gate.log"
     settings = {"listResultTools": False} | dict(config.get("proxySettings") or {})
     config_path.write_text(json.dumps({**config, "proxySettings": settings}, indent=2), encoding="utf-8")
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config_path)]
+    command = [sys.executable, "-m", program, "serve", "--config", str(config_path)]
     command += ["--transport", transport, "--host", HOST, "--port", str(port), "--data-dir", str(data_dir)]
     command += options
     if ulimit:

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from headgate.domain.identity import EVERYTHING, Identity, IdentitySource, Role, Visibility
+from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, IdentitySource, Role, Visibility
 from headgate.domain.item import Item, ItemKind
 
 _WHAT = {ItemKind.TOOLS: "", ItemKind.PROMPTS: "prompt/"}
@@ -53,15 +53,21 @@ class GrantedAccess:
         return visible(identity)
 
 
-class HeaderAuthenticator:
-    """Believes an `x-principal` header: one of the identities that it knows, or else the local user."""
+# Alice sees the bank and Bob the files; Carol sees both, as does the Alice of another tenant.
+ALICE = Identity(tenant="acme", principal="alice", grants=("bank:*",), source=IdentitySource.API_KEY)
+BOB = Identity(tenant="acme", principal="bob", grants=("files:*",), source=IdentitySource.API_KEY)
+CAROL = Identity(tenant="acme", principal="carol", grants=("*:*",), source=IdentitySource.API_KEY)
+OTHER_ALICE = Identity(tenant="other", principal="alice", grants=("*:*",), source=IdentitySource.API_KEY)
+IDENTITIES = {"alice": ALICE, "bob": BOB, "carol": CAROL, "other alice": OTHER_ALICE}
+PRINCIPAL_HEADER = "X-Principal"
 
-    def __init__(self, *identities: Identity, local: Identity) -> None:
-        self._identities = {identity.principal.encode(): identity for identity in identities}
-        self._local = local
+
+class HeaderAuthenticator:
+    """Trusts a header that names one of the identities; without it a client is the local user."""
 
     def identify_http(self, headers: Mapping[bytes, bytes]) -> Identity:
-        return self._identities.get(headers.get(b"x-principal", b""), self._local)
+        name = headers.get(PRINCIPAL_HEADER.lower().encode())
+        return LOCAL_IDENTITY if name is None else IDENTITIES[name.decode()]
 
     def identify_stdio(self) -> Identity:
-        return self._local
+        return ALICE

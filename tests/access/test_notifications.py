@@ -1,0 +1,121 @@
+"""Notifications reach the clients that see what changed, and no others."""
+
+import json
+
+import pytest
+
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.listing_variant import ListingContext
+from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.identity import LOCAL_IDENTITY, Identity
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import ClientSession
+from headgate.protocol.protocol_version import Era
+from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
+from testkit.waiting import eventually
+from tests.access.granted import ALICE, BOB, CAROL, visible
+from tests.catalog.sample_catalog import catalog_of, tool
+
+WAIT_SECONDS = 5.0
+
+
+class Listener:
+    """A client that counts its notifications."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.received: list[str] = []
+
+    def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
+        self.received.append(capability)
+
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
+        self.received.append(uri)
+
+
+def listing_context(identity: Identity) -> ListingContext:
+    return ListingContext(era=Era.HANDSHAKE, caller=identity)
+
+
+class Clients:
+    """The local user, Alice, Bob and Carol, and a catalog whose changes reach them."""
+
+    def __init__(self) -> None:
+        self.catalog: Catalog = catalog_of("bank", "files", visible=visible)
+        self.notifier = ChangeNotifier(visible)
+        self.listeners = [Listener(identity) for identity in (LOCAL_IDENTITY, ALICE, BOB, CAROL)]
+        for listener in self.listeners:
+            self.notifier.add_listener(listener)
+        self.catalog.on_change(self._on_change)
+
+    def _on_change(self, kind: ItemKind) -> None:
+        self.notifier.list_changed(kind.capability, None, self.catalog.take_change(kind).is_seen_by)
+
+    async def received(self) -> dict[str, list[str]]:
+        """What each has received once the local user, who sees everything, has."""
+        await eventually(lambda: bool(self.listeners[0].received), WAIT_SECONDS, "notified")
+        found = {one.identity.principal: list(one.received) for one in self.listeners}
+        for listener in self.listeners:
+            listener.received.clear()
+        return found
+
+
+async def test_a_changed_list_is_told_to_those_who_see_the_change() -> None:
+    clients = Clients()
+    clients.catalog.listing(ItemKind.TOOLS, listing_context(LOCAL_IDENTITY))
+    clients.catalog.replace_listing("files", ItemKind.TOOLS, [tool("read")])
+    told = {"local": ["tools"], "bob": ["tools"], "carol": ["tools"], "alice": []}
+    assert await clients.received() == told
+    clients.catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay")])
+    told = {"local": ["tools"], "alice": ["tools"], "carol": ["tools"], "bob": []}
+    assert await clients.received() == told
+
+
+@pytest.mark.parametrize(
+    "kind", [ItemKind.PROMPTS, ItemKind.RESOURCES, ItemKind.TEMPLATES], ids=lambda kind: kind.value
+)
+async def test_prompts_and_resources_change_for_those_who_see_them(kind: ItemKind) -> None:
+    clients = Clients()
+    clients.catalog.listing(kind, listing_context(LOCAL_IDENTITY))
+    definition = {"name": "x", "uri": "files:///x", "uriTemplate": "files:///{x}"}
+    clients.catalog.replace_listing("files", kind, [json.dumps(definition).encode()])
+    received = await clients.received()
+    assert received["bob"] == received["carol"] == [kind.capability]
+    assert received["alice"] == []
+
+
+async def test_two_changes_of_one_moment_are_told_to_both_who_see_one() -> None:
+    clients = Clients()
+    clients.catalog.listing(ItemKind.TOOLS, listing_context(LOCAL_IDENTITY))
+    for server in ("bank", "files"):
+        clients.catalog.replace_listing(server, ItemKind.TOOLS, [tool("a")])
+    assert set(map(tuple, (await clients.received()).values())) == {("tools",)}
+
+
+async def test_a_changed_resource_is_told_to_those_who_see_it() -> None:
+    clients = Clients()
+    uri = "shared:///x"
+    resource = Item(ItemKind.RESOURCES, "files", uri, uri)
+    clients.notifier.resource_updated(uri, b"{}", None, lambda visibility: visibility.allows(resource))
+    assert await clients.received() == {"local": [uri], "alice": [], "bob": [uri], "carol": [uri]}
+
+
+def test_the_same_uri_is_routed_to_the_server_that_the_caller_sees() -> None:
+    catalog = catalog_of("bank", "files", prefixed=True, visible=visible)
+    definition = json.dumps({"name": "x", "uri": "shared:///x"}).encode()
+    for server in ("bank", "files"):
+        catalog.replace_listing(server, ItemKind.RESOURCES, [definition])
+        catalog.replace_listing(server, ItemKind.TEMPLATES, [])
+    assert catalog.resolve_resource("shared:///x", ALICE).server == "bank"
+    assert catalog.resolve_resource("shared:///x", BOB).server == "files"
+
+
+def test_visibility_is_filtered_once_for_each_version_of_the_catalog() -> None:
+    catalog = catalog_of("bank", "files", visible=visible)
+    for server in ("bank", "files"):
+        catalog.replace_listing(server, ItemKind.TOOLS, [tool("a")])
+    seen = catalog.visible(PLAIN_PROFILE, visible(ALICE))
+    assert [item.server for item in seen] == ["bank"]
+    assert catalog.visible(PLAIN_PROFILE, visible(ALICE)) is seen
+    catalog.replace_listing("bank", ItemKind.TOOLS, [tool("a"), tool("b")])
+    assert len(catalog.visible(PLAIN_PROFILE, visible(ALICE))) == 2
