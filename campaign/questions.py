@@ -198,7 +198,7 @@ async def _at_the_limit(trial: Trial) -> None:
 
 async def _watch_lines(gate: Gate, lines: list[int]) -> None:
     while True:
-        lines.append((await gate.servers())["talker"].get("lines", 0))
+        lines.append((await gate.servers())["talker"].get("client_connections", 0))
         await asyncio.sleep(0.1)
 
 

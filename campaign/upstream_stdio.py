@@ -205,7 +205,7 @@ async def noisy(trial: Trial) -> None:
         again = await caller.call("rogue_noise")
         trial.check("and the next one", again.text == "through the noise", again.outcome)
         expected = 2 * 2 * sum(bool(line.strip()) for line in NOISE_LINES)
-        counted = (await gate.servers())["rogue"].get("noise_lines", 0)
+        counted = (await gate.servers())["rogue"].get("ignored_messages", 0)
         trial.measure("counted", f"{counted} of {expected} noise lines")
         trial.check("every line with text is counted", counted >= expected, counted)
 
@@ -242,7 +242,7 @@ async def unasked_replies(trial: Trial) -> None:
         trial.check("cancelled within 1 s", seconds <= 1, f"{seconds:.2f} s")
         answers = [await caller.call("rogue_echo", {"text": str(number)}) for number in range(20)]
         trial.check("later answers are right", [a.text for a in answers] == [str(n) for n in range(20)])
-        counted = (await gate.servers())["rogue"].get("noise_lines", 0)
+        counted = (await gate.servers())["rogue"].get("ignored_messages", 0)
         trial.measure("counted", counted)
         trial.check("at least the 3 stray replies are counted", counted >= 3, counted)
 

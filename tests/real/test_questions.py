@@ -352,14 +352,16 @@ async def test_a_session_that_ends_while_its_client_is_asked_ends_the_call(town:
     client = Handshaker(town.gate.url, ANSWERS_ALL)
     stream = client.call("old_ask", text=text)
     stream.until("elicitation/create")
-    lines = town.gate.servers()["old"].get("lines", 0)
+    lines = town.gate.servers()["old"].get("client_connections", 0)
 
     client.leave()
     stream.close()
 
     wait_until(lambda: town.over("old", f"ask {text}"), NOTICE_SECONDS, "the server is told")
     wait_until(
-        lambda: town.gate.servers()["old"].get("lines", 0) < lines, NOTICE_SECONDS, "its line is closed"
+        lambda: town.gate.servers()["old"].get("client_connections", 0) < lines,
+        NOTICE_SECONDS,
+        "its line is closed",
     )
 
 

@@ -104,7 +104,7 @@ def test_noise_is_counted_and_last_words_are_kept(gate: GatewayProcess) -> None:
         "stderr has come",
     )
     noisy = gate.servers()["noisy"]
-    assert noisy["noise_lines"] == 3
+    assert noisy["ignored_messages"] == 3
     assert noisy["stderr_tail"][0] == "first"
     assert max(map(len, noisy["stderr_tail"])) <= 500
 

@@ -65,7 +65,7 @@ async def test_a_client_that_declared_something_gets_a_connection_that_declares_
         assert (calls(line), calls(scene.server.main)) == (1, 0)
         assert [said["method"] for said in line.said] == ["notifications/initialized"]
         (status,) = fleet.statuses()
-        assert status.lines == 1
+        assert status.client_connections == 1
     assert line.closed
 
 

@@ -71,7 +71,7 @@ def test_each_server_is_in_exactly_one_state(families: dict[str, Family]) -> Non
 def test_servers_tell_their_tools_restarts_and_noise(families: dict[str, Family]) -> None:
     for name, server, value in (
         ("tools", "example", 6),
-        ("noise_lines_total", "own", 1),
+        ("ignored_messages_total", "own", 1),
         ("restarts_total", "own", 0),
     ):
         family = f"headgate_upstream_{name}"

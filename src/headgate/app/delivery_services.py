@@ -223,7 +223,7 @@ class Transactions:
         """The records of the ledger at its last sweep."""
         return {
             "operations_in_doubt": self._operations.get(OperationState.DOUBT, 0),
-            "operations_under_way": self._operations.get(OperationState.INTENT, 0),
+            "operations_in_flight": self._operations.get(OperationState.INTENT, 0),
             "operations_recorded": sum(self._operations.values()),
             "ledger_damaged": int(bool(self._ledger.damage)),
             "transactions_stuck": self._phases.get(Phase.STUCK, 0),

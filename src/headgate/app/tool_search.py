@@ -94,10 +94,10 @@ class ToolSearch:
 
     def gauges(self) -> dict[str, float]:
         """The size of the index, and the number of clients with found tools."""
-        gauges: dict[str, float] = {"tools_indexed": len(self.finder), "pools": len(self.pools)}
+        gauges: dict[str, float] = {"tools_indexed": len(self.finder), "tool_pools": len(self.pools)}
         progress = self.finder.progress()
         if progress is not None:
-            gauges["vectors_made"], gauges["vectors_wanted"] = progress
+            gauges["vectors_indexed"], gauges["vectors_expected"] = progress
         return gauges
 
     def counters(self) -> dict[tuple[str, str], int]:
@@ -143,7 +143,7 @@ class SearchTools:
             ("expand_schema_requests", ""): self._expand.expansions,
             ("expand_schema_refused", ""): self._expand.refused,
             ("searches", ""): self._retrieve.searches,
-            ("searches_in_vain", ""): self._retrieve.without_match,
+            ("searches_without_match", ""): self._retrieve.without_match,
             ("searches_weak", ""): self._retrieve.weak,
         }
 

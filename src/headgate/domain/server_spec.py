@@ -105,17 +105,17 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     prompts: int = 0
     resources: int = 0
     templates: int = 0
-    # Connections besides the main one.
-    lines: int = 0
-    lines_opened: int = 0
-    # Put to clients.
-    questions: int = 0
+    # Connections for single clients, besides the main one.
+    client_connections: int = 0
+    client_connections_opened: int = 0
+    # Elicitation, sampling and roots requests that were sent to clients.
+    server_requests: int = 0
     streams_resumed: int = 0
     tools_left_out: dict[str, str] = {}
     calls: int = 0
     errors: int = 0
     restarts: int = 0
-    noise_lines: int = 0
+    ignored_messages: int = 0
     # Why it is disabled, or why its entry in the configuration is rejected.
     reason: str | None = None
     last_error: str | None = None

@@ -104,13 +104,19 @@ def _servers(servers: list[ServerStatus]) -> Iterator[str]:
         for state in ServerState:
             value = int(server.state is state)
             yield f'headgate_upstream_state{{server="{_label(server.name)}",state="{state}"}} {value}'
-    counters = ("restarts", "lines_opened", "questions", "streams_resumed", "noise_lines")
+    counters = (
+        "restarts",
+        "client_connections_opened",
+        "server_requests",
+        "streams_resumed",
+        "ignored_messages",
+    )
     for name in counters:
         yield f"# TYPE headgate_upstream_{name}_total counter"
         for server in servers:
             value = getattr(server, name)
             yield f'headgate_upstream_{name}_total{{server="{_label(server.name)}"}} {value}'
-    for name in ("tools", "prompts", "resources", "templates", "lines"):
+    for name in ("tools", "prompts", "resources", "templates", "client_connections"):
         yield f"# TYPE headgate_upstream_{name} gauge"
         for server in servers:
             yield f'headgate_upstream_{name}{{server="{_label(server.name)}"}} {getattr(server, name)}'
