@@ -1,1 +1,4 @@
-"""What is kept in PostgreSQL; its driver is an extra, and imported only by those who use it."""
+"""Connections to PostgreSQL; the driver is an optional dependency, imported by users of this package alone.
+
+Imports `domain`.
+"""

@@ -1,4 +1,4 @@
-"""A PostgreSQL server, reached through a few connections; whatever goes wrong there becomes StoreAway."""
+"""Connection pools to a PostgreSQL primary and its replica, whose errors become StoreUnavailable."""
 
 import asyncio
 import logging
@@ -23,19 +23,19 @@ Connection = AsyncConnection[TupleRow]
 
 FEWEST_CONNECTIONS: Final = 2
 MOST_CONNECTIONS: Final = 10
-# A connection is had at once, unless all are at work or the server is away; a caller is told soon.
+# A connection is available at once, unless all are in use or the server is down.
 _WAIT_SECONDS: Final = 3.0
-# While it is known to be away; longer than the pool pauses between two attempts.
+# While the server is known to be down; longer than the pool pauses between two attempts.
 _UNAVAILABLE_WAIT_SECONDS: Final = 1.5
-# A search is over long before that; a server that hangs is as good as one that is away.
+# A search takes far less; a server that hangs counts as down.
 _READ_SECONDS: Final = 30.0
-# A large document among a million others, while somebody else writes too.
+# Enough for a large document among a million others, with concurrent writers.
 _WRITE_SECONDS: Final = 300.0
-# So long the pool itself tries again and again; after that each caller starts another attempt.
+# The pool itself reconnects for so long; after that each caller starts another attempt.
 _RECONNECT_SECONDS: Final = 2.0
-# So that a replica that is away does not hold up each search.
+# So that a replica that is down does not delay each search.
 _REPLICA_RETRY_SECONDS: Final = 5.0
-# A peer that is gone without a word is noticed within seconds.
+# Detects a silent peer within seconds.
 _NETWORK: Final = {
     "connect_timeout": 3,
     "keepalives_idle": 10,
@@ -43,16 +43,16 @@ _NETWORK: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-# A replica only has to be quicker than the primary.
+# Waiting longer for a replica is pointless, because the primary answers too.
 _REPLICA_SECONDS: Final = 1.0
-# A server that does not say a word by then hangs.
+# A server that does not answer by then hangs.
 _CHECK_SECONDS: Final = 2.0
 _HINT: Final = "write it as postgresql://user:password@host:5432/database; percent-encode special letters"
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 class PostgresDatabase:
-    """One server with one database, for which `prepare` is done once before anything else."""
+    """One database, for which `prepare` runs once before anything else."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class PostgresDatabase:
         self._trouble = ""
 
     async def prepare(self) -> None:
-        """See that everything is there that the others need; raises StoreAway, and what `prepare` raises."""
+        """Run `prepare` unless it has run; raises StoreUnavailable, and what `prepare` raises."""
         async with self._preparing:
             if not self._prepared:
                 async with self._transaction(_WRITE_SECONDS) as connection:
@@ -81,14 +81,14 @@ class PostgresDatabase:
                 self._prepared = True
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `work` returns, of what had been committed when it began; raises StoreAway."""
+        """The result of `work` in a read-only snapshot; raises StoreUnavailable."""
         async with self.open_snapshot(_READ_SECONDS) as connection:
             return await work(connection)
 
     async def read_statement(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `work` returns, which makes a single statement and so needs no transaction; raises StoreAway.
+        """The result of `work`, a single statement that needs no transaction; raises StoreUnavailable.
 
-        That it is answered shows that the connection is good. What fails is done again like any reading.
+        It saves the check of the connection. A statement that fails is repeated with `read`.
         """
         if self._prepared and not self._unavailable:
             try:
@@ -106,7 +106,7 @@ class PostgresDatabase:
     async def write(
         self, work: Callable[[Connection], Awaitable[T]], *, seconds: float = _WRITE_SECONDS
     ) -> T:
-        """What `work` returns, once all that it changed is durable; raises StoreAway, and it is undone."""
+        """The result of `work`, once its changes are durable; raises StoreUnavailable, which undoes them."""
         if not self._prepared:
             await self.prepare()
         async with self._transaction(seconds) as connection:
@@ -114,7 +114,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def open_snapshot(self, seconds: float | None) -> AsyncIterator[Connection]:
-        """A connection that sees everything as it is now, however long the block lasts; raises StoreAway."""
+        """A read-only connection with one snapshot during the block; raises StoreUnavailable."""
         if not self._prepared:
             await self.prepare()
         async with self._transaction(seconds, reading=True) as connection:
@@ -135,18 +135,18 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
-        """A connection that answers; those that do not are given up, and others take their place."""
+        """A connection that answers; the pool replaces those that do not."""
         wait_seconds = (
             min(self._wait_seconds, _UNAVAILABLE_WAIT_SECONDS) if self._unavailable else self._wait_seconds
         )
-        # The pool can check too, but pauses for a second or two after each connection that was ended.
+        # The pool can check too, but pauses for a second or two after each closed connection.
         for _ in range(self._pool.max_size):
             try:
                 connection = await self._pool.getconn(wait_seconds)
             except PoolTimeout as timeout:
-                # All connections may be at work, and the server be well.
-                said = None if self._unavailable else await _connection_error(str(self._pool.conninfo))
-                raise said or timeout from None
+                # All connections may be in use, and the server healthy.
+                error = None if self._unavailable else await _connection_error(str(self._pool.conninfo))
+                raise error or timeout from None
             try:
                 if not await _is_alive(connection):
                     continue
@@ -161,33 +161,33 @@ class PostgresDatabase:
         try:
             yield
         except StoreUnavailable as away:
-            # The server is well, but will not do.
+            # The server answers, but is not usable.
             self._unavailable = False
             self._log_outage(away.why)
             raise
         except (psycopg.Error, OSError) as error:
             if isinstance(error, psycopg.ProgrammingError):
-                # Tables may have gone, with a database that was made anew: look for them next time.
+                # The database may have been recreated without tables: prepare it again next time.
                 self._prepared = False
-            # While it is away the pool says no more than that; what was found out at first still holds.
+            # While the server is down the pool reports only timeouts; the first reason still holds.
             known = self._unavailable and isinstance(error, PoolTimeout)
             self._log_outage(self._trouble if known else explain_error(error))
             self._unavailable = True
-            # Its words are the driver's, with statements, names and places in them: they end here.
+            # The message of the driver has statements and names, and must not reach clients.
             raise StoreUnavailable(self._trouble) from None
         if self._trouble:
             self._trouble, self._unavailable = "", False
             log.info("the %s answers again", self._name)
 
     def _log_outage(self, trouble: str) -> None:
-        """Once for each time that it goes away, not once for each search."""
+        """Log the reason once per outage, not once per search."""
         if trouble != self._trouble:
             log.warning("the %s cannot be used: %s", self._name, trouble)
         self._trouble = trouble
 
 
 async def _connection_error(conninfo: str) -> Exception | None:
-    """What a server or the driver says to one who connects: the pool tells only that it took too long."""
+    """The error of a new connection, because the pool reports only a timeout."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
             await (await AsyncConnection.connect(conninfo)).close()
@@ -197,7 +197,7 @@ async def _connection_error(conninfo: str) -> Exception | None:
 
 
 async def _is_alive(connection: Connection) -> bool:
-    """Whether it is still good: a server may have ended it, or have gone without a word."""
+    """Whether the server still answers on the connection."""
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             await connection.execute("SELECT 1")
@@ -207,7 +207,7 @@ async def _is_alive(connection: Connection) -> bool:
 
 
 class ReplicatedDatabase:
-    """The one that is written to, and perhaps a replica of it that is read instead."""
+    """The primary, and optionally a replica for reads."""
 
     def __init__(
         self,
@@ -220,22 +220,22 @@ class ReplicatedDatabase:
     ) -> None:
         self.primary = primary
         self._replica = replica
-        # A single statement, whose number grows with every change.
+        # A single statement whose result grows with every change.
         self._version = version
         self._rest_seconds = rest_seconds
         self._clock = clock
-        # When the replica may be asked again, after it did not answer.
+        # When the replica is tried again after a failure.
         self._rested_at = float("-inf")
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `work` returns, of the replica when that answers, else of the primary; raises StoreAway.
+        """The result of `work` on the replica, else on the primary; raises StoreUnavailable.
 
-        `work` may be done twice.
+        `work` may run twice.
         """
         return await self._replica_first(lambda database: database.read(work))
 
     async def read_statement(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """The same of a single statement, sooner."""
+        """The same for a single statement, faster."""
         return await self._replica_first(lambda database: database.read_statement(work))
 
     async def _replica_first(self, look: Callable[[PostgresDatabase], Awaitable[T]]) -> T:
@@ -251,14 +251,14 @@ class ReplicatedDatabase:
         return await look(self.primary)
 
     async def _is_behind(self, replica: PostgresDatabase) -> bool:
-        """Whether one that is back lacks changes that readers have seen at the primary meanwhile."""
+        """Whether a replica after a failure lacks changes that readers have seen on the primary."""
         if self._version is None:
             return False
         known = await replica.read_statement(self._version)
         try:
             return known < await self.primary.read_statement(self._version)
         except StoreUnavailable:
-            # Without the primary nobody knows better.
+            # Without the primary there is no newer state to compare.
             return False
 
     def _available_replica(self) -> PostgresDatabase | None:
@@ -266,7 +266,7 @@ class ReplicatedDatabase:
         if self._replica is None or now < self._rested_at:
             return None
         if self._rested_at > float("-inf"):
-            # One tries whether it is back; the others need not wait for that.
+            # One caller tries it; the others do not wait for that.
             self._rested_at = now + self._rest_seconds
         return self._replica
 
@@ -281,13 +281,13 @@ async def open_databases(
     connections: tuple[int, int] = (FEWEST_CONNECTIONS, MOST_CONNECTIONS),
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[ReplicatedDatabase]:
-    """Both servers, while the block lasts; no matter whether they answer. Raises ConfigError for a URL.
+    """Both servers during the block, reachable or not; raises ConfigError for a malformed URL.
 
-    `connections` are the fewest and the most that are open to each. `version` is a single statement whose
-    number grows with every change: a replica that was away is read again when it has caught up.
+    `connections` are the fewest and the most per server. `version` is a single statement whose result grows
+    with every change: a replica that failed is used again once it has caught up.
     """
     primary, replica = _conninfo(url), _conninfo(replica_url) if replica_url else None
-    # The driver logs in words of its own; we say in ours when a server goes and when it comes back.
+    # The driver's log repeats what `_log_outage` reports.
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     async with _pool(primary, connections) as pool:
         database = PostgresDatabase(pool, "database of the documents", prepare)
@@ -302,15 +302,14 @@ async def open_databases(
 
 
 async def _no_preparation(connection: Connection) -> None:
-    """A replica has what the primary has."""
+    """A replica has the schema of the primary."""
 
 
 def _pool(conninfo: str, connections: tuple[int, int]) -> AsyncConnectionPool[Connection]:
     return AsyncConnectionPool(
         conninfo,
         connection_class=AsyncConnection[TupleRow],
-        # A transaction is begun only where one is meant.
-        # What is prepared stays behind when a pooler such as PgBouncer gives the connection to another.
+        # Transactions are explicit. Prepared statements break behind a pooler such as PgBouncer.
         kwargs={"autocommit": True, "prepare_threshold": None},
         min_size=connections[0],
         max_size=connections[1],
@@ -321,12 +320,12 @@ def _pool(conninfo: str, connections: tuple[int, int]) -> AsyncConnectionPool[Co
 
 
 def _conninfo(url: str) -> str:
-    """What the driver needs; what the URL says of the network goes before what we say. Raises ConfigError."""
+    """The connection string, with network defaults that the URL may override; raises ConfigError."""
     if not url.startswith(_SCHEMES):
         raise ConfigError("the URL of a store begins with postgresql://", hint=_HINT)
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
         return make_conninfo(**{**_NETWORK, "application_name": "headgate", **given})
     except (psycopg.Error, ValueError, UnicodeError):
-        # Its words would repeat the URL, and the password in it.
+        # The message would repeat the URL with its password.
         raise ConfigError("the URL of the store cannot be read", hint=_HINT) from None

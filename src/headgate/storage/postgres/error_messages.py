@@ -1,7 +1,4 @@
-"""Why a PostgreSQL server cannot be used and what to do, in one sentence for its operator.
-
-What a driver or a server says names users, places and statements, so that none of it is repeated.
-"""
+"""Explains PostgreSQL errors to the operator, without the users, hosts and statements in their messages."""
 
 import re
 from typing import Final
@@ -10,10 +7,10 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 _GRANT: Final = "let an administrator grant him all on them, or give the URL of the user who made them"
-# What is said while somebody connects: by the server, or by the driver that did not get that far.
+# Errors of a connection attempt, from the server or the driver.
 _REFUSALS: Final = tuple(
-    (re.compile(said), meant)
-    for said, meant in (
+    (re.compile(pattern), explanation)
+    for pattern, explanation in (
         (
             r"password authentication failed|role \".*\" (does not exist|is not permitted)|auth\w* failed",
             "the user or the password of the store's URL is wrong; correct the URL",
@@ -87,13 +84,13 @@ _STATES: Final = {
 
 
 def _explain_refusal(error: Exception) -> str:
-    """Why nobody could connect; empty where what was said is not known."""
-    said = str(error)
-    return next((meant for pattern, meant in _REFUSALS if pattern.search(said)), "")
+    """Why a connection was refused; empty for an unknown message."""
+    message = str(error)
+    return next((explanation for pattern, explanation in _REFUSALS if pattern.search(message)), "")
 
 
 def explain_error(error: Exception) -> str:
-    """Why something failed on a connection that stood, or that nobody got."""
+    """Why a statement or a connection failed, and what to do."""
     if isinstance(error, PoolTimeout):
         return "no connection was free in time; raise knowledge.poolMax if the server is well"
     if isinstance(error, TimeoutError | psycopg.errors.ConnectionTimeout):

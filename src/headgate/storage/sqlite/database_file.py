@@ -14,15 +14,15 @@ from headgate.domain.regular_file import check_regular
 from headgate.storage.files.payload_file import sync_directory
 from headgate.storage.sqlite.migrations import Migrations
 
-# While another process makes the file.
-_LOOK_AGAIN_SECONDS = 0.01
+# While another process creates the file.
+_POLL_SECONDS = 0.01
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
 )
-# What SQLite and the module that calls it say of a schema or a text that is changed.
-_DAMAGED_WORDS = ("no such table", "no such column", "no such index", "Could not decode to UTF-8")
-_SENTENCES = {
+# Messages of SQLite and of Python's module about a changed schema or text.
+_DAMAGED_MESSAGES = ("no such table", "no such column", "no such index", "Could not decode to UTF-8")
+_MESSAGES = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_BUSY: "another process keeps the file locked",
     sqlite3.SQLITE_READONLY: "the file cannot be written",
@@ -46,12 +46,12 @@ def open_database_file(
     Raises StoreFailed, sqlite3.Error or OSError; the file is left as it is then.
     """
     _create_private_file(path)
-    # Transactions are our own to begin and to end.
+    # Without implicit transactions.
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
     try:
         inspect(connection, migrations.checked_version(connection))
         _use_wal(connection, busy_seconds)
-        # A commit is on the disk when it returns, not only with the system.
+        # A commit is on disk when it returns, not only in the page cache.
         connection.execute("PRAGMA synchronous = FULL")
         migrations.apply(connection)
     except BaseException:
@@ -61,38 +61,38 @@ def open_database_file(
 
 
 def store_failure(error: Exception) -> StoreFailed:
-    """The sentence about it; what SQLite or the system said is its cause."""
+    """The failure with a message for operators; the error is its cause."""
     if isinstance(error, StoreFailed):
         return type(error)(str(error))
     if isinstance(error, sqlite3.Error):
-        said = str(error)
+        message = str(error)
     else:
-        said = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        message = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
     kind = LedgerDamaged if is_damage(error) else StoreFailed
     if isinstance(error, UnicodeDecodeError):
-        said = _SENTENCES[sqlite3.SQLITE_CORRUPT]
-    failed = kind(_SENTENCES.get(_sqlite_code(error), said))
+        message = _MESSAGES[sqlite3.SQLITE_CORRUPT]
+    failed = kind(_MESSAGES.get(_sqlite_code(error), message))
     failed.__cause__ = error
     return failed
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether it says that the content of the file is not what SQLite wrote."""
-    # The second comes of a text, or of a message of SQLite about its schema, with bytes that are changed.
+    """Whether the error means that the content of the file was changed."""
+    # UnicodeDecodeError: a changed text, or a message about a changed schema.
     if isinstance(error, LedgerDamaged | UnicodeDecodeError):
         return True
     return isinstance(error, sqlite3.Error) and (
-        _sqlite_code(error) in _DAMAGED or str(error).startswith(_DAMAGED_WORDS)
+        _sqlite_code(error) in _DAMAGED or str(error).startswith(_DAMAGED_MESSAGES)
     )
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Whether another connection is in the way, for now."""
+    """Whether another connection holds a lock."""
     return _sqlite_code(error) in _LOCKED
 
 
 def _create_private_file(path: Path) -> None:
-    """An empty file that only its owner reads, before SQLite makes one that others do too; raises OSError."""
+    """Create an empty file for its owner alone, because SQLite would use the umask; raises OSError."""
     check_database_files(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -101,14 +101,14 @@ def _create_private_file(path: Path) -> None:
 
 
 def check_database_files(path: Path) -> None:
-    """Raise OSError if SQLite would wait for one of the files of a database."""
+    """Raise OSError if one of the files of a database is a pipe or a device, which would block SQLite."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         # SQLite itself refuses a directory.
         check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
 
 
 def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Set once and for all who open the file; SQLite does not wait for others who do it too."""
+    """Switch to WAL, with retries, because SQLite does not wait for another process that does it too."""
     give_up_at = time.monotonic() + busy_seconds
     while True:
         try:
@@ -117,9 +117,9 @@ def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
         except sqlite3.OperationalError as error:
             if not is_locked(error) or time.monotonic() > give_up_at:
                 raise
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _sqlite_code(error: Exception) -> int:
-    """What kind of failure it is, without the details in the upper bits."""
+    """The primary result code of an SQLite error; 0 for other errors."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

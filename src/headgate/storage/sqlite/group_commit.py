@@ -18,49 +18,49 @@ from headgate.storage.sqlite.migrations import Migrations
 
 T = TypeVar("T")
 
-# A commit of another process is over long before that.
+# A commit of another process takes far less.
 BUSY_SECONDS = 5.0
-# A commit takes about as long.
+# About as long as a commit.
 _LOCK_POLL_SECONDS = 0.0005
-# So that those at the head of a long queue do not wait for its end.
+# So that the first of a long queue do not wait for its last.
 _MAX_BATCH = 512
-# What is queued at the end has this long; a disk that hangs must not keep the gateway from ending.
+# On close, queued work gets this long; a disk that hangs must not block the gateway.
 _CLOSE_SECONDS = 10.0
 
 
 class DatabaseGuard(Protocol):
-    """Watches over a file whose content must not get lost unnoticed. All methods run in the threads."""
+    """Detects damage of a file. All methods run in the threads of its group commit."""
 
     def has_ledger(self) -> bool:
-        """Whether there is a file, or was one."""
+        """Whether the file exists or existed."""
 
     @property
     def damage(self) -> str:
-        """Why the file is refused; empty while it is whole."""
+        """Why the file is refused; empty while it is intact."""
 
     def raise_if_damaged(self) -> None:
         """Raises StoreFailed when the file is refused; runs on the loop too."""
 
     def open(self, migrations: Migrations, busy_seconds: float) -> sqlite3.Connection:
-        """A connection to a file that is whole as far as a quick check can tell."""
+        """A connection to a file that passes a quick check."""
 
     def advance(self, connection: sqlite3.Connection) -> Any:
-        """Count one more commit, which is about to be made: what `committed` gets."""
+        """Count a commit that is about to be made: the mark for `note_commit`."""
 
     def note_commit(self, mark: Any) -> None:
         """Note a commit that is durable."""
 
     def note_failure(self, error: Exception) -> None:
-        """See whether a failure is a sign of damage."""
+        """Refuse the file if the failure is a sign of damage."""
 
     def close(self) -> None:
-        """Let go of the files beside it."""
+        """Close the files beside it."""
 
 
 class GroupCommit:
-    """The file, opened when it is first used, and again after it failed; it is migrated then.
+    """A SQLite file with one thread that writes and one that reads.
 
-    One thread writes and another one reads.
+    It is opened and migrated at its first use, and opened again after a failure.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GroupCommit:
 
         def connect_to_write() -> sqlite3.Connection:
             connection = connect()
-            # Its waiting is our own, see below.
+            # `_begin` waits for locks.
             connection.execute("PRAGMA busy_timeout = 0")
             return connection
 
@@ -95,13 +95,13 @@ class GroupCommit:
         self._busy_seconds = busy_seconds
         # How many transactions have been committed.
         self.commits = 0
-        # Whether anybody has used it yet; its file is made then.
+        # Set with the first use, which creates the file.
         self.used = asyncio.Event()
         self._path = path
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        # Not `Path.exists`, which raises where nobody may look.
+        # Not `Path.exists`, which raises without permission.
         exists = self._guard.has_ledger if self._guard else partial(os.path.exists, self._path)
         if await asyncio.to_thread(exists):
             self.used.set()
@@ -113,29 +113,29 @@ class GroupCommit:
         await self.close()
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, once everything that it changed is durable.
+        """The result of `work`, once its changes are durable.
 
-        Raises StoreFailed when nothing of it is recorded, and whatever `work` raises, which undoes it too.
-        Several works share a transaction. When one fails the others are run again, so that a work does
-        nothing but to the connection. A caller that is cancelled leaves its work behind, to be committed.
+        Raises StoreFailed when they are not, and what `work` raises, which undoes them. Several works share a
+        transaction; when one fails the others run again, so that a work must have no other effects. The work
+        of a cancelled caller is committed all the same.
         """
         self._check_usable()
         return await self._writer.submit(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, of what has been committed; raises StoreFailed. It may change nothing."""
+        """The result of `work`, which must not change anything; raises StoreFailed."""
         self._check_usable()
         return await self._reader.submit(work)
 
     @property
     def damage(self) -> str:
-        """Why the file is refused; empty while it is whole."""
+        """Why the file is refused; empty while it is intact."""
         return self._guard.damage if self._guard is not None else ""
 
     async def check(self, work: Callable[[Path, Callable[[], bool]], T]) -> T | None:
-        """What `work` makes of the file beside everything else; None when it fails, which is noticed.
+        """The result of `work` in a thread of its own; None when it fails, which is noted as damage.
 
-        It gets the path, and a function that says whether it is to stop.
+        It gets the path, and a function that tells whether to stop.
         """
         try:
             return await asyncio.to_thread(work, self._path, lambda: self._closed)
@@ -149,7 +149,7 @@ class GroupCommit:
             self._guard.raise_if_damaged()
 
     async def close(self) -> None:
-        """Do what is queued, and let go of the file."""
+        """Finish queued work, and close the file."""
         self._closed = True
         for worker in (self._writer, self._reader):
             await worker.close()
@@ -169,7 +169,7 @@ class GroupCommit:
             if not _run_all(connection, works):
                 self._begin(connection)
                 _run_in_savepoints(connection, works)
-            # A repeat of a recorded call changes nothing, and so costs no commit.
+            # A repeat of a recorded call changes nothing, and needs no new mark.
             if self._guard is not None and connection.total_changes != changes:
                 mark = self._guard.advance(connection)
             connection.execute("COMMIT")
@@ -182,7 +182,7 @@ class GroupCommit:
             self._guard.note_commit(mark)
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Wait for other processes, and look often: SQLite sleeps so long that the busiest always wins."""
+        """Begin a transaction; poll often, because with the long sleeps of SQLite a busy process wins."""
         give_up_at = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -195,7 +195,7 @@ class GroupCommit:
 
 
 def in_snapshot(connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
-    """What `read` finds: a commit between two of its statements would show it a state that never was."""
+    """The result of `read` in one transaction, so that all its statements see the same state."""
     connection.execute("BEGIN")
     try:
         return read(connection)
@@ -209,7 +209,7 @@ def _run_reads(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") 
 
 
 def _run_all(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> bool:
-    """Run them; False when one of them failed, and then the transaction is undone."""
+    """Run all works; False after a failure, which rolls the transaction back."""
     for work in works:
         if work.run(connection) is not None:
             if connection.in_transaction:
@@ -219,7 +219,7 @@ def _run_all(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") ->
 
 
 def _run_in_savepoints(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
-    """Run them so that one that fails does not cost the others theirs; nearly never is that necessary."""
+    """Run each work in a savepoint, so that a failure undoes that work alone."""
     for work in works:
         connection.execute("SAVEPOINT work")
         error = work.run(connection)
@@ -232,7 +232,7 @@ def _run_in_savepoints(connection: sqlite3.Connection, works: "list[_QueuedWork[
 
 
 class _QueuedWork(Generic[T]):
-    """Something to do with the file, and who waits for it."""
+    """Work on the file, and the future of its caller."""
 
     __slots__ = ("_do", "_done", "_error", "_result")
 
@@ -243,13 +243,13 @@ class _QueuedWork(Generic[T]):
         self._error: Exception | None = None
 
     def run(self, connection: sqlite3.Connection) -> Exception | None:
-        """Why it failed."""
+        """Run it: the error, if it fails."""
         self._error = None
         try:
             self._result = self._do(connection)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             self._error = store_failure(error)
-        except Exception as error:  # noqa: BLE001 (whoever waits for it gets it)
+        except Exception as error:  # noqa: BLE001 (its caller gets it)
             self._error = error
         return self._error
 
@@ -259,11 +259,11 @@ class _QueuedWork(Generic[T]):
         return self._error
 
     def fail(self, error: Exception) -> None:
-        """Nothing of it has been recorded."""
+        """Mark it as failed."""
         self._error = error
 
     def resolve_future(self) -> None:
-        """On the loop: whoever still waits is told."""
+        """Give the result or the error to the caller; runs on the loop."""
         if self._done.done():
             return
         if self._error is not None:
@@ -273,7 +273,7 @@ class _QueuedWork(Generic[T]):
 
 
 class _DatabaseWorker:
-    """A thread with a connection of its own, which does everything that waits at once."""
+    """A thread with its own connection, which runs all queued work as one batch."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class _DatabaseWorker:
         self._closed = False
 
     async def submit(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        """Do it after what is queued."""
+        """The result of the work, after all queued work; raises StoreFailed."""
         if self._closed:
             raise StoreFailed("it is closed")
         loop = self._ensure_thread()
@@ -301,7 +301,7 @@ class _DatabaseWorker:
         return await done
 
     async def close(self) -> None:
-        """Do what is queued, and end the thread."""
+        """Finish queued work, and end the thread."""
         if not self._closed and self._ended is not None:
             self._closed = True
             self._queue.put(None)
@@ -312,7 +312,7 @@ class _DatabaseWorker:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._ended = self._loop.create_future()
-            # It never keeps the process alive: what it has not committed, nobody has been told.
+            # A daemon: no caller has a result that is not committed.
             threading.Thread(target=self._run_thread, name=self._name, daemon=True).start()
         return self._loop
 
@@ -337,19 +337,19 @@ class _DatabaseWorker:
         try:
             connection = connection or self._connect()
             self._run_all(connection, works)
-        except Exception as error:  # noqa: BLE001 (everybody who waits gets it)
+        except Exception as error:  # noqa: BLE001 (every caller gets it)
             for work in works:
                 work.fail(store_failure(error))
-            # Opened anew next time: what is wrong with the file may have been mended.
+            # Opened again next time, because the file may have been repaired.
             if connection is not None:
                 connection.close()
             return None
         return connection
 
     def _next_batch(self) -> tuple[list[_QueuedWork[Any]], bool]:
-        """Everything that waits now, at least one; and whether more may come."""
+        """All queued work, at least one; and whether more may come."""
         works: list[_QueuedWork[Any]] = []
-        # Nobody else takes anything, so what is there stays there.
+        # This thread is the only consumer, so `get` does not block after `empty`.
         while not works or not (len(works) == _MAX_BATCH or self._queue.empty()):
             work = self._queue.get()
             if work is None:
@@ -357,12 +357,12 @@ class _DatabaseWorker:
             works.append(work)
         return works, True
 
-    def _call_on_loop(self, tell: Callable[[], object]) -> None:
+    def _call_on_loop(self, callback: Callable[[], object]) -> None:
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
-            # The loop has ended: nobody waits any more.
+            # The loop is closed, and no caller waits.
             return
 
     def _signal_ended(self) -> None:

@@ -1,7 +1,7 @@
-"""ledger.db: the record of calls that must not be carried out twice, on one machine.
+"""ledger.db: the ledger of the gateways on one machine, which may share its directory.
 
-Several gateways may share the directory. Beside the file lie `ledger/`, with answers that are too large for
-a row, and `owners/`, by which one gateway knows that another has ended.
+Beside the file are `ledger/`, with answers that are too large for a row, and `owners/`, whose locks show
+which gateways run.
 """
 
 import asyncio
@@ -39,17 +39,17 @@ from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
 log = logging.getLogger("headgate.storage")
 
 LEDGER_NAME = "ledger.db"
-# As long as others keep idempotency keys.
+# The usual lifetime of idempotency keys.
 WINDOW_SECONDS = 24 * 3600.0
 DOUBT_SECONDS = 7 * 24 * 3600.0
 MOST_BYTES = 256 * 1024 * 1024
-# Larger results would make the file slow for all others.
+# Larger results would slow the file down for all other calls.
 _INLINE_BYTES = 64 * 1024
-# So many rows go at once, so that calls do not wait for a long removal.
+# So many rows per transaction, so that calls do not wait for long.
 _SWEEP_BATCH = 500
-# Of the operations under way whose rows need not be read again.
+# The most rows of operations in flight that are cached.
 _MAX_CACHED_CLAIMS = 4096
-# What is being recorded at the end has this long.
+# On close, outcomes get this long to be recorded.
 _CLOSE_SECONDS = 10.0
 _OWNER_GONE = "the gateway that had it under way has ended"
 _LEASE_OVER = "no answer came in its time"
@@ -63,7 +63,7 @@ def ledger_group_commit(
 ) -> GroupCommit:
     """The ledger's file in `directory`, which holds recorded calls and transactions.
 
-    `on_damage` gets the reason when the ledger is found damaged, in a thread.
+    `on_damage` gets the reason when damage is found, in a thread.
     """
     path = directory / LEDGER_NAME
     guard = LedgerGuard(path, on_damage)
@@ -80,9 +80,9 @@ async def open_ledger(
     most_bytes: int = MOST_BYTES,
     now: Callable[[], float] = time.time,
 ) -> AsyncIterator["SqliteLedger"]:
-    """The ledger in the committer's file, with its other files in `directory`, while the block lasts.
+    """The ledger in the file of `group_commit`, with its other files in `directory`, during the block.
 
-    The committer is made by `ledger_committer`, and is closed after the ledger.
+    `ledger_group_commit` makes the former, which is closed after the ledger.
     """
     ledger = SqliteLedger(
         group_commit,
@@ -100,7 +100,7 @@ async def open_ledger(
 
 
 class SqliteLedger:
-    """The ledger that `delivery.ledger` describes; `now` is the time of day."""
+    """Implements `delivery.ledger.Ledger`; `now` is the time of day."""
 
     def __init__(
         self,
@@ -115,21 +115,19 @@ class SqliteLedger:
     ) -> None:
         self._group_commit = group_commit
         self._answer_files = answer_files
-        # By which others know that this gateway runs; what else has owners uses the same.
+        # Shows other gateways that this one runs; the transaction store uses it too.
         self.liveness = liveness
         self._window_seconds = window_seconds
         self._doubt_seconds = doubt_seconds
         self._now = now
         self._most_bytes = most_bytes
-        # The rows of what was claimed here and has not ended, by its id.
+        # The rows of operations in flight here, by id.
         self._claimed: dict[str, rows.WrittenRow] = {}
-        # Of the answers that are being written to files.
+        # The size of the answers that are being written to files.
         self._writing_bytes = 0
-        # The answers in rows that ended before then have been dropped. A clock that is set back sets it back.
+        # Answers in rows that ended before then have been dropped; it follows a clock that is set back.
         self._dropped_until = 0.0
         self._finishing: set[asyncio.Task[bool]] = set()
-
-    # Who may carry out what.
 
     async def claim(self, intent: Intent) -> ClaimResult:
         """Record the intent, unless the key is taken; see `Ledger.claim`."""
@@ -139,7 +137,7 @@ class SqliteLedger:
         return claim
 
     def _claim(self, connection: sqlite3.Connection, intent: Intent) -> tuple[ClaimResult, str]:
-        """The claim, and the name of a file that nobody needs any more."""
+        """The claim, and the name of an answer file that is obsolete."""
         now, owner = self._now(), self.liveness.register()
         new = rows.insert(connection, intent, owner, now)
         if new is not None:
@@ -185,7 +183,7 @@ class SqliteLedger:
         ]
 
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
-        """Hold an orphan's INTENT: its new fence; None when somebody else was quicker, or it is none."""
+        """Take over an orphaned INTENT: its new fence; None when another did, or it is none."""
 
         def adopt(connection: sqlite3.Connection) -> int | None:
             known, now = rows.find(connection, op_id), self._now()
@@ -199,26 +197,24 @@ class SqliteLedger:
         return await self._group_commit.write(adopt)
 
     def _orphan_reason(self, operation: Operation, now: float) -> str:
-        """Why nobody works on an INTENT any more; empty when somebody does."""
+        """Why an INTENT is orphaned; empty when it is not."""
         if not self.liveness.is_alive(operation.owner):
             return _OWNER_GONE
         return _LEASE_OVER if now > operation.lease_until else ""
 
     def _is_expired(self, operation: Operation, now: float) -> bool:
-        """Whether it is past its window, and so was never seen."""
+        """Whether it is past its window, so that its key counts as new."""
         if operation.state is OperationState.INTENT:
             return False
         window = self._doubt_seconds if operation.state is OperationState.DOUBT else self._window_seconds
         return operation.updated < now - window
 
-    # How it ended.
-
     async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
-        """Record how it ended, with the answer; see `Ledger.finish`."""
+        """Record an outcome with its answer; see `Ledger.finish`."""
         result = outcome.answer.result if outcome.answer is not None else b""
         if isinstance(result, bytes) and len(result) <= _INLINE_BYTES:
             return await self._finish(op_id, fence, outcome, rows.StoredResultLocation())
-        # A task of its own: a caller who leaves must not stop between the file and the row.
+        # A task of its own: a cancelled caller must not stop it between file and row.
         task = asyncio.get_running_loop().create_task(self._finish_large(op_id, fence, outcome, result))
         self._finishing.add(task)
         task.add_done_callback(self._finished)
@@ -267,7 +263,7 @@ class SqliteLedger:
         try:
             name, checksum = await asyncio.to_thread(self._answer_files.write, op_id, fence, result)
         except (OSError, ValueError) as error:
-            # A ValueError says that the file of the result was closed meanwhile.
+            # ValueError: the file of the result was closed meanwhile.
             raise store_failure(error) from error
         recorded = False
         try:
@@ -281,28 +277,27 @@ class SqliteLedger:
     def _finished(self, task: "asyncio.Task[bool]") -> None:
         self._finishing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever waited got it too; whoever left would never know.
+            # The caller gets it too, unless it was cancelled.
             log.debug("answer not recorded", extra={"reason": str(error)})
-
-    # What is known.
 
     async def find(self, op_id: str) -> Operation | None:
         """The operation of that id."""
         return await self._group_commit.read(lambda connection: rows.find(connection, op_id))
 
     async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
-        """The operation under that key, also one whose window is over."""
-        place = (tenant, principal, key)
-        find = partial(rows.find_by_key, place=place)
+        """The operation under that key, even an expired one."""
+        find = partial(rows.find_by_key, owned_key=(tenant, principal, key))
         return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
 
-    async def list_by_key_prefix(self, tenant: str, principal: str, beginning: str) -> list[Operation]:
-        """The operations whose keys begin so, in the order of their keys."""
-        place = (tenant, principal, beginning)
-        return await self._group_commit.read(lambda connection: rows.list_by_key_prefix(connection, place))
+    async def list_by_key_prefix(self, tenant: str, principal: str, prefix: str) -> list[Operation]:
+        """The operations whose keys begin with the prefix, in the order of their keys."""
+        owned_prefix = (tenant, principal, prefix)
+        return await self._group_commit.read(
+            lambda connection: rows.list_by_key_prefix(connection, owned_prefix)
+        )
 
     async def read_answer(self, op_id: str) -> McpResponse | None:
-        """The stored answer, byte for byte; whoever takes it closes its payload."""
+        """The stored answer, byte for byte, whose payload the caller closes."""
         reading = asyncio.ensure_future(
             self._group_commit.read(lambda connection: self._answer(connection, op_id))
         )
@@ -334,17 +329,15 @@ class SqliteLedger:
 
     @property
     def damage(self) -> str:
-        """Why the ledger is refused; empty while it is whole."""
+        """Why the ledger is refused; empty while it is intact."""
         return self._group_commit.damage
 
     async def check(self) -> int | None:
-        """Check every record: how many there are; None when damage was found, or it cannot be read."""
+        """Verify every record: how many there are; None when the file is damaged or cannot be read."""
         return await self._group_commit.check(check_ledger)
 
-    # What is forgotten.
-
     async def sweep(self) -> int:
-        """Forget what is past its window: never an INTENT, a DOUBT only after its own, longer one."""
+        """Delete expired operations: never an INTENT, a DOUBT only after its own, longer window."""
         forgotten = 0
         while removed := await self._group_commit.write(self._forget):
             forgotten += removed
@@ -356,7 +349,7 @@ class SqliteLedger:
         return forgotten
 
     async def _make_room(self) -> None:
-        """Drop the oldest answers in files that are beyond the quota, with those that are being written."""
+        """Drop the oldest answers in files beyond the quota, which includes those being written."""
         while dropped := await self._drop_bodies():
             for name in dropped:
                 await asyncio.to_thread(self._answer_files.remove, name)
@@ -368,7 +361,7 @@ class SqliteLedger:
         return await self._group_commit.write(lambda connection: quota.drop_bodies(connection, excess))
 
     async def _drop_inline(self) -> None:
-        """Drop the oldest answers in rows while the rows alone are beyond the quota."""
+        """Drop the oldest answers in rows while the rows alone exceed the quota."""
         while (excess := await self._group_commit.read(quota.bytes_used) - self._most_bytes) > 0:
             after = self._dropped_until = min(self._dropped_until, self._now())
             until = await self._group_commit.write(partial(quota.drop_inline, excess=excess, after=after))
@@ -385,9 +378,9 @@ class SqliteLedger:
         )
 
     async def _clear_bodies(self) -> None:
-        """Remove the files that no row names and none ever will: of what was forgotten, and after a crash."""
+        """Remove answer files that no row names, of deleted operations and after a crash."""
         try:
-            # Before the rows are looked at: what is written from now on is none of ours to judge.
+            # Listed before the rows are read: files written later are not considered.
             found = await asyncio.to_thread(self._answer_files.names)
         except OSError as error:
             raise store_failure(error) from error
@@ -403,27 +396,27 @@ class SqliteLedger:
             await asyncio.to_thread(self._answer_files.remove, body)
 
     async def close(self) -> None:
-        """Wait for what is being recorded, and be gone."""
+        """Wait for outcomes that are being recorded, and release the owner lock."""
         if self._finishing:
             await asyncio.wait(self._finishing, timeout=_CLOSE_SECONDS)
         await asyncio.to_thread(self.liveness.close)
 
 
 def _may_be_granted(known: Operation, intent: Intent) -> bool:
-    """Whether an operation that nobody works on is carried out for this claim."""
+    """Whether a claim on an operation without an owner is granted."""
     match known.state:
         case OperationState.FAILED | OperationState.ASKED | OperationState.INTENT:
             return True
         case OperationState.DOUBT:
             since = intent.retries_doubt_since
-            # After the epoch it is the server's memory of keys, which helps only if that attempt had one.
+            # A time after the epoch is how far back the server remembers keys, if the attempt had one.
             return since is not None and known.created >= since and (since <= 0 or _was_sent_with_key(known))
         case OperationState.DONE:
             return False
 
 
 def _repeatable(known: Operation, intent: Intent) -> bool:
-    """Whether an INTENT that was left behind is sent again, as long as its server remembers its key."""
+    """Whether an orphaned INTENT is sent again, while its server remembers the key."""
     if intent.kind is ToolClass.KEYED and not _was_sent_with_key(known):
         return False
     since = intent.retries_doubt_since
@@ -431,7 +424,7 @@ def _repeatable(known: Operation, intent: Intent) -> bool:
 
 
 def _was_sent_with_key(known: Operation) -> bool:
-    """Whether it was sent with a key that its server honours; that it takes one now says nothing of then."""
+    """Whether it was sent with a key that its server honours, whatever the server does now."""
     return known.kind is ToolClass.KEYED
 
 

@@ -19,12 +19,12 @@ from headgate.storage.sqlite.ledger_keys import verified_buckets
 from headgate.storage.sqlite.ledger_mark import DamageFile, DamageReport, LedgerMark, LedgerMarkFile
 from headgate.storage.sqlite.migrations import Migrations
 
-# A write-ahead log that grew beyond it is cut when it starts over.
+# A larger write-ahead log is truncated when it restarts.
 _LOG_BYTES = 4 * 1024 * 1024
 
 
 class LedgerGuard:
-    """The guard of one ledger file in one process; used by the threads that read and write it."""
+    """Detects damage of one ledger file; used by the threads that read and write it."""
 
     def __init__(self, path: Path, on_damage: Callable[[str], None] = lambda reason: None) -> None:
         """`on_damage` gets the reason once, in any thread."""
@@ -33,17 +33,17 @@ class LedgerGuard:
         self._mark = LedgerMarkFile(path.with_suffix(".mark"))
         self._report = DamageFile(path.with_suffix(".damaged"))
         self._lock = threading.Lock()
-        # The last commit that was read or made here.
+        # The last commit that this process read or made.
         self._last = LedgerMark(b"", 0)
-        # The file whose known keys were checked, by device and number.
+        # Device and inode of the file whose key hashes were verified.
         self._checked: tuple[int, int] | None = None
-        # Why the ledger is refused; empty while it is whole.
+        # Why the ledger is refused; empty while it is intact.
         self.damage = ""
 
     def has_ledger(self) -> bool:
-        """Whether there is a ledger, or was one."""
+        """Whether a ledger exists or existed."""
         names = (self._path, self._path.with_suffix(".mark"), self._path.with_suffix(".damaged"))
-        # Not `Path.exists`, which raises where nobody may look.
+        # Not `Path.exists`, which raises without permission.
         return any(os.path.exists(name) for name in names)
 
     def raise_if_damaged(self) -> None:
@@ -52,17 +52,17 @@ class LedgerGuard:
             raise LedgerDamaged(self.damage)
 
     def open(self, migrations: Migrations, busy_seconds: float) -> sqlite3.Connection:
-        """A connection to a ledger that is whole as far as a quick check can tell.
+        """A connection to a ledger that passes a quick check.
 
         Raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError.
         """
         with self._lock:
-            # Here, because another thread may just have found the damage.
+            # Under the lock, because another thread may just have found damage.
             self.raise_if_damaged()
             report = self._report.read()
             if report is not None:
                 self._refuse(report.reason)
-            # Before the ledger, which may only have gone on since.
+            # Before the ledger, which may only get more commits meanwhile.
             mark = self._mark.read()
             if mark is not None:
                 self._expect_file()
@@ -100,10 +100,8 @@ class LedgerGuard:
                 pass
             self._checked = (status.st_dev, status.st_ino)
 
-    # While it is in use.
-
     def advance(self, connection: sqlite3.Connection) -> LedgerMark:
-        """Count one more commit, which is about to be made."""
+        """Count a commit that is about to be made."""
         return schema.count_commit(connection, self._last)
 
     def note_commit(self, mark: LedgerMark) -> None:
@@ -112,7 +110,7 @@ class LedgerGuard:
         self._mark.advance(mark)
 
     def note_failure(self, error: Exception) -> None:
-        """Refuse the ledger from now on if that is a sign of damage."""
+        """Refuse the ledger from now on if the error is LedgerDamaged."""
         if not isinstance(error, LedgerDamaged):
             return
         with self._lock:
@@ -123,7 +121,7 @@ class LedgerGuard:
                 self._set_damage(report.reason)
 
     def _existed_before(self) -> bool:
-        """Whether there was a ledger before: a file that never was one holds no records to lose."""
+        """Whether there was a ledger before; a file that never was one has no records to lose."""
         return os.path.exists(self._path.with_suffix(".mark"))
 
     def _refuse(self, reason: str) -> None:
@@ -135,27 +133,27 @@ class LedgerGuard:
         self._on_damage(reason)
 
     def close(self) -> None:
-        """Close the mark."""
+        """Close the mark file."""
         self._mark.close()
 
-    # For a recovery.
+    # For recovery.
 
     def read_mark(self) -> LedgerMark | None:
-        """What the ledger must have at least; None when there is no mark. Raises LedgerDamaged or OSError."""
+        """The commits that the ledger must have; None without a mark. Raises LedgerDamaged or OSError."""
         return self._mark.read()
 
     def read_damage_report(self) -> DamageReport | None:
-        """The damage that was found before; raises OSError."""
+        """The damage found before; raises OSError."""
         return self._report.read()
 
     def accept_replacement(self, identity: LedgerMark) -> None:
-        """The operator has put another ledger in place: expect that one, and refuse it no longer."""
+        """Accept another ledger in place of the damaged one; raises OSError."""
         self._mark.remove()
         self._mark.create(identity)
         self._report.remove()
 
     def remove_mark(self) -> None:
-        """The file is about to get another name; raises OSError."""
+        """Remove the mark before the file is renamed; raises OSError."""
         self._mark.remove()
 
 
@@ -166,12 +164,12 @@ def _prepare_known(connection: sqlite3.Connection, version: int) -> None:
 
 def _prepare(connection: sqlite3.Connection, version: int) -> None:
     if not version:
-        # Free pages go back to the disk; it counts only for a file that has no pages yet.
+        # Returns free pages to the disk; it must precede the first table.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
 
 
-# About a millisecond of work, after which other threads get as long: no call waits for the check.
+# About a millisecond of work, followed by a pause as long, so that calls do not wait for the check.
 _ROWS_AT_ONCE: Final = 50
 _BUCKETS_AT_ONCE: Final = 8
 _PAUSE_SECONDS: Final = 0.001
@@ -201,17 +199,17 @@ _SELECT_TRANSACTIONS: Final = f"""
 
 
 class _CheckStopped(Exception):
-    """The gateway ends."""
+    """Stops a check when the gateway ends."""
 
 
 def check_ledger(path: Path, stopped: Callable[[], bool]) -> int:
-    """Check everything as it is at one moment: how many rows there are. Blocks.
+    """Verify all rows in one snapshot: how many there are. Blocks.
 
-    Raises LedgerDamaged or sqlite3.Error. Ends early, with what it has seen, once `stopped` says so.
+    Raises LedgerDamaged or sqlite3.Error. Ends early once `stopped` returns True.
     """
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         connection.isolation_level = None
-        # One view of the file, whatever is written meanwhile.
+        # One snapshot, whatever is written meanwhile.
         connection.execute("BEGIN")
         seen = _CheckProgress(stopped)
         try:
@@ -226,20 +224,20 @@ def check_ledger(path: Path, stopped: Callable[[], bool]) -> int:
 
 
 class _CheckProgress:
-    """What the check has come across."""
+    """The rows and key hashes that the check has seen."""
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
         self._stopped = stopped
         self.rows = 0
-        # The hashes of all known keys and of all rows together: every key with its row leaves nothing.
+        # XOR of all known keys and of the keys of all rows; 0 when they match.
         self.fold = 0
 
     def add_key(self, hashed: bytes) -> None:
-        """A known key, or a row that has one."""
+        """Add a known key, or the key of a row."""
         self.fold ^= int.from_bytes(hashed)
 
     def count_row(self) -> None:
-        """One more row; now and then others get their turn."""
+        """Count a row, and pause now and then for other threads."""
         self.rows += 1
         if self.rows % _ROWS_AT_ONCE == 0:
             time.sleep(_PAUSE_SECONDS)

@@ -1,8 +1,8 @@
-"""Which keys the ledger knows, in a form that also proves that it does not know one.
+"""The keys of the ledger as hashes, in a form that also proves that a key is absent.
 
-An index of a damaged file answers "no such key" for a key that is there. So every key is noted a second
-time, as a hash in one of a fixed number of rows. Each of these rows always exists and carries a checksum: a
-row that is missing or changed is damage, and a row that is whole says for certain which keys there are.
+The index of a damaged file may miss a key that exists. So every key is stored a second time, as a hash in one
+of a fixed number of buckets. Each bucket always exists and has a checksum: a missing or changed bucket is
+damage, and an intact one proves which keys there are.
 """
 
 import sqlite3
@@ -16,10 +16,10 @@ import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged
 
-# With a million keys a row has 4 KB; without any, all rows together have about 50 KB.
+# With a million keys a bucket has 4 KB; without any, all buckets together have about 50 KB.
 BUCKETS: Final = 4096
 HASH_BYTES: Final = 16
-# The kinds of keys: those of calls and the ids of transactions.
+# Kinds of keys: those of calls, and the ids of transactions.
 CALL: Final = "call"
 TRANSACTION: Final = "transaction"
 
@@ -33,7 +33,7 @@ def hash_of(kind: str, owned_key: OwnedKey) -> bytes:
 
 
 def insert_buckets(connection: sqlite3.Connection) -> None:
-    """Add the rows that a new file needs."""
+    """Add the empty buckets of a new file."""
     connection.executemany(
         "INSERT OR IGNORE INTO key_hashes VALUES (?, ?, x'')",
         ((bucket, _checksum(bucket, b"")) for bucket in range(BUCKETS)),
@@ -41,12 +41,12 @@ def insert_buckets(connection: sqlite3.Connection) -> None:
 
 
 def contains(connection: sqlite3.Connection, hashed: bytes) -> bool:
-    """Whether the key is known; raises LedgerDamaged when that cannot be told."""
+    """Whether the key exists; raises LedgerDamaged when its bucket is damaged."""
     return _position(_read(connection, _bucket(hashed)), hashed) >= 0
 
 
 def add(connection: sqlite3.Connection, hashed: bytes) -> bool:
-    """Note a key; False when it is known already. Raises LedgerDamaged."""
+    """Add a key; False when it exists. Raises LedgerDamaged."""
     bucket = _bucket(hashed)
     hashes = _read(connection, bucket)
     if _position(hashes, hashed) >= 0:
@@ -55,10 +55,10 @@ def add(connection: sqlite3.Connection, hashed: bytes) -> bool:
     return True
 
 
-def remove(connection: sqlite3.Connection, forgotten: Iterable[bytes]) -> None:
-    """Forget keys; raises LedgerDamaged when one of them is not known."""
+def remove(connection: sqlite3.Connection, removed: Iterable[bytes]) -> None:
+    """Remove keys; raises LedgerDamaged when one of them does not exist."""
     by_bucket: defaultdict[int, list[bytes]] = defaultdict(list)
-    for hashed in forgotten:
+    for hashed in removed:
         by_bucket[_bucket(hashed)].append(hashed)
     for bucket, some in by_bucket.items():
         hashes = _read(connection, bucket)
@@ -71,7 +71,7 @@ def remove(connection: sqlite3.Connection, forgotten: Iterable[bytes]) -> None:
 
 
 def verified_buckets(connection: sqlite3.Connection) -> Iterator[bytes]:
-    """The hashes of each row, one after the other; raises LedgerDamaged at a row that is not whole."""
+    """The hashes of each bucket in order; raises LedgerDamaged at a damaged one."""
     expected = 0
     rows = connection.execute("SELECT bucket, checksum, hashes FROM key_hashes ORDER BY bucket")
     for bucket, checksum, hashes in rows:
@@ -84,7 +84,7 @@ def verified_buckets(connection: sqlite3.Connection) -> Iterator[bytes]:
 
 
 def split_hashes(hashes: bytes) -> Iterator[bytes]:
-    """The single hashes of a row."""
+    """The single hashes of a bucket."""
     return (hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES))
 
 

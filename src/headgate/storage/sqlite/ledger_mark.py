@@ -1,8 +1,8 @@
-"""Two small files beside the ledger: what it must contain at least, and that it was found damaged.
+"""Two small files beside the ledger, which show that commits are lost and that damage was found.
 
-`ledger.mark` has the id of the ledger and the number of its last commit. It is written after each commit
-and before the caller gets its answer, so it is never ahead of the ledger: if that has fewer, some are lost.
-`ledger.damaged` exists from the moment damage is found until the operator has decided.
+`ledger.mark` has the id of the ledger and the number of its last commit. It is written after each commit and
+before the caller continues, so it is never ahead of the ledger: a ledger with fewer commits has lost some.
+`ledger.damaged` exists from the time damage is found until the operator has recovered the ledger.
 """
 
 import os
@@ -25,7 +25,7 @@ _LAYOUT: Final = struct.Struct(f">{len(_FORM)}s{ID_BYTES}sQI")
 
 
 class LedgerMark(NamedTuple):
-    """A ledger at one moment."""
+    """The id of a ledger and the number of its commits."""
 
     id: bytes
     commits: int
@@ -39,7 +39,7 @@ class LedgerMarkFile:
         self._descriptor: int | None = None
 
     def read(self) -> LedgerMark | None:
-        """What it says; None when there is none. Raises LedgerDamaged when it is changed."""
+        """The mark; None without a file. Raises LedgerDamaged when it is changed."""
         try:
             content = read_regular(self._path)
         except FileNotFoundError:
@@ -52,7 +52,7 @@ class LedgerMarkFile:
         return LedgerMark(id, commits)
 
     def create(self, mark: LedgerMark) -> None:
-        """Write it, durable, unless another gateway was quicker and may have gone on since."""
+        """Write the mark, durable, unless another gateway has written one."""
         draft = self._path.with_suffix(f".mark.{secrets.token_hex(8)}")
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -66,17 +66,17 @@ class LedgerMarkFile:
         sync_directory(self._path.parent)
 
     def advance(self, mark: LedgerMark) -> None:
-        """Note a commit. The system writes it to the disk in its own time; raises nothing."""
+        """Write the mark of a commit, without waiting for the disk; raises nothing."""
         try:
             if self._descriptor is None:
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
             os.pwrite(self._descriptor, _packed_mark(mark), 0)
         except OSError:
-            # The next commit tries again.
+            # The next commit retries it.
             return
 
     def remove(self) -> None:
-        """Remove it."""
+        """Remove the file."""
         self.close()
         self._path.unlink(missing_ok=True)
 
@@ -88,7 +88,7 @@ class LedgerMarkFile:
 
 
 class DamageReport(msgspec.Struct, frozen=True):
-    """What was found, and when, in seconds since the epoch."""
+    """The damage that was found; `at` is in seconds since the epoch."""
 
     reason: str
     at: float
@@ -101,7 +101,7 @@ class DamageFile:
         self._path = path
 
     def read(self) -> DamageReport | None:
-        """What was found; None when nothing was. Raises OSError."""
+        """The damage that was found; None without any. Raises OSError."""
         try:
             return msgspec.json.decode(read_regular(self._path), type=DamageReport)
         except FileNotFoundError:
@@ -110,7 +110,7 @@ class DamageFile:
             return DamageReport("damage was found before this start", self._path.stat().st_mtime)
 
     def write(self, report: DamageReport) -> None:
-        """Note it, durable; raises nothing, because what found it knows it anyway."""
+        """Write the report, durable; raises nothing, because the caller reports the damage as well."""
         with suppress(OSError):
             with open_regular(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as file:
                 file.write(msgspec.json.encode(report))
@@ -119,7 +119,7 @@ class DamageFile:
             sync_directory(self._path.parent)
 
     def remove(self) -> None:
-        """The operator has decided; raises OSError."""
+        """Remove the file after a recovery; raises OSError."""
         self._path.unlink(missing_ok=True)
         sync_directory(self._path.parent)
 

@@ -1,4 +1,4 @@
-"""Rescues what can be trusted out of a damaged ledger into a new one; the damaged files are kept aside."""
+"""Copies the trustworthy records of a damaged ledger into a new one, and keeps the damaged files."""
 
 import os
 import shutil
@@ -25,17 +25,17 @@ from headgate.storage.sqlite.ledger_mark import LedgerMark
 from headgate.storage.sqlite.page_reader import records
 from headgate.storage.sqlite.transaction_rows import RecoveredTransaction, without_lost_sends
 
-# The number, the facts, the checksum, the error and the result.
+# Number, facts, checksum, error and result.
 _COLUMNS: Final = len(rows.FACTS) + 4
 _FINAL: Final = (OperationState.DONE, OperationState.DOUBT)
 _RECOVERED: Final = "its record may be older than what became of it, because the ledger was damaged"
 _MAX_REPORTED: Final = 1000
-# What SQLite, its module and the checks raise where the file is damaged.
+# Raised by SQLite, its module and the checks where the file is damaged.
 _UNREADABLE: Final = (sqlite3.Error, LedgerDamaged, UnicodeDecodeError)
 
 
 class LostCall(msgspec.Struct, frozen=True):
-    """A record whose checksum does not hold; each member may be wrong."""
+    """A record with a wrong checksum; any member may be wrong."""
 
     op_id: str
     key: str
@@ -45,46 +45,46 @@ class LostCall(msgspec.Struct, frozen=True):
 
 
 class LedgerRecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recovery finds, or has done."""
+    """What a recovery keeps and loses."""
 
     kept: int
-    # Of those kept, how many are in doubt now because a later record of them may be lost.
+    # How many of those kept are in doubt, because a later record of them may be lost.
     doubted: int
     transactions: int
-    # Of these, how many wait for a person.
+    # How many of these wait for an operator.
     stuck_transactions: int
-    # Of calls and transactions: known keys of which there is no record any more.
+    # Keys of calls and transactions without a record.
     missing: int
-    # Whether some keys cannot even be counted: the known keys are damaged too, or the newest are lost.
+    # Whether keys may be missing from that count: their hashes are damaged too, or the newest are lost.
     uncounted: bool
     lost: list[LostCall]
-    # Of the calls that are kept as done, how many have lost their answer.
+    # How many of the calls kept as done have lost their answer.
     lost_answers: int
     lost_transactions: list[str]
 
     @property
     def loses_records(self) -> bool:
-        """Whether a call or a transaction that was recorded may not be known any more."""
+        """Whether the record of a call or a transaction may be lost."""
         return bool(self.missing or self.uncounted or self.lost or self.lost_transactions)
 
     @property
     def loses_nothing(self) -> bool:
-        """Whether every call that was ever recorded is kept, with its answer."""
+        """Whether every recorded call is kept with its answer."""
         return not (self.loses_records or self.lost_answers)
 
 
 class _RecoveredCall(NamedTuple):
-    """The record of an operation."""
+    """The recovered row of an operation."""
 
     facts: Sequence[Any]
     error: bytes
     result: bytes
-    # Whether it had an answer, which cannot be read any more.
+    # Whether its answer cannot be read any more.
     lost_answer: bool = False
 
 
 class _RecoveredLedger(msgspec.Struct):
-    """What is read from the damaged files."""
+    """Everything read from the damaged files."""
 
     # The record of each operation, by its id.
     calls: dict[str, _RecoveredCall] = {}
@@ -92,28 +92,28 @@ class _RecoveredLedger(msgspec.Struct):
     transactions: list[RecoveredTransaction] = []
     lost_transactions: list[str] = []
     hashes: set[bytes] = set()
-    # Whether it has all known keys, and every commit that was made.
+    # Whether all key hashes and commits are there.
     complete: bool = True
 
 
 def inspect(path: Path, *, since: float, doubts_since: float) -> LedgerRecoveryReport:
     """What a recovery would keep and lose; raises OSError.
 
-    What ended before `since`, or came to be in doubt before `doubts_since`, counts for nothing.
+    Operations that ended before `since`, or came to be in doubt before `doubts_since`, have expired.
     """
     return _report(_read(path, since, doubts_since))
 
 
 def recover(path: Path, *, since: float, doubts_since: float) -> tuple[LedgerRecoveryReport, Path | None]:
-    """Put a new ledger with everything that can be trusted in place: what it has, and where the old one is.
+    """Replace the ledger by one with all trustworthy records: a report, and the path of the old ledger.
 
-    There is no path where no file of the old one was left. Raises OSError or sqlite3.Error; the ledger is as
-    it was then, and still refused.
+    The path is None when no file of the old one was left. Raises OSError or sqlite3.Error; the ledger is
+    unchanged and still refused then.
     """
     found = _read(path, since, doubts_since)
     report = _report(found)
     new = path.with_name(f"{path.name}.recovered")
-    # Of a recovery that did not come to its end.
+    # Left by an interrupted recovery.
     LedgerGuard(new).remove_mark()
     for left in _files(new):
         left.unlink(missing_ok=True)
@@ -125,9 +125,6 @@ def recover(path: Path, *, since: float, doubts_since: float) -> tuple[LedgerRec
     return report, aside
 
 
-# What is read.
-
-
 def _read(path: Path, since: float, doubts_since: float) -> _RecoveredLedger:
     found = _RecoveredLedger(calls={}, damaged={}, transactions=[], lost_transactions=[], hashes=set())
     for _, values in records(path, _COLUMNS):
@@ -137,7 +134,7 @@ def _read(path: Path, since: float, doubts_since: float) -> _RecoveredLedger:
     _check_answer_files(found, AnswerFiles(path.parent / "ledger"))
     for op_id in found.calls:
         found.damaged.pop(op_id, None)
-    # After the pages, which SQLite may change when it opens the file: so it gets a copy.
+    # SQLite gets a copy, because it may change the file when it opens it.
     with _copied_database(path) as copy:
         _read_keys(copy, found)
         _read_transactions(copy, found)
@@ -151,10 +148,10 @@ def _read(path: Path, since: float, doubts_since: float) -> _RecoveredLedger:
 
 def _add_record(found: _RecoveredLedger, values: list[Any]) -> None:
     _, *facts, checksum, error, result = values
-    for place in rows.REAL_COLUMN_INDEXES:
-        if isinstance(facts[place], int):
-            # A whole number takes less space on the disk.
-            facts[place] = float(facts[place])
+    for index in rows.REAL_COLUMN_INDEXES:
+        if isinstance(facts[index], int):
+            # SQLite stores whole numbers in REAL columns as integers.
+            facts[index] = float(facts[index])
     whole = checksum == rows.checksum_of(facts) and isinstance(error, bytes) and isinstance(result, bytes)
     if not whole:
         lost = _lost_call(facts)
@@ -175,7 +172,7 @@ def _without_answer(call: _RecoveredCall) -> _RecoveredCall:
 
 
 def _recency(call: _RecoveredCall) -> tuple[object, ...]:
-    """The newest record of an operation: nothing comes after it is done, but that its answer is dropped."""
+    """The sort key of the records of one operation; after DONE only the answer may be dropped."""
     operation = rows.operation_of(call.facts)
     dropped = operation.dropped and not call.lost_answer
     ended = operation.state in _FINAL
@@ -186,15 +183,15 @@ def _recency(call: _RecoveredCall) -> tuple[object, ...]:
 
 
 def _lost_call(facts: Sequence[Any]) -> LostCall | None:
-    said = dict(zip(rows.FACTS, facts, strict=True))
+    row = dict(zip(rows.FACTS, facts, strict=True))
     names = ("op_id", "key", "server", "tool", "state")
-    if not all(isinstance(said[name], str) for name in names):
+    if not all(isinstance(row[name], str) for name in names):
         return None
-    return LostCall(**{name: said[name] for name in names})
+    return LostCall(**{name: row[name] for name in names})
 
 
 def _drop_expired(found: _RecoveredLedger, since: float, doubts_since: float) -> None:
-    """Leave out what the ledger had forgotten: pages that are free still hold it."""
+    """Remove expired operations, which free pages of the file still hold."""
     for op_id, call in list(found.calls.items()):
         operation = rows.operation_of(call.facts)
         limit = doubts_since if operation.state in (OperationState.DOUBT, OperationState.INTENT) else since
@@ -205,15 +202,15 @@ def _drop_expired(found: _RecoveredLedger, since: float, doubts_since: float) ->
 def _keep_newest_of_each_key(found: _RecoveredLedger) -> None:
     newest: dict[keys.OwnedKey, Operation] = {}
     for call in found.calls.values():
-        operation, place = rows.operation_of(call.facts), rows.owned_key_of(call.facts)
-        if place not in newest or operation.created > newest[place].created:
-            newest[place] = operation
+        operation, key = rows.operation_of(call.facts), rows.owned_key_of(call.facts)
+        if key not in newest or operation.created > newest[key].created:
+            newest[key] = operation
     kept = {operation.op_id for operation in newest.values()}
     found.calls = {op_id: call for op_id, call in found.calls.items() if op_id in kept}
 
 
 def _check_answer_files(found: _RecoveredLedger, bodies: AnswerFiles) -> None:
-    """Notice the answers whose files are lost or changed; raises OSError."""
+    """Drop the answers whose files are lost or changed; raises OSError."""
     for op_id, call in found.calls.items():
         stored = rows.stored_of(call.facts)
         if stored.body:
@@ -224,7 +221,7 @@ def _check_answer_files(found: _RecoveredLedger, bodies: AnswerFiles) -> None:
 
 
 class _copied_database:  # noqa: N801 (used as a function)
-    """A connection to a copy of the files, which is removed afterwards; None when SQLite cannot open it."""
+    """A connection to a temporary copy of the files; None when there is no file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -248,7 +245,7 @@ class _copied_database:  # noqa: N801 (used as a function)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file for its owner alone: it holds arguments and answers."""
+    """Copy a file, readable by its owner alone, because it holds arguments and answers."""
     descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with open_regular(source) as content, open(descriptor, "wb") as copy:
         shutil.copyfileobj(content, copy)
@@ -275,7 +272,7 @@ def _read_transactions(connection: sqlite3.Connection | None, found: _RecoveredL
 
 
 def _numbers(connection: sqlite3.Connection) -> Iterator[int]:
-    """The numbers of the transactions, as far as any of the trees that have them can be read."""
+    """The numbers of the transactions in every table and index that can be read."""
     seen: set[int] = set()
     for source in ("transactions NOT INDEXED", "transactions INDEXED BY transactions_by_phase", "steps"):
         column = "whose" if source == "steps" else "number"
@@ -299,7 +296,7 @@ def _transaction(connection: sqlite3.Connection, number: int) -> RecoveredTransa
         history = connection.execute("SELECT whose, at, text FROM history WHERE whose = ?", (number,))
         events = history.fetchall()
     except _UNREADABLE:
-        # It explains, and nothing depends on it.
+        # The history is informational.
         events = []
     return RecoveredTransaction(number, facts, steps, events)
 
@@ -323,9 +320,6 @@ def _has_every_commit(connection: sqlite3.Connection | None, path: Path) -> bool
     return identity.id == mark.id and identity.commits >= mark.commits
 
 
-# What is written and said.
-
-
 def _report(found: _RecoveredLedger) -> LedgerRecoveryReport:
     kept = {keys.hash_of(keys.CALL, rows.owned_key_of(call.facts)) for call in found.calls.values()}
     kept |= {_hash_of_transaction(facts) for _, facts, _, _ in found.transactions}
@@ -347,12 +341,12 @@ def _hash_of_transaction(facts: Sequence[Any]) -> bytes:
 
 
 def _doubtful(facts: Sequence[Any]) -> bool:
-    """Whether a later record of the operation, which is lost, may have said that it was done."""
+    """Whether a lost later record may have shown the operation as done."""
     return rows.operation_of(facts).state not in _FINAL
 
 
 def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
-    """Make the new file, durable: which ledger it is."""
+    """Write the new file, durable: its identity."""
     guard = LedgerGuard(path)
     connection = guard.open(schema.LEDGER_MIGRATIONS, busy_seconds=1.0)
     with closing(connection):
@@ -366,7 +360,7 @@ def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
             connection.executemany("INSERT INTO history (whose, at, text) VALUES (?, ?, ?)", events)
         identity = guard.advance(connection)
         connection.execute("COMMIT")
-        # So that the new ledger is one file.
+        # Into the main file, so that the new ledger is one file.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     guard.remove_mark()
     return identity
@@ -381,9 +375,9 @@ def _insert_call(connection: sqlite3.Connection, call: _RecoveredCall) -> None:
 
 
 def _set_aside(path: Path, aside: Path) -> Path | None:
-    """Give the damaged files another name: the first of them; None where there is none.
+    """Rename the damaged files: the first of them; None where there is none.
 
-    The ledger keeps its own name until the new one takes it.
+    The ledger keeps its own name until the new one replaces it.
     """
     found = [pair for pair in zip(_files(path), _files(aside), strict=True) if pair[0].exists()]
     for source, target in found:

@@ -26,7 +26,7 @@ FACTS: Final = (
 _UNCHANGING: Final = ("op_id", "tenant", "principal", "key", "fingerprint", "server", "tool", "created")
 _CHANGING: Final = tuple(name for name in FACTS if name not in _UNCHANGING)
 _COLUMNS: Final = ", ".join(FACTS)
-_COLUMN_INDEX: Final = {name: place for place, name in enumerate(FACTS)}
+_COLUMN_INDEX: Final = {name: index for index, name in enumerate(FACTS)}
 _STATE, _ATTEMPTS, _UPDATED, _DOUBTED, _ERROR_CODE, _ARGUMENTS = (
     _COLUMN_INDEX[name] for name in ("state", "attempts", "updated", "doubted", "error_code", "arguments")
 )
@@ -125,8 +125,8 @@ def answer_checksum_of(error: bytes, result: bytes) -> int:
 
 def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> WrittenRow | None:
     """Record a new INTENT; None when its key is taken. Raises LedgerDamaged."""
-    place = (intent.tenant, intent.principal, intent.key)
-    if not keys.add(connection, keys.hash_of(keys.CALL, place)):
+    owned_key = (intent.tenant, intent.principal, intent.key)
+    if not keys.add(connection, keys.hash_of(keys.CALL, owned_key)):
         return None
     return insert_row(connection, _intent_facts(intent, owner, now), b"", b"")
 
@@ -275,7 +275,7 @@ def _write(
     connection: sqlite3.Connection, number: int, facts: Facts, answer: tuple[bytes, bytes] | None = None
 ) -> WrittenRow:
     """Change a row; `answer` is the error and the result, which stay as they are without it."""
-    values, checksum = [facts[place] for place in _CHANGING_INDEXES], checksum_of(facts)
+    values, checksum = [facts[index] for index in _CHANGING_INDEXES], checksum_of(facts)
     statement = _UPDATE if answer is None else _UPDATE_WHOLE
     connection.execute(statement, (*values, checksum, *(answer or ()), number))
     return WrittenRow(facts, checksum)
@@ -291,29 +291,29 @@ def find(connection: sqlite3.Connection, op_id: str) -> Operation | None:
     return next(_selected(connection, "WHERE op_id = ?", (op_id,)), None)
 
 
-def find_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operation | None:
+def find_by_key(connection: sqlite3.Connection, owned_key: keys.OwnedKey) -> Operation | None:
     """The operation of that tenant and principal under that key."""
-    if not keys.contains(connection, keys.hash_of(keys.CALL, place)):
+    if not keys.contains(connection, keys.hash_of(keys.CALL, owned_key)):
         return None
-    return get_by_key(connection, place)
+    return get_by_key(connection, owned_key)
 
 
-def get_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operation:
+def get_by_key(connection: sqlite3.Connection, owned_key: keys.OwnedKey) -> Operation:
     """The operation under a key that exists."""
     where = "WHERE tenant = ? AND principal = ? AND key = ?"
-    found = next(_selected(connection, where, place), None)
+    found = next(_selected(connection, where, owned_key), None)
     if found is None:
         raise LedgerDamaged("the record of a known key is missing")
     return found
 
 
-def list_by_key_prefix(connection: sqlite3.Connection, place: keys.OwnedKey) -> list[Operation]:
+def list_by_key_prefix(connection: sqlite3.Connection, owned_prefix: keys.OwnedKey) -> list[Operation]:
     """The operations of that tenant and principal whose keys have the prefix."""
-    tenant, principal, beginning = place
+    tenant, principal, prefix = owned_prefix
     # A range, so that the index is used: the prefix with its last character incremented is the end.
-    end = beginning[:-1] + chr(ord(beginning[-1]) + 1)
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     where = "WHERE tenant = ? AND principal = ? AND key >= ? AND key < ? ORDER BY key"
-    return list(_selected(connection, where, (tenant, principal, beginning, end)))
+    return list(_selected(connection, where, (tenant, principal, prefix, end)))
 
 
 def in_states(

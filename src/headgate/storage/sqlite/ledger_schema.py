@@ -16,7 +16,7 @@ from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
 _COUNT: Final = "UPDATE identity SET commits = ?, checksum = ? WHERE one = 1 AND checksum = ?"
 _READ_AT_ONCE: Final = 500
-# 256 MB: rewriting a larger file would hold up a start for long.
+# 256 MB: rewriting a larger file would delay a start for long.
 _MOST_COMPACTED_PAGES: Final = 65_536
 
 
@@ -28,7 +28,7 @@ def check_schema(connection: sqlite3.Connection, version: int) -> None:
 
 
 def compact(connection: sqlite3.Connection) -> None:
-    """Let a file of an earlier version give free pages back, if it is small and not in use elsewhere."""
+    """Let a file of an earlier version return free pages, if it is small and not locked."""
     if connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
         return
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -48,7 +48,7 @@ def read_identity(connection: sqlite3.Connection) -> LedgerMark:
 
 
 def count_commit(connection: sqlite3.Connection, last: LedgerMark) -> LedgerMark:
-    """Add one to the commits, of which `last` is the number as far as is known; raises LedgerDamaged."""
+    """Add one to the commits, which were probably `last`; raises LedgerDamaged."""
     for known in (last, None):
         found = known or read_identity(connection)
         commits = found.commits + 1

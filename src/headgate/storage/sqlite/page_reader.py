@@ -1,8 +1,8 @@
-"""Reads records out of the pages of a SQLite file whose trees and indexes cannot be trusted any more.
+"""Reads records from the pages of a SQLite file whose trees and indexes cannot be trusted.
 
-Every page that looks like a leaf of a table is read, whether something points at it or not: in the file
-itself and in its write-ahead log. So older copies of a record turn up too; the reader of the records decides.
-The layout of pages and records is that of https://www.sqlite.org/fileformat.html.
+It reads every page that looks like a table leaf, referenced or not, in the file and in its write-ahead log.
+That includes outdated copies of records; the caller decides. For the format of pages and records see
+https://www.sqlite.org/fileformat.html.
 """
 
 import mmap
@@ -17,7 +17,7 @@ _HEADER_BYTES: Final = 100
 _LOG_HEADER_BYTES: Final = 32
 _FRAME_HEADER_BYTES: Final = 24
 _PAGE_SIZES: Final = frozenset(1 << power for power in range(9, 17))
-# A header that is damaged is taken for that of a file with pages of the usual size.
+# The page size when the header is damaged.
 _USUAL_PAGE_BYTES: Final = 4096
 _MOST_COLUMNS: Final = 200
 _FIXED: Final = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
@@ -28,7 +28,7 @@ _NewestPage = Callable[[int], bytes]
 
 
 class _NotARecord(Exception):
-    """The bytes are no record."""
+    """Raised for bytes that are not a record."""
 
 
 def records(path: Path, columns: int) -> Iterator[Record]:
@@ -38,7 +38,7 @@ def records(path: Path, columns: int) -> Iterator[Record]:
         frames = list(_frames(log, size))
 
         def newest(number: int) -> bytes:
-            """The rest of a large record is looked for in the newest copy of a page."""
+            """The newest copy of a page, in which the rest of a large record is."""
             at = logged.get(number)
             return log[at : at + size] if at is not None else content[(number - 1) * size : number * size]
 
@@ -55,7 +55,7 @@ def records(path: Path, columns: int) -> Iterator[Record]:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """The content of a file; nothing when it is not there."""
+    """The content of a file; empty when it does not exist."""
     if not path.exists() or not path.stat().st_size:
         yield b""
         return
@@ -72,7 +72,7 @@ def _page_size(content: bytes | mmap.mmap) -> int:
 
 
 def _frames(content: bytes | mmap.mmap, size: int) -> Iterator[tuple[int, int]]:
-    """The number of each page in a write-ahead log, and where it is; also after a frame that is damaged."""
+    """Number and offset of each page in a write-ahead log, even after a damaged frame."""
     step = _FRAME_HEADER_BYTES + size
     for at in range(_LOG_HEADER_BYTES, len(content) - step + 1, step):
         yield int.from_bytes(content[at : at + 4]), at + _FRAME_HEADER_BYTES
@@ -97,7 +97,7 @@ def _cell_record(page: bytes, at: int, newest: _NewestPage, columns: int) -> Rec
 
 
 def _payload(page: bytes, at: int, length: int, newest: _NewestPage) -> bytes:
-    """The bytes of a record; those that do not fit into its page are in a chain of others."""
+    """The bytes of a record, with those in overflow pages."""
     usable = len(page)
     most = usable - 35
     if length <= most:

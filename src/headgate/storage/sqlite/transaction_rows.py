@@ -48,9 +48,8 @@ def check(what: str, checksum: int, facts: Facts) -> None:
 
 
 def insert_transaction(connection: sqlite3.Connection, number: int | None, facts: Facts) -> int | None:
-    """Add a transaction under a number, or the next one: its number; None when its place is taken."""
-    place = (facts[0], facts[1], facts[2])
-    if not keys.add(connection, keys.hash_of(keys.TRANSACTION, place)):
+    """Add a transaction under a number, or the next one: its number; None when its key exists."""
+    if not keys.add(connection, keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2]))):
         return None
     marks = ", ".join("?" * (len(FACTS) + 2))
     added = connection.execute(
@@ -91,7 +90,7 @@ _REASON: Final = "the ledger was damaged, so what became of it may be lost"
 _PHASE: Final = FACTS.index("phase")
 _TRANSACTION_REASON: Final = FACTS.index("reason")
 _NUMBER, _STATE, _REMEDY, _ERROR = (STEP_FACTS.index(name) for name in ("number", "state", "remedy", "error"))
-# What is under way is in doubt: the record of its call may be lost.
+# A step in flight becomes one in doubt, because the record of its call may be lost.
 _DOUBTED: Final = {
     StepState.SENT.value: StepState.DOUBT.value,
     StepState.UNDOING.value: StepState.UNDO_DOUBT.value,
@@ -99,17 +98,17 @@ _DOUBTED: Final = {
 
 
 class RecoveredTransaction(NamedTuple):
-    """A transaction as its rows have it."""
+    """The rows of a transaction."""
 
     number: int
     facts: list[Any]
     steps: list[list[Any]]
-    # The transaction, the time and the text of each event of its history.
+    # Transaction, time and text of each event.
     history: list[Any]
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a person has to decide about it."""
+        """Whether an operator has to decide about it."""
         return bool(self.facts[_PHASE] == Phase.STUCK.value)
 
 
@@ -120,9 +119,10 @@ class _RecoveredStep(NamedTuple):
 
 
 def without_lost_sends(kept: RecoveredTransaction, *, stale: bool) -> RecoveredTransaction:
-    """The transaction without anything that a gateway would send again because a record is lost.
+    """The transaction without calls that a gateway would send twice because a record is lost.
 
-    `stale` says that its own rows may be older than what became of it.
+    A gateway continues an unfinished transaction by itself. It must not undo a completed one, nor send a
+    compensation again. `stale` means that its own rows may be outdated.
     """
     if Phase(kept.facts[_PHASE]).is_final:
         return kept
@@ -131,10 +131,10 @@ def without_lost_sends(kept: RecoveredTransaction, *, stale: bool) -> RecoveredT
         [_doubtful_step(step) for step in kept.steps],
         list(kept.history),
     )
-    move, number = next_rollback_action([_recovered_step(step) for step in steps])
-    if stale and move is not RollbackAction.END and not kept.is_stuck:
-        if move is RollbackAction.UNDO:
-            # It is the first one that a rollback may have undone since.
+    action, number = next_rollback_action([_recovered_step(step) for step in steps])
+    if stale and action is not RollbackAction.END and not kept.is_stuck:
+        if action is RollbackAction.UNDO:
+            # A rollback may have undone this step since.
             steps = [
                 _with_state(step, StepState.UNDO_DOUBT) if step[_NUMBER] == number else step for step in steps
             ]

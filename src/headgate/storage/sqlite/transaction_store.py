@@ -26,16 +26,22 @@ from headgate.storage.sqlite.group_commit import GroupCommit, in_snapshot
 T = TypeVar("T")
 
 WINDOW_SECONDS = 24 * 3600.0
-# So many go at once, so that calls do not wait for a long removal.
+# So many per transaction, so that calls do not wait for long.
 _SWEEP_BATCH = 200
 _WHERE_KEY = "tenant = ? AND principal = ? AND id = ?"
-_COLUMNS = f"number, checksum, {rows.COLUMNS}"
-# The columns of a step that are fields of `Step`, which follow the transaction and the owner.
+_SELECT = f"SELECT number, checksum, {rows.COLUMNS} FROM transactions"
+_SELECT_UNFINISHED = f"{_SELECT} WHERE phase IN ('running', 'compensating', 'stuck') ORDER BY number"
+_SELECT_EXPIRED = f"{_SELECT} WHERE phase IN ('done', 'compensated', 'left') AND updated < ? LIMIT ?"
+_SELECT_RESUMABLE = """
+    SELECT tenant, principal, id, revision FROM transactions
+    WHERE phase = 'compensating' AND owner = '' ORDER BY number
+"""
+# The columns of a step that are fields of `StepRecord`; they follow the transaction and the owner.
 _FIELDS = rows.STEP_FACTS[2:]
 
 
 class SqliteTransactionStore:
-    """The store that `delivery.transactions.record` describes; `now` is the time of day."""
+    """Implements `TransactionStore` in the file of the ledger; `now` is the time of day."""
 
     def __init__(
         self,
@@ -52,7 +58,7 @@ class SqliteTransactionStore:
         self._now = now
 
     async def begin(self, transaction: TransactionRecord) -> bool:
-        """Record a new one with its history; False when there is one of that place."""
+        """Record a new transaction with its history; False when its key exists."""
         return await self._group_commit.write(lambda connection: self._begin(connection, transaction))
 
     def _begin(self, connection: sqlite3.Connection, new: TransactionRecord) -> bool:
@@ -69,9 +75,7 @@ class SqliteTransactionStore:
         def load(connection: sqlite3.Connection) -> TransactionRecord | None:
             if not keys.contains(connection, keys.hash_of(keys.TRANSACTION, transaction_key)):
                 return None
-            found = connection.execute(
-                f"SELECT {_COLUMNS} FROM transactions WHERE {_WHERE_KEY}", transaction_key
-            ).fetchone()
+            found = connection.execute(f"{_SELECT} WHERE {_WHERE_KEY}", transaction_key).fetchone()
             if found is None:
                 raise LedgerDamaged("the record of a known transaction is missing")
             return self._read(connection, found)
@@ -83,21 +87,21 @@ class SqliteTransactionStore:
     ) -> TransactionRecord:
         number, checksum, *facts = found
         rows.check(f"transaction {number}", checksum, facts)
-        said = dict(zip(rows.FACTS, facts, strict=True))
-        said["phase"], said["on_failure"] = Phase(said["phase"]), OnFailure(said["on_failure"])
-        said["timed_out"] = bool(said["timed_out"])
-        said["steps"] = self._steps(connection, number, said["steps"])
-        del said["owner"]
-        return TransactionRecord(**said, history=_history(connection, number) if with_history else ())
+        fields = dict(zip(rows.FACTS, facts, strict=True))
+        fields["phase"], fields["on_failure"] = Phase(fields["phase"]), OnFailure(fields["on_failure"])
+        fields["timed_out"] = bool(fields["timed_out"])
+        fields["steps"] = self._steps(connection, number, fields["steps"])
+        del fields["owner"]
+        return TransactionRecord(**fields, history=_history(connection, number) if with_history else ())
 
     def _steps(self, connection: sqlite3.Connection, whose: int, count: int) -> tuple[StepRecord, ...]:
         steps: list[StepRecord] = []
         for _, owner, *values in rows.read_steps(connection, whose, count):
-            said = dict(zip(_FIELDS, values, strict=True))
-            said["state"] = StepState(said["state"])
-            said["remedy"] = Remedy(said["remedy"])
-            open_step = said["state"] is StepState.SENT
-            steps.append(StepRecord(**said, elsewhere=open_step and self._owner_is_alive(owner)))
+            fields = dict(zip(_FIELDS, values, strict=True))
+            fields["state"] = StepState(fields["state"])
+            fields["remedy"] = Remedy(fields["remedy"])
+            open_step = fields["state"] is StepState.SENT
+            steps.append(StepRecord(**fields, elsewhere=open_step and self._owner_is_alive(owner)))
         return tuple(steps)
 
     def _owner_is_alive(self, owner: str) -> bool:
@@ -128,14 +132,14 @@ class SqliteTransactionStore:
         return True
 
     def _upsert_step(self, connection: sqlite3.Connection, whose: int, step: StepRecord) -> None:
-        said = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
-        values = [getattr(said[field], "value", said[field]) for field in _FIELDS]
+        fields = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
+        values = [getattr(fields[field], "value", fields[field]) for field in _FIELDS]
         rows.upsert_step(connection, (whose, self._liveness.id, *values))
 
     async def save_decision(
         self, transaction: TransactionRecord, event: HistoryEvent, steps: Sequence[StepRecord]
     ) -> bool:
-        """Record a decision of an operator with all steps that it changes; False when the revision is old.
+        """Record a decision of an operator with the steps that it changes; False when the revision is old.
 
         No process owns the transaction then, so that any gateway may continue its rollback.
         """
@@ -152,28 +156,22 @@ class SqliteTransactionStore:
         return await self._group_commit.write(decide)
 
     async def list_unfinished(self) -> list[TransactionSummary]:
-        """Those that have not ended and that no other gateway is at work on, oldest first."""
+        """Those that have not ended and that no other gateway runs, oldest first."""
         return await self._group_commit.read(self._unfinished)
 
     def _unfinished(self, connection: sqlite3.Connection) -> list[TransactionSummary]:
-        found = connection.execute(
-            f"""
-            SELECT {_COLUMNS} FROM transactions
-            WHERE phase IN ('running', 'compensating', 'stuck') ORDER BY number
-            """
-        )
         summaries: list[TransactionSummary] = []
-        for number, checksum, *facts in found:
+        for number, checksum, *facts in connection.execute(_SELECT_UNFINISHED):
             rows.check(f"transaction {number}", checksum, facts)
-            said = dict(zip(rows.FACTS, facts, strict=True))
-            if not self._owner_is_alive(said["owner"]):
+            fields = dict(zip(rows.FACTS, facts, strict=True))
+            if not self._owner_is_alive(fields["owner"]):
                 summaries.append(
-                    TransactionSummary(TransactionKey(*facts[:3]), Phase(said["phase"]), said["deadline"])
+                    TransactionSummary(TransactionKey(*facts[:3]), Phase(fields["phase"]), fields["deadline"])
                 )
         return summaries
 
     async def list_resumable(self) -> list[ResumableRollback]:
-        """The rollbacks that an operator lets continue and no gateway has taken over, oldest first."""
+        """The rollbacks that an operator resumed and no gateway has taken over, oldest first."""
         return await self._group_commit.read(_list_resumable)
 
     async def find_operation_id(self, transaction_key: TransactionKey, key: str) -> str | None:
@@ -186,7 +184,7 @@ class SqliteTransactionStore:
         return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
 
     async def find_keys(self, beginning: str, limit: int) -> list[TransactionKey]:
-        """Whose transactions have this id; if there is none, those whose ids begin with it, oldest first."""
+        """The keys of transactions with this id, else with ids that begin with it, oldest first."""
 
         def find(connection: sqlite3.Connection) -> list[TransactionKey]:
             for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
@@ -206,10 +204,7 @@ class SqliteTransactionStore:
         def find(connection: sqlite3.Connection) -> list[TransactionRecord]:
             marks = ", ".join("?" * len(phases))
             found = connection.execute(
-                f"""
-                SELECT {_COLUMNS} FROM transactions
-                WHERE phase IN ({marks}) ORDER BY number LIMIT ?
-                """,
+                f"{_SELECT} WHERE phase IN ({marks}) ORDER BY number LIMIT ?",
                 (*(phase.value for phase in phases), limit),
             ).fetchall()
             return [self._read(connection, row, with_history=False) for row in found]
@@ -226,7 +221,7 @@ class SqliteTransactionStore:
         return await self._group_commit.read(count)
 
     async def sweep(self) -> int:
-        """Forget those that ended and are past the window; never one that is stuck."""
+        """Delete those that ended and are past the window; never one that is stuck."""
         forgotten = 0
         while removed := await self._group_commit.write(self._forget):
             forgotten += removed
@@ -234,11 +229,7 @@ class SqliteTransactionStore:
 
     def _forget(self, connection: sqlite3.Connection) -> int:
         found = connection.execute(
-            f"""
-            SELECT {_COLUMNS} FROM transactions
-            WHERE phase IN ('done', 'compensated', 'left') AND updated < ? LIMIT ?
-            """,
-            (self._now() - self._window_seconds, _SWEEP_BATCH),
+            _SELECT_EXPIRED, (self._now() - self._window_seconds, _SWEEP_BATCH)
         ).fetchall()
         for number, checksum, *facts in found:
             rows.check(f"transaction {number}", checksum, facts)
@@ -255,12 +246,7 @@ def _history(connection: sqlite3.Connection, whose: int) -> tuple[HistoryEvent, 
 
 
 def _list_resumable(connection: sqlite3.Connection) -> list[ResumableRollback]:
-    found = connection.execute(
-        """
-        SELECT tenant, principal, id, revision FROM transactions
-        WHERE phase = 'compensating' AND owner = '' ORDER BY number
-        """
-    )
+    found = connection.execute(_SELECT_RESUMABLE)
     return [
         ResumableRollback(TransactionKey(*transaction_key), revision) for *transaction_key, revision in found
     ]
@@ -269,13 +255,12 @@ def _list_resumable(connection: sqlite3.Connection) -> list[ResumableRollback]:
 def _update(
     connection: sqlite3.Connection, changed: TransactionRecord, owner: str, steps: Sequence[StepRecord]
 ) -> int | None:
-    """Change the row of a transaction, and return its number; None when its revision is another by now.
+    """Change the row of a transaction: its number; None when the revision is old.
 
     `steps` are those that are new or changed.
     """
-    where = f"WHERE {_WHERE_KEY} AND revision = ?"
     found = connection.execute(
-        f"SELECT {_COLUMNS} FROM transactions {where}", (*changed.transaction_key, changed.revision)
+        f"{_SELECT} WHERE {_WHERE_KEY} AND revision = ?", (*changed.transaction_key, changed.revision)
     ).fetchone()
     if found is None:
         return None
@@ -291,19 +276,19 @@ def _update(
     return int(number)
 
 
-def _facts(said: TransactionRecord, owner: str) -> list[Any]:
+def _facts(fields: TransactionRecord, owner: str) -> list[Any]:
     return [
-        *said.transaction_key,
-        said.phase.value,
-        said.on_failure.value,
-        int(said.timed_out),
-        _valid_text(said.reason),
-        float(said.created),
-        float(said.updated),
-        float(said.deadline),
-        said.revision,
+        *fields.transaction_key,
+        fields.phase.value,
+        fields.on_failure.value,
+        int(fields.timed_out),
+        _valid_text(fields.reason),
+        float(fields.created),
+        float(fields.updated),
+        float(fields.deadline),
+        fields.revision,
         owner,
-        len(said.steps),
+        len(fields.steps),
     ]
 
 
@@ -314,5 +299,5 @@ def _add_event(connection: sqlite3.Connection, whose: int | None, event: History
 
 
 def _valid_text(text: str) -> str:
-    # What a server said may hold half a character, which SQLite refuses.
+    # The text of a server may have a lone surrogate, which SQLite refuses.
     return text.encode("utf-8", "backslashreplace").decode()
