@@ -3,7 +3,8 @@
     async with TxSession(Client("http://localhost:8000/mcp")) as tx:
         answer = await tx.call_tool("pay", {"amount": 5}, idempotency_key="order-17")
 
-It runs on asyncio, as the gateway does, and imports nothing of the SDK until it is given a session of it.
+In: calls of a program. Out: a `TxResult` or a `TxError`, whose effect says what may have happened.
+It runs on asyncio, imports `delivery`, `protocol` and `domain`, and of the SDK only what a session needs.
 """
 
 from headgate.tx.app import TxApp

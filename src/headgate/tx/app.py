@@ -1,4 +1,4 @@
-"""Tools of a server as functions of a program: each declared once, with how its calls are delivered."""
+"""Declares the tools of a server as functions of a program, each with its delivery options."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -30,7 +30,7 @@ class _DeclaredTool:
 class TxApp:
     """The tools that a program uses; enter it before the first call.
 
-    Given a session, it wraps it; given a TxSession, it opens that unless its owner has.
+    It wraps a session in a TxSession, and opens that unless its owner has.
     """
 
     def __init__(self, session: Any, config: TxConfig | None = None) -> None:
@@ -67,10 +67,10 @@ class TxApp:
         idempotency_key_generator: KeyGenerator | None = None,
         timeout_ms: float | None = None,
     ) -> Callable[[Callable[P, Awaitable[Any]]], Callable[P, Coroutine[Any, Any, TxResult]]]:
-        """Declare that an async function is the server's tool of that name: to call it is to call the tool.
+        """Turn an async function into a call of the server's tool of that name.
 
-        Its parameters are the tool's arguments, and its body is never run. The generator makes a key of the
-        arguments. Raises TxError for a name that is taken and for the 1001st tool.
+        Its parameters are the arguments of the tool; its body never runs. The generator makes the idempotency
+        key of the arguments. Raises TxError for a duplicate name and beyond 1000 tools.
         """
         declared = _DeclaredTool(
             None if retry_policy is None else check_policy(retry_policy),
@@ -92,7 +92,7 @@ class TxApp:
         return declare
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None) -> TxResult:
-        """Call a tool as it was declared; raises TxError for any other, and before the app is entered."""
+        """Call a declared tool; raises TxError for any other, and before the app is entered."""
         declared = self._tools.get(name)
         if declared is None:
             near = get_close_matches(name, self._tools, n=3)

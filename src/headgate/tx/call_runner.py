@@ -15,12 +15,12 @@ from headgate.tx.tool_call import RequestState, TxRequest, TxResult
 
 log = logging.getLogger("headgate.tx")
 
-# To ask a peer for its tools after it has just failed.
+# For listing the tools of a peer that has just failed.
 _LISTING_SECONDS = 10.0
 
 
 class CallRunner:
-    """The one place that retries: so many calls at a time, each with its own time limit and policy."""
+    """Sends and retries calls, each with its own timeout and policy, and a limited number at a time."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class CallRunner:
         self._slots = asyncio.Semaphore(config.max_concurrent_requests)
 
     async def call_with_retry(self, request: TxRequest) -> TxResult:
-        """How the call ended, after as many attempts as its policy and its tool allow."""
+        """The result after as many attempts as the policy and the tool allow."""
         while True:
             outcome = await self._attempt(request)
             if isinstance(outcome, TxResult):
                 return outcome
             failure = outcome
-            # What an earlier attempt may have done stays possible, however certain the last one is.
+            # An earlier attempt may have been executed, however certain the last one is.
             request.in_doubt = request.in_doubt or failure.effect is not Effect.NONE
             if not await self._may_retry(request, failure):
                 return _failed_result(request, failure)
@@ -55,13 +55,13 @@ class CallRunner:
             )
 
     async def is_repeatable(self, request: TxRequest) -> bool:
-        """Whether the call may be sent again although it may have happened."""
+        """Whether the call may be sent again although it may have been executed."""
         if request.idempotency_key is not None and self._peer.honours_keys():
             return True
         return await self.is_safe_to_repeat(request)
 
     async def is_safe_to_repeat(self, request: TxRequest) -> bool:
-        """Whether a second execution does no harm, whatever becomes of the key."""
+        """Whether a second execution does no harm."""
         try:
             async with asyncio.timeout(_LISTING_SECONDS):
                 return (await self._peer.kind_of(request.tool)).repeatable
@@ -71,7 +71,7 @@ class CallRunner:
 
     async def _attempt(self, request: TxRequest) -> TxResult | CallFailure:
         request.attempts += 1
-        has_turn = False
+        sent = False
         try:
             async with asyncio.timeout(request.timeout_ms / 1000) as clock, self._slots:
                 if self._peer.is_lost:
@@ -80,13 +80,13 @@ class CallRunner:
                     return failures.doubt_failure(
                         request.tool, request.idempotency_key, request.repeats_doubt
                     )
-                has_turn = request.sent = True
+                sent = request.sent = True
                 request.state = RequestState.SENT
                 reply = await self._peer.send_once(request, self._now())
         except TimeoutError as error:
             if not clock.expired():
                 return failures.exception_failure(error)
-            return failures.timeout_failure(request.tool, request.timeout_ms, sent=has_turn)
+            return failures.timeout_failure(request.tool, request.timeout_ms, sent=sent)
         except Exception as error:
             failure = failures.exception_failure(error)
             if failure.is_unknown:
@@ -95,32 +95,32 @@ class CallRunner:
         return _result_or_failure(request, reply)
 
     async def _may_be_sent(self, request: TxRequest) -> bool:
-        """Whether the peer that is there now would tell this attempt from one that may have happened."""
+        """Whether the current peer would recognise an earlier attempt that may have been executed."""
         return not request.in_doubt or request.retries_doubt or await self.is_repeatable(request)
 
     async def _may_retry(self, request: TxRequest, failure: CallFailure) -> bool:
-        wanted = failures.policy_allows_retry(
+        allowed = failures.policy_allows_retry(
             request.retry_policy, failure, request.attempts, retry_unknown=self._config.retry_unknown
         )
-        return wanted and (failure.effect is Effect.NONE or await self.is_repeatable(request))
+        return allowed and (failure.effect is Effect.NONE or await self.is_repeatable(request))
 
 
 def _result_or_failure(request: TxRequest, reply: Any) -> TxResult | CallFailure:
-    """An answer, or what a gateway says instead of one."""
+    """The answer, or the failure that a gateway reports instead."""
     meta = meta_of(reply)
     if meta:
         failure = failures.metadata_failure(meta, text_of(reply))
         if failure is not None:
             return failure
     request.state = RequestState.COMPLETED
-    told = delivery_metadata_of(meta)
+    delivery = delivery_metadata_of(meta)
     return TxResult(
         result=reply,
         ack=True,
         answered=True,
         durable=request.durable,
-        processed=told.get("processed") is not False,
-        duplicate=told.get("duplicate") is True,
+        processed=delivery.get("processed") is not False,
+        duplicate=delivery.get("duplicate") is True,
         attempts=request.attempts,
         request_id=request.request_id,
     )
@@ -128,7 +128,7 @@ def _result_or_failure(request: TxRequest, reply: Any) -> TxResult | CallFailure
 
 def _failed_result(request: TxRequest, failure: CallFailure) -> TxResult:
     late = failure.code == "TIMEOUT"
-    # What a peer has on record under the key holds for every attempt with it.
+    # The record of a peer under the key covers every attempt with it.
     settled = request.durable and failure.is_recorded
     unclear = request.in_doubt and failure.effect is Effect.NONE and not settled
     request.state = RequestState.TIMEOUT if late else RequestState.FAILED

@@ -21,9 +21,9 @@ log = logging.getLogger("headgate.tx")
 Fetch = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 _PARALLEL: Final = 4
-# How often one chunk is asked for before the transfer is given up.
+# Attempts per chunk before the transfer fails.
 _TRIES: Final = 3
-# Of transfers that broke off, to go on with when the same result is announced again.
+# Interrupted transfers that are kept, to resume when the same result is announced again.
 _MOST_UNFINISHED: Final = 2
 
 
@@ -35,9 +35,9 @@ class ChunkDownloader:
         self._unfinished: dict[tuple[str, int], dict[int, bytes]] = {}
 
     async def assemble(self, result: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
-        """The result itself; raises TxError INTEGRITY_ERROR when what comes is not what was announced.
+        """The assembled result; raises TxError INTEGRITY_ERROR when it does not match its announcement.
 
-        When the result of a transfer that broke off is announced again, only what is missing is fetched.
+        An interrupted transfer that is announced again fetches only the missing chunks.
         """
         delivery_status = delivery_metadata_of(result.get("_meta"))
         announced = delivery_status.get("chunked")
@@ -49,7 +49,7 @@ class ChunkDownloader:
         except TxError:
             raise
         except Exception as error:
-            # The call was carried out, whatever became of its chunks.
+            # The call was executed, even if its chunks are lost.
             failure = exception_failure(error)
             code = "NETWORK_ERROR" if failure.is_answer else failure.code
             raise TxError(failure.display_message, code, retryable=True, effect=Effect.DONE) from error
@@ -57,7 +57,7 @@ class ChunkDownloader:
         kept = {key: value for key, value in delivery_status.items() if key != "chunked"}
         whole["_meta"] = {**(whole.get("_meta") or {}), META: kept}
         if "resultType" in result:
-            # What the announcement says of its era holds for the result, whoever wrote that.
+            # The result has the era of its announcement.
             whole.setdefault("resultType", result["resultType"])
         return whole
 
@@ -114,7 +114,7 @@ async def _fetch_one(transfer: RmcpTransfer, index: int, fetch: Fetch) -> bytes:
         try:
             chunk = await fetch(CHUNK_METHOD, {"transfer_id": transfer.transfer_id, "index": index})
         except Exception as error:
-            # Reading a chunk changes nothing, so it may be asked for again whatever happened.
+            # Reading a chunk is idempotent, so it may be retried after any failure.
             if tries == _TRIES or exception_failure(error).effect is Effect.NONE:
                 raise
             continue
@@ -126,7 +126,7 @@ async def _fetch_one(transfer: RmcpTransfer, index: int, fetch: Fetch) -> bytes:
 
 
 async def _release(transfer: RmcpTransfer, fetch: Fetch) -> None:
-    """Tell the peer that it need not keep the result any longer; it would find that out by itself."""
+    """Let the peer delete the result now instead of after its expiry."""
     try:
         await fetch(DONE_METHOD, {"transfer_id": transfer.transfer_id})
     except Exception:
@@ -149,5 +149,5 @@ def _decoded(whole: bytes) -> dict[str, Any]:
 
 
 def _integrity_error(problem: str) -> TxError:
-    # The call itself was carried out: only its answer is damaged.
+    # The call was executed: only its answer is damaged.
     return TxError(problem, "INTEGRITY_ERROR", retryable=True, effect=Effect.DONE)

@@ -1,4 +1,4 @@
-"""What a program may set: how long it waits, how often it tries again, and what it remembers."""
+"""The settings of a session: timeouts, retries, deduplication and features."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,26 +10,26 @@ from headgate.domain.errors import ERROR_CODES
 
 RETRYABLE_ERRORS: Final = frozenset({"CONNECTION_ERROR", "TIMEOUT", "NETWORK_ERROR", "TEMPORARY_FAILURE"})
 _LONGEST_KEY: Final = 255
-# A gateway's own keys begin with this, and it takes none of a client that do.
+# Reserved for the gateway's own keys.
 _RESERVED: Final = "headgate:"
-# How far a delay may lie from its nominal value, in either direction.
+# The largest relative deviation of a delay, in either direction.
 _JITTER: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a call is tried, and how long is waited in between; ValueError for what is out of range.
+    """How often a call is attempted, and the delays in between; raises ValueError out of range.
 
-    A policy never makes a second attempt safe: what may have happened decides whether there is one.
+    A policy never makes a retry safe: a call that may have been executed is retried only if the tool allows.
     """
 
     max_attempts: int = 3
     base_delay_ms: float = 1000
     max_delay_ms: float = 30_000
     backoff_multiplier: float = 2.0
-    # Plus or minus 20 %, so that clients that failed together do not come back together.
+    # Plus or minus 20 %, so that clients that failed together do not retry together.
     jitter: bool = True
-    # TEMPORARY_FAILURE stands for everything that the peer itself calls retryable.
+    # TEMPORARY_FAILURE covers every error that the peer marks as retryable.
     retryable_errors: Collection[str] = RETRYABLE_ERRORS
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class RetryPolicy:
             )
 
     def delay_ms(self, failures: int, random: float) -> float:
-        """How long to wait after so many failures, with a random number of [0, 1)."""
+        """The delay after so many failures, with a random number in [0, 1)."""
         delay = min(self.max_delay_ms, self.base_delay_ms * self.backoff_multiplier ** (failures - 1))
         if self.jitter:
             delay *= 1 + _JITTER * (2 * random - 1)
@@ -55,7 +55,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxConfig:
-    """How one session delivers its calls; ValueError for what is out of range."""
+    """How a session delivers its calls; raises ValueError out of range."""
 
     # Bounds each attempt, from waiting for a free slot to the last byte of the answer.
     default_timeout_ms: float = 30_000
@@ -64,14 +64,14 @@ class TxConfig:
     deduplication_window_ms: float = 300_000
     max_keys: int = 10_000
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
-    # Whether exceptions that nobody foresaw count among the retryable ones.
+    # Whether unexpected exceptions are retryable.
     retry_unknown: bool = False
-    # Whether a tool that calls itself read-only or idempotent is believed.
+    # Whether the annotations of tools (read-only, idempotent) are trusted.
     trust_annotations: bool = True
-    # Of rmcp: what this client offers to a peer that speaks it.
+    # The rmcp features that the client offers.
     features: Collection[str] = FEATURES
     transaction_timeout_ms: float = 300_000
-    # The largest result that is put together from chunks.
+    # The largest result that is assembled from chunks.
     max_transfer_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
@@ -87,13 +87,13 @@ class TxConfig:
 
 
 def check_timeout(timeout_ms: float) -> float:
-    """The same number, if a call may have it; raises ValueError."""
+    """The timeout, if it is valid; raises ValueError."""
     _check("timeout_ms", timeout_ms, 1, 7_200_000)
     return timeout_ms
 
 
 def check_key(key: str | None) -> str | None:
-    """The same key, if a call may have it; raises ValueError or TypeError."""
+    """The key, if it is valid; raises ValueError or TypeError."""
     if key is None:
         return None
     if not isinstance(key, str):
@@ -106,7 +106,7 @@ def check_key(key: str | None) -> str | None:
 
 
 def check_arguments(arguments: Any) -> dict[str, Any] | None:
-    """The same arguments, if a tool can have them; raises TypeError."""
+    """The arguments, if they are valid; raises TypeError."""
     if arguments is None:
         return None
     if not isinstance(arguments, Mapping):
@@ -117,7 +117,7 @@ def check_arguments(arguments: Any) -> dict[str, Any] | None:
 
 
 def check_policy(policy: RetryPolicy) -> RetryPolicy:
-    """The same policy, if it is one; raises TypeError."""
+    """The policy, if it is one; raises TypeError."""
     if not isinstance(policy, RetryPolicy):
         raise TypeError(f"retry_policy must be a RetryPolicy, not {policy!r}")
     return policy
@@ -125,7 +125,7 @@ def check_policy(policy: RetryPolicy) -> RetryPolicy:
 
 def _check(name: str, value: object, least: float, most: float | None) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Compared so that NaN is refused too.
+    # Written so that NaN is refused too.
     if not is_number or not least <= value <= (inf if most is None else most):  # type: ignore[operator]
         raise ValueError(f"{name} must be {_range(least, most)}, not {value!r}")
 

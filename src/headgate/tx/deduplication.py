@@ -1,4 +1,4 @@
-"""The idempotency keys that this process remembers: one call for each within the window."""
+"""The idempotency keys that this process remembers, each for one call within the window."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from headgate.tx.tool_call import TxResult
 
 @dataclass(slots=True, eq=False)
 class DeduplicationEntry:
-    """What is known of one key: its call is under way, answered, or in doubt."""
+    """A key whose call is in flight, answered, or in doubt."""
 
     call_fingerprint: bytes
     tool: str
@@ -22,12 +22,12 @@ class DeduplicationEntry:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether its call may have been carried out, and nobody will say."""
+        """Whether its call may have been executed without an answer."""
         return self.running is None and self.answer is None
 
 
 class DeduplicationWindow:
-    """Keys and their calls; the least recently used answers go when there are too many."""
+    """Keys and their calls; the least recently used answers are evicted first."""
 
     def __init__(self, seconds: float, limit: int, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -39,7 +39,7 @@ class DeduplicationWindow:
         return len(self._entries)
 
     def find(self, key: str, call_fingerprint: bytes) -> DeduplicationEntry | None:
-        """The call that the key names, None when there is none; raises TxConflictError for another."""
+        """The entry of the key, if any; raises TxConflictError when it names another call."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -56,7 +56,7 @@ class DeduplicationWindow:
         return entry
 
     def begin(self, key: str, call_fingerprint: bytes, tool: str) -> DeduplicationEntry:
-        """Remember a key whose call starts now; raises TxError when there are too many unfinished ones."""
+        """Add a key whose call starts now; raises TxError when there are too many unfinished ones."""
         if key not in self._entries and len(self._entries) >= self._limit:
             self._evict_one()
         entry = DeduplicationEntry(call_fingerprint, tool, self._clock())
@@ -65,13 +65,13 @@ class DeduplicationWindow:
         return entry
 
     def forget(self, key: str, entry: DeduplicationEntry) -> None:
-        """Nothing happened: the next call with the key is the first one."""
+        """Remove a key whose call was not executed."""
         if self._entries.get(key) is entry:
             del self._entries[key]
 
     def _evict_one(self) -> None:
         now = self._clock()
-        # Calls under way and in doubt stay: to forget them would be to make them again.
+        # Calls in flight and in doubt stay, because without them a repeat would be executed.
         gone = next(
             (
                 key

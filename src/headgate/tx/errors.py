@@ -1,10 +1,10 @@
-"""What the library raises: each with a code of the gateway's table, and whether a retry may help."""
+"""The errors of the library, each with an error code of the gateway and whether a retry may help."""
 
 from headgate.domain.errors import Effect
 
 
 class TxError(Exception):
-    """A call, a transaction or a use of the library failed; `str(error)` is the sentence that says how."""
+    """A call, a transaction or a use of the library failed."""
 
     def __init__(
         self,
@@ -17,7 +17,7 @@ class TxError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        # The same in full, where `message` quotes a server and was cut to 200 characters.
+        # In full; `message` quotes at most 200 characters of a server.
         self.detail = detail or message
         self.error_code = error_code
         self.retryable = retryable
@@ -41,7 +41,7 @@ class TxConflictError(TxError):
 
 
 class TxInDoubtError(TxError):
-    """An earlier call with this key may have been carried out; this one was not sent."""
+    """An earlier call with this key may have been executed; this one was not sent."""
 
 
 _BY_CODE: dict[str, type[TxError]] = {
@@ -56,6 +56,6 @@ _BY_CODE: dict[str, type[TxError]] = {
 
 
 def error_for(message: str, error_code: str, *, retryable: bool, effect: Effect, detail: str = "") -> TxError:
-    """The error of the class that its code asks for."""
+    """The error of the class that belongs to the code."""
     kind = _BY_CODE.get(error_code, TxError)
     return kind(message, error_code, retryable, effect=effect, detail=detail)

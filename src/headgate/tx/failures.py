@@ -1,4 +1,4 @@
-"""Why one attempt failed, what may have happened at the server, and whether and when it is sent again."""
+"""Classifies failed attempts: their code, their effect, and whether and when to retry."""
 
 import re
 import socket
@@ -20,35 +20,35 @@ OPERATION_META: Final = "io.headgate/operation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailure:
-    """Why one attempt brought no answer, or that the answer was an error."""
+    """Why an attempt has no answer, or an error as its answer."""
 
     code: str
-    # In full, without secrets.
+    # In full, redacted.
     message: str
     effect: Effect = Effect.UNKNOWN
-    # Whether the peer said that another attempt may help, and not before when.
+    # Whether the peer marks it as retryable, and from when.
     retryable: bool = False
     retry_after_seconds: float | None = None
-    # Whether nobody foresaw it.
+    # Whether the exception is of no known kind.
     is_unknown: bool = False
-    # Whether the message is a text from elsewhere.
+    # Whether the message is quoted from a server or a library.
     is_quoted: bool = False
     # Whether the server itself answered, with an error.
     is_answer: bool = False
-    # What a peer that speaks rmcp says beside it: that it took the call, and had answered it before.
+    # From rmcp metadata: the peer accepted the call, and had answered it before.
     ack: bool = False
     duplicate: bool = False
-    # Whether a peer that keeps the key has on record that no attempt was carried out.
+    # Whether the record of the peer says that no attempt was executed.
     is_recorded: bool = False
 
     @property
     def display_message(self) -> str:
-        """The message as it stands in an error: a text from elsewhere is cut."""
+        """The message for an error; a quoted one is shortened."""
         return quoted(self.message) if self.is_quoted else self.message
 
 
 def timeout_failure(tool: str, timeout_ms: float, *, sent: bool) -> CallFailure:
-    """No answer within the time of an attempt; it may not even have been sent."""
+    """The failure of an attempt without an answer in time."""
     if sent:
         message = f"no answer to {tool!r} within {timeout_ms:g} ms, so it may have been carried out"
         return CallFailure(code="TIMEOUT", message=message)
@@ -56,8 +56,8 @@ def timeout_failure(tool: str, timeout_ms: float, *, sent: bool) -> CallFailure:
     return CallFailure(code="TIMEOUT", message=message, effect=Effect.NONE)
 
 
-def doubt_failure(tool: str, key: str | None, is_repeat: bool) -> CallFailure:  # noqa: FBT001 - read as a fact
-    """A call that may have been carried out, and the peer that is there now does not know its key."""
+def doubt_failure(tool: str, key: str | None, is_repeat: bool) -> CallFailure:  # noqa: FBT001 (a property of the call)
+    """The failure of a call that may have been executed and whose key the current peer does not know."""
     if not is_repeat:
         message = f"the connection was lost while {tool!r} was under way, so it may have been carried out"
         return CallFailure(code="NETWORK_ERROR", message=message)
@@ -69,20 +69,20 @@ def doubt_failure(tool: str, key: str | None, is_repeat: bool) -> CallFailure:  
     return CallFailure(code="IN_DOUBT", message=message)
 
 
-# What the official SDK says of its own connection under a number that servers use too. It says so without
-# data and in these words; any other error with the number is the answer of a server. A server in these words
-# is one that was built with the SDK, was stopped or lost its own connection, and does not know either.
+# Errors of the SDK about its own connection, with numbers that servers use too. They have these messages and
+# no data; any other error with the number is the answer of a server. A server built with the SDK sends them
+# when it was stopped or lost its own connection, and then the effect is unknown as well.
 _SDK_MESSAGES: Final = (
     (-32000, re.compile(r"Connection closed|SSE stream (?:ended|failed)\b.*", re.DOTALL), "NETWORK_ERROR"),
     (-32001, re.compile(r"Request '.*' timed out", re.DOTALL), "TIMEOUT"),
-    # An answer came, and could not be read.
+    # An answer that could not be parsed.
     (-32700, re.compile(r"Failed to parse (?:JSON response|SSE message): .*", re.DOTALL), "INVALID_MESSAGE"),
     (
         -32600,
         re.compile(r"Unexpected content type: .*|server answered a request with 202 .*", re.DOTALL),
         "INVALID_MESSAGE",
     ),
-    # An HTTP status from 400 on, without a word of the server.
+    # An HTTP status of 400 or more without a message.
     (-32603, re.compile("Server returned an error response"), "INTERNAL"),
 )
 # The gateway's own numbers.
@@ -103,9 +103,9 @@ _GATEWAY_ERROR_NUMBERS: Final = {
 
 
 def exception_failure(error: Exception) -> CallFailure:
-    """What an exception of the wrapped session says; one that nobody foresaw may mean anything."""
+    """The failure that an exception of the wrapped session means; the effect of an unknown one is unknown."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        # What a task group makes of one exception.
+        # Raised by a task group.
         error = error.exceptions[0]
     message = redact(str(error) or type(error).__name__)
     if isinstance(error, TxError):
@@ -133,11 +133,11 @@ def _quoted_failure(code: str, message: str, **more: Any) -> CallFailure:
     return CallFailure(code=code, message=message, is_quoted=True, **more)
 
 
-# By name, because the libraries that raise them are the wrapped session's, not ours.
+# By name, because the libraries that raise them are not imported here.
 _NEVER_CONNECTED: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 _TIMED_OUT: Final = frozenset({"TimeoutException"})
 _LOST: Final = frozenset({"TransportError", "ClosedResourceError", "BrokenResourceError", "EndOfStream"})
-# Arguments that are no JSON.
+# Arguments that cannot be encoded as JSON.
 _NOT_WRITTEN: Final = frozenset({"PydanticSerializationError"})
 
 
@@ -149,8 +149,8 @@ def _numbered_failure(number: int, message: str, data: object) -> CallFailure:
     if isinstance(data, Mapping) and isinstance(data.get("code"), str) and "effect" in data:
         return _gateway_failure(data, message)
     if data is None:
-        for known, words, code in _SDK_MESSAGES:
-            if number == known and words.fullmatch(message):
+        for known, pattern, code in _SDK_MESSAGES:
+            if number == known and pattern.fullmatch(message):
                 return _quoted_failure(code, message)
     if number in _GATEWAY_ERROR_NUMBERS:
         code, effect, retryable = _GATEWAY_ERROR_NUMBERS[number]
@@ -159,12 +159,12 @@ def _numbered_failure(number: int, message: str, data: object) -> CallFailure:
 
 
 def _server_error_failure(refusal: str, message: str, data: object) -> CallFailure:
-    """The error of a server: it did not begin, or it did what it did and answered."""
+    """The failure of a call that the server answered with an error."""
     effect = Effect.NONE if refusal else Effect.DONE
     meta = data.get("_meta") if isinstance(data, Mapping) else None
     delivery_status = delivery_metadata_of(meta)
     if delivery_status:
-        # A gateway knows more: of the attempts before this one, and of the number of a server of its own.
+        # A gateway knows more: it covers earlier attempts.
         processed = delivery_status.get("processed")
         effect = Effect.DONE if processed is True else Effect.NONE if processed is False else Effect.UNKNOWN
     effect = _recorded(meta, effect)
@@ -181,13 +181,13 @@ def _server_error_failure(refusal: str, message: str, data: object) -> CallFailu
 
 
 def _operation(meta: object) -> Mapping[str, Any]:
-    """What a gateway says of its record of the call."""
-    told = meta.get(OPERATION_META) if isinstance(meta, Mapping) else None
-    return told if isinstance(told, Mapping) else {}
+    """The record of the call in a gateway."""
+    operation = meta.get(OPERATION_META) if isinstance(meta, Mapping) else None
+    return operation if isinstance(operation, Mapping) else {}
 
 
 def _recorded(meta: object, effect: Effect) -> Effect:
-    """The effect of a call, after what the ledger of a gateway says of all its attempts."""
+    """The effect of all attempts according to the ledger of a gateway, else `effect`."""
     state = _operation(meta).get("state")
     return _BY_STATE.get(state, effect) if isinstance(state, str) else effect
 
@@ -197,12 +197,13 @@ _BY_STATE: Final = {"in_doubt": Effect.UNKNOWN, "intent": Effect.UNKNOWN, _FAILE
 
 
 def metadata_failure(meta: Mapping[str, Any], text: str) -> CallFailure | None:
-    """What a gateway says instead of an answer: its own error, or a NACK; None for an answer."""
-    told = meta.get(ERROR_META)
+    """The failure in the metadata of a gateway: its own error, or a NACK; None for an answer."""
+    gateway_error = meta.get(ERROR_META)
     delivery_status = delivery_metadata_of(meta)
     ack, duplicate = delivery_status.get("ack") is True, delivery_status.get("duplicate") is True
-    if isinstance(told, Mapping) and isinstance(told.get("code"), str):
-        failure = _gateway_failure(told, redact(text[:_LONGEST_SENTENCE]) or told["code"])
+    if isinstance(gateway_error, Mapping) and isinstance(gateway_error.get("code"), str):
+        message = redact(text[:_LONGEST_MESSAGE]) or gateway_error["code"]
+        failure = _gateway_failure(gateway_error, message)
         effect = _recorded(meta, failure.effect)
         recorded = _operation(meta).get("state") == _FAILED
         return replace(failure, effect=effect, ack=ack, duplicate=duplicate, is_recorded=recorded)
@@ -212,8 +213,8 @@ def metadata_failure(meta: Mapping[str, Any], text: str) -> CallFailure | None:
     refused = delivery_status.get("ack") is False
     if not refused and (processed is True or delivery_status.get("final_status") not in _WITHOUT_ANSWER):
         return None
-    said = delivery_status.get("error_code")
-    code = said if isinstance(said, str) else ""
+    error_code = delivery_status.get("error_code")
+    code = error_code if isinstance(error_code, str) else ""
     nothing = processed is False or (refused and processed is None)
     return CallFailure(
         code=code or "TEMPORARY_FAILURE",
@@ -226,23 +227,23 @@ def metadata_failure(meta: Mapping[str, Any], text: str) -> CallFailure | None:
     )
 
 
-# How a call ended to which the peer has no answer, because it is a gateway.
+# The final states of a gateway's call without an answer.
 _WITHOUT_ANSWER: Final = ("failed", "timeout")
-# A gateway writes its own sentences, with what to do next, and has cut what it quotes.
-_LONGEST_SENTENCE: Final = 4000
+# A gateway has shortened what it quotes, so that its own message is kept whole.
+_LONGEST_MESSAGE: Final = 4000
 
 
-def _gateway_failure(told: Mapping[str, Any], message: str) -> CallFailure:
-    after = told.get("retry_after_seconds")
-    effect = told.get("effect")
-    if told["code"] == "IN_PROGRESS":
-        # That this attempt did nothing settles nothing: the first one is still under way.
+def _gateway_failure(error: Mapping[str, Any], message: str) -> CallFailure:
+    after = error.get("retry_after_seconds")
+    effect = error.get("effect")
+    if error["code"] == "IN_PROGRESS":
+        # This attempt had no effect, but the first one is still in flight.
         effect = Effect.UNKNOWN
     return CallFailure(
-        code=told["code"],
+        code=error["code"],
         message=message,
         effect=Effect(effect) if effect in _EFFECTS else Effect.UNKNOWN,
-        retryable=told.get("retryable") is True,
+        retryable=error.get("retryable") is True,
         retry_after_seconds=float(after) if isinstance(after, int | float) else None,
     )
 
@@ -250,14 +251,14 @@ def _gateway_failure(told: Mapping[str, Any], message: str) -> CallFailure:
 _EFFECTS: Final = tuple(Effect)
 
 
-# The longest that a peer may make us wait: what asks for more is left to the caller.
+# A peer that asks for a longer wait is not retried.
 _MAX_RETRY_AFTER_SECONDS = 60.0
 
 
 def policy_allows_retry(
     policy: RetryPolicy, failure: CallFailure, attempts: int, *, retry_unknown: bool
 ) -> bool:
-    """Whether the policy would have another attempt, safe or not."""
+    """Whether the policy allows another attempt, safe or not."""
     if attempts >= policy.max_attempts:
         return False
     if failure.is_unknown:
@@ -268,5 +269,5 @@ def policy_allows_retry(
 
 
 def retry_delay_seconds(policy: RetryPolicy, failure: CallFailure, attempts: int, random: float) -> float:
-    """How long to wait before the next attempt: the policy's delay, or longer when the peer asks for it."""
+    """Seconds before the next attempt: the delay of the policy, or longer when the peer asks for it."""
     return max(policy.delay_ms(attempts, random) / 1000, failure.retry_after_seconds or 0.0)

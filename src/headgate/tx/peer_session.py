@@ -1,13 +1,10 @@
-"""The wrapped session and its peer: opening, rmcp negotiation, tool classes, and the peer's own
-transaction.
-"""
+"""The wrapped session and its peer: opening, rmcp negotiation, tool classes and peer transactions."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Final
 
 from headgate.delivery.transactions.tool_definitions import BEGIN_TOOL, COMMIT_TOOL
@@ -23,19 +20,19 @@ from headgate.tx.tool_call import RequestState, TxRequest, TxResult
 
 log = logging.getLogger("headgate.tx")
 
-# Names inside the SDK: without them a session is not opened by us, and plain MCP is spoken.
+# Private names of the SDK; without them the session is not opened here, and plain MCP is used.
 _DISPATCHER: Final = "_dispatcher"
 _BUILD: Final = "_build_session"
 _ENTERED: Final = "_entered"
 _TASKS: Final = "_task_group"
-# A listing that never ends must not keep a call waiting for ever.
+# An endless listing must not block a call.
 _MOST_PAGES: Final = 100
-# An answer that did not come says nothing about what the server speaks.
+# Without an answer it is unknown whether the server supports rmcp.
 _UNREACHABLE: Final = ("CONNECTION_ERROR", "NETWORK_ERROR")
 
 
 class PeerSession:
-    """One wrapped session, and whoever is at its other end."""
+    """One wrapped session and its peer."""
 
     def __init__(self, session: Any, config: TxConfig) -> None:
         self.session = session
@@ -45,14 +42,14 @@ class PeerSession:
         self._holder: ClientHolder | None = None
         self._opening = asyncio.Lock()
         self._kinds: dict[str, ToolClass] = {}
-        # What the peer was last known to have in common with us.
+        # The features of the last known peer.
         self._features: frozenset[str] | None = None
 
     @property
     def features(self) -> frozenset[str] | None:
-        """The features of rmcp that both have; None when the peer is not known to speak it.
+        """The rmcp features that both sides have; None when the peer is not known to support rmcp.
 
-        While the connection is lost, those of the peer that was there.
+        While the connection is lost, those of the last peer.
         """
         if self._dispatcher is not None and self._dispatcher.is_negotiated:
             self._features = self._dispatcher.features
@@ -60,7 +57,7 @@ class PeerSession:
 
     @property
     def fallback(self) -> str | None:
-        """Why plain MCP is spoken; None when rmcp is."""
+        """Why plain MCP is used; None when rmcp is."""
         if self.features is not None:
             return None
         if not self._offered:
@@ -70,18 +67,18 @@ class PeerSession:
         return "the server does not announce rmcp"
 
     def honours_keys(self) -> bool:
-        """Whether the peer that is there now carries out one call for each key."""
+        """Whether the current peer executes one call per key."""
         return not self.is_lost and "idempotency" in (self.features or ())
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is known to be gone or not there yet, so that nothing can be sent."""
+        """Whether the connection is known to be lost or not open yet, so that nothing can be sent."""
         if self._holder is None:
             return False
         return not self._holder.is_open or (self._dispatcher is not None and self._dispatcher.is_closed)
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Stand in the line of the session, and open the session unless its owner has."""
+        """Install the rmcp dispatcher, and open the session unless its owner has."""
         is_client = hasattr(self.session, _BUILD)
         if not _is_closed(self.session):
             opened = self._install_dispatcher(self.session.session if is_client else self.session, stack)
@@ -96,10 +93,10 @@ class PeerSession:
             log.info("plain MCP is spoken: %s", self.fallback)
 
     async def reopen(self) -> None:
-        """Connect anew after a loss; raises TxError, after which nothing was sent."""
+        """Reconnect after a loss; raises TxError, and has sent nothing then."""
         async with self._opening:
             if not self.is_lost:
-                # Somebody else was faster.
+                # Another call has reconnected meanwhile.
                 return
             try:
                 before = self.features
@@ -123,7 +120,7 @@ class PeerSession:
         client = self.session
         build = getattr(client, _BUILD)
 
-        # A client makes its session, and shakes hands, in one go: we must be there in between.
+        # A client builds its session and does the handshake in one step; the dispatcher goes in between.
         async def build_declaring(exit_stack: AsyncExitStack) -> Any:
             return self._install_dispatcher(await build(exit_stack), exit_stack)
 
@@ -133,7 +130,7 @@ class PeerSession:
         try:
             await self._negotiate(client.session)
         except Exception:
-            # A client that pins its era opens without a request, also where no server is there.
+            # A client that pins its era opens without a request, even without a server.
             await self._close()
             raise
 
@@ -143,17 +140,17 @@ class PeerSession:
 
     async def _close_for_good(self) -> None:
         await self._close()
-        # For good: a call that comes too late must not open it again.
+        # A late call must not open it again.
         self._holder = None
 
     async def send_once(self, request: TxRequest, now: float) -> Any:
-        """Call the tool once; raises whatever the session raises."""
+        """Call the tool once; raises what the session raises."""
         meta = request.meta
         features = self.features
         request.durable = request.idempotency_key is not None and self.honours_keys()
         if features is not None and self._dispatcher is not None:
-            asked = rmcp.request_meta(request, features, now)
-            meta = {**(meta or {}), **dict.fromkeys(self._dispatcher.names, asked)}
+            metadata = rmcp.request_meta(request, features, now)
+            meta = {**(meta or {}), **dict.fromkeys(self._dispatcher.names, metadata)}
         options: dict[str, Any] = {}
         if meta is not None:
             options["meta"] = meta
@@ -162,7 +159,7 @@ class PeerSession:
         return await self.session.call_tool(request.tool, request.arguments, **options)
 
     async def kind_of(self, tool: str) -> ToolClass:
-        """What the tool says of a second call; UNSAFE when it says nothing or is not believed."""
+        """The class according to the annotations; UNSAFE without any, or if they are not trusted."""
         if not self._config.trust_annotations:
             return ToolClass.UNSAFE
         if tool not in self._kinds:
@@ -172,25 +169,25 @@ class PeerSession:
         return self.known_kind_of(tool)
 
     def known_kind_of(self, tool: str) -> ToolClass:
-        """The same, as far as it has been asked before."""
+        """The class as far as it is known without listing the tools."""
         return self._kinds.get(tool, ToolClass.UNSAFE)
 
     def _install_dispatcher(self, session: Any, stack: AsyncExitStack) -> Any:
-        wire = getattr(session, _DISPATCHER, None)
-        if wire is None:
+        sdk_dispatcher = getattr(session, _DISPATCHER, None)
+        if sdk_dispatcher is None:
             return session
         self._dispatcher = RmcpDispatcher(
-            wire, self._offered, ChunkDownloader(self._config.max_transfer_bytes)
+            sdk_dispatcher, self._offered, ChunkDownloader(self._config.max_transfer_bytes)
         )
         setattr(session, _DISPATCHER, self._dispatcher)
         stack.callback(_uninstall_dispatcher, session, self._dispatcher)
         return session
 
     async def _negotiate(self, session: Any) -> None:
-        """Find out whether the peer of an open session speaks rmcp, which nobody has declared to it yet.
+        """Find out whether the peer of an open session supports rmcp.
 
-        In the stateless era every request declares anew. In the handshake era ours do from now on. Raises
-        what the session raises where the server of a client that we hold cannot be reached.
+        In the stateless era every request declares rmcp; in the handshake era requests do from now on. Raises
+        what the session raises when the server of a client that was opened here cannot be reached.
         """
         dispatcher, version = self._dispatcher, getattr(session, "protocol_version", None)
         if dispatcher is None or dispatcher.is_negotiated or not isinstance(version, str):
@@ -224,12 +221,14 @@ class PeerSession:
             return await self.session.list_tools()
         if hasattr(self.session, _BUILD):
             return await self.session.list_tools(cursor=cursor)
-        types = import_module("mcp_types")
-        return await self.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        # Part of the SDK, which only its own sessions need.
+        from mcp_types import PaginatedRequestParams  # noqa: PLC0415
+
+        return await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
 
 
 def _reopenable_copy(client: Any) -> Any:
-    """A client like this one, which can be opened once more."""
+    """A client with the same settings, which can be opened again; raises TxNetworkError."""
     if hasattr(client.server, "__aenter__"):
         raise TxNetworkError(
             "the connection was lost, and its transport cannot be opened twice; open a new session",
@@ -240,13 +239,13 @@ def _reopenable_copy(client: Any) -> Any:
 
 
 def _uninstall_dispatcher(session: Any, dispatcher: RmcpDispatcher) -> None:
-    # Unless somebody stands behind us by now, who needs us where we are.
+    # Not if another dispatcher wraps this one by now.
     if getattr(session, _DISPATCHER) is dispatcher:
         setattr(session, _DISPATCHER, dispatcher.sdk_dispatcher)
 
 
 def _is_closed(session: Any) -> bool:
-    """Whether it is one of the SDK's that nobody has entered yet; any other is its owner's to open."""
+    """Whether it is a session of the SDK that was not entered yet; others are opened by their owner."""
     return getattr(session, _ENTERED, None) is False or getattr(session, _TASKS, session) is None
 
 
@@ -259,18 +258,18 @@ def _annotated_class(annotations: Any) -> ToolClass:
 
 
 def meta_of(reply: Any) -> Mapping[str, Any]:
-    """What came beside an answer."""
+    """The `_meta` of an answer."""
     meta = getattr(reply, "meta", None)
     return meta if isinstance(meta, Mapping) else {}
 
 
 def is_error(reply: Any) -> bool:
-    """Whether the tool answered that it failed."""
+    """Whether the tool answered with `isError`."""
     return getattr(reply, "is_error", False) is True
 
 
 def text_of(reply: Any) -> str:
-    """The first words of an answer."""
+    """The first text of an answer."""
     for block in getattr(reply, "content", None) or ():
         text = getattr(block, "text", None)
         if isinstance(text, str):
@@ -278,25 +277,25 @@ def text_of(reply: Any) -> str:
     return ""
 
 
-# What a gateway takes at least; the program's own limit may be shorter.
+# The least that a gateway accepts; the limit of the program may be shorter.
 _MIN_TIMEOUT_MS = 1000
 
 CallPeerTool = Callable[[str, dict[str, Any]], Awaitable[TxResult]]
 
 
-async def begin_peer_transaction(ask: CallPeerTool, timeout_ms: float) -> str | None:
-    """The peer's name for a new transaction; None when it has no tool that begins one."""
-    # The program undoes its own steps: a peer that did so too would find nothing that undoes them.
+async def begin_peer_transaction(call_tool: CallPeerTool, timeout_ms: float) -> str | None:
+    """The id of a new transaction on the peer; None when it has no tool for that."""
+    # `keep`, because this program runs the compensations, which the peer does not know.
     limit = max(_MIN_TIMEOUT_MS, int(timeout_ms))
-    answer = await ask(BEGIN_TOOL, {"timeout_ms": limit, "on_failure": "keep"})
-    told = getattr(answer.result, "structured_content", None)
-    name = told.get("transaction_id") if isinstance(told, dict) and _is_success(answer) else None
-    return name if isinstance(name, str) and name else None
+    answer = await call_tool(BEGIN_TOOL, {"timeout_ms": limit, "on_failure": "keep"})
+    content = getattr(answer.result, "structured_content", None)
+    id = content.get("transaction_id") if isinstance(content, dict) and _is_success(answer) else None
+    return id if isinstance(id, str) and id else None
 
 
-async def close_peer_transaction(ask: CallPeerTool, transaction_id: str) -> None:
-    """Say that nothing more follows: the steps stay, or have been undone."""
-    if not _is_success(await ask(COMMIT_TOOL, {"transaction_id": transaction_id})):
+async def close_peer_transaction(call_tool: CallPeerTool, transaction_id: str) -> None:
+    """End the transaction on the peer, after its steps were kept or undone."""
+    if not _is_success(await call_tool(COMMIT_TOOL, {"transaction_id": transaction_id})):
         log.info("the peer did not close transaction %s", transaction_id)
 
 

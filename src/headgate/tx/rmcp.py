@@ -1,4 +1,4 @@
-"""What this library says in the words of rmcp, and what it has in common with its peer."""
+"""The rmcp metadata of requests and answers, and the negotiation of features."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -15,36 +15,36 @@ BOTH_NAMES = (META, META_ALIAS)
 
 
 def capability(features: Collection[str]) -> dict[str, Any]:
-    """What a client says of itself under `experimental.rmcp`."""
+    """The capability of the client under `experimental.rmcp`."""
     return {"version": VERSION, "features": [feature for feature in FEATURES if feature in features]}
 
 
 def negotiated_features(capabilities: object, offered: Collection[str]) -> frozenset[str] | None:
-    """The features that a server has too, by its capabilities; None when it does not speak rmcp."""
-    said = _announced(capabilities, META) or _announced(capabilities, META_ALIAS)
-    if said is None:
+    """The offered features that the server announces too; None when it does not announce rmcp."""
+    announced = _announced(capabilities, META) or _announced(capabilities, META_ALIAS)
+    if announced is None:
         return None
-    features = said.get("features")
+    features = announced.get("features")
     named = features if isinstance(features, list | tuple) else ()
     return frozenset(offered).intersection(name for name in named if isinstance(name, str))
 
 
 def meta_names_of(capabilities: object) -> tuple[str, ...]:
-    """The names under which a server is written to; one that announces only the older one gets both."""
+    """The names of the metadata for a server; one that announces only the alias gets both."""
     by_alias = _announced(capabilities, META) is None and _announced(capabilities, META_ALIAS) is not None
     return BOTH_NAMES if by_alias else ONE_NAME
 
 
 def _announced(capabilities: object, name: str) -> Mapping[str, Any] | None:
-    """What a server announces under that name, if it is a version that we speak."""
+    """The announcement under that name, if its version is supported."""
     experimental = capabilities.get("experimental") if isinstance(capabilities, Mapping) else None
-    said = experimental.get(name) if isinstance(experimental, Mapping) else None
-    version = said.get("version") if isinstance(said, Mapping) else None
-    return said if isinstance(version, str) and supports_version(version) else None
+    announced = experimental.get(name) if isinstance(experimental, Mapping) else None
+    version = announced.get("version") if isinstance(announced, Mapping) else None
+    return announced if isinstance(version, str) and supports_version(version) else None
 
 
 def delivery_metadata_of(meta: object) -> Mapping[str, Any]:
-    """What an answer says of its delivery in its `_meta`, under either name; empty when it says nothing."""
+    """The delivery metadata in the `_meta` of an answer, under either name; empty without any."""
     for name in BOTH_NAMES:
         delivery_status = meta.get(name) if isinstance(meta, Mapping) else None
         if isinstance(delivery_status, Mapping):
@@ -53,10 +53,10 @@ def delivery_metadata_of(meta: object) -> Mapping[str, Any]:
 
 
 def request_meta(request: TxRequest, features: frozenset[str], now: float) -> dict[str, Any]:
-    """What goes with one attempt; what is absent is omitted."""
+    """The rmcp metadata of one attempt."""
     is_keyed = request.idempotency_key is not None and "idempotency" in features
     is_step = request.transaction_id is not None and "transactions" in features
-    asked = RmcpRequestMeta(
+    request_metadata = RmcpRequestMeta(
         version=VERSION,
         request_id=request.request_id,
         transaction_id=request.transaction_id if is_step else None,
@@ -68,5 +68,5 @@ def request_meta(request: TxRequest, features: frozenset[str], now: float) -> di
         timeout_ms=max(1, int(request.timeout_ms)),
         timestamp=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     )
-    meta: dict[str, Any] = msgspec.to_builtins(asked)
+    meta: dict[str, Any] = msgspec.to_builtins(request_metadata)
     return meta

@@ -1,6 +1,4 @@
-"""The connection of an SDK session: held open in its own task, with rmcp declared and chunked results
-assembled.
-"""
+"""The connection of an SDK session, which declares rmcp and assembles chunked results."""
 
 import asyncio
 import logging
@@ -15,12 +13,12 @@ from headgate.tx.errors import TxNetworkError
 
 log = logging.getLogger("headgate.tx")
 
-# For a child process to be ended, first with patience.
+# Enough for the SDK to end a child process.
 _CLOSING_SECONDS = 15.0
 
 
 class ClientHolder:
-    """One client, open from `open` to `close` or until its transport fails."""
+    """Keeps one client open in a task of its own, from `open` to `close` or until its transport fails."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -30,16 +28,16 @@ class ClientHolder:
 
     @property
     def is_closed(self) -> bool:
-        """Whether its transport has failed, or it was closed."""
+        """Whether its transport failed or it was closed."""
         return self._task is None or self._task.done()
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been opened, and nothing has ended it since."""
+        """Whether it was opened and has not ended since."""
         return self._opened.is_set() and not self.is_closed
 
     async def open(self) -> None:
-        """Open it; raises what the SDK raises, or TxNetworkError when that was cancelled."""
+        """Open the client; raises what the SDK raises, or TxNetworkError when that was cancelled."""
         task = self._task = asyncio.create_task(self._run_client())
         opened = asyncio.create_task(self._opened.wait())
         try:
@@ -50,7 +48,7 @@ class ClientHolder:
         finally:
             opened.cancel()
         if self._opened.is_set():
-            # Each call says for itself how it ended; this only keeps asyncio from saying it again.
+            # Calls report the failure themselves; this keeps asyncio from logging it.
             task.add_done_callback(_consume_exception)
             return
         if task.cancelled():
@@ -60,7 +58,7 @@ class ClientHolder:
         await task
 
     async def close(self) -> None:
-        """Close it, whatever state it is in."""
+        """Close the client in any state."""
         self._close_requested.set()
         if self._task is not None and not self._task.done():
             await asyncio.wait({self._task}, timeout=_CLOSING_SECONDS)
@@ -79,34 +77,34 @@ def _consume_exception(task: asyncio.Task[None]) -> None:
 
 Params = Mapping[str, Any]
 _HANDSHAKE_METHODS = ("initialize", "server/discover")
-# For a server that does not answer what it does not know.
+# For a server that does not answer unknown methods.
 _NEGOTIATION_SECONDS = 5.0
-# A name inside the SDK: without it a loss is noticed by the calls that fail.
+# A private name of the SDK; without it only a failed call shows that the connection is lost.
 _CLOSED = "_closed"
 
 
 class SdkDispatcher(Protocol):
-    """What carries the requests of a session: the SDK's dispatcher, as far as it is needed here."""
+    """The part of the SDK's dispatcher that is used here."""
 
     async def send_raw_request(self, method: str, params: Params | None, opts: Any = None) -> dict[str, Any]:
-        """Send a request and wait for its result; raises whatever the SDK raises."""
+        """Send a request and wait for its result; raises what the SDK raises."""
 
 
 class RmcpDispatcher:
-    """A dispatcher in front of another one.
+    """Wraps the dispatcher of the SDK, and adds rmcp.
 
-    `features` are those that both sides have; None while the peer is not known to speak rmcp. `names` are
-    those of rmcp by which the peer is written to. `is_settled` says that it is known whether it speaks rmcp.
+    `features` are those that both sides have; None while the peer is not known to support rmcp. `names` are
+    those of the metadata for the peer. `is_negotiated` means that the support of the peer is known.
     """
 
     def __init__(
-        self, wire: SdkDispatcher, config_features: frozenset[str], transfers: ChunkDownloader
+        self, sdk_dispatcher: SdkDispatcher, config_features: frozenset[str], transfers: ChunkDownloader
     ) -> None:
-        self.sdk_dispatcher = wire
+        self.sdk_dispatcher = sdk_dispatcher
         self.features: frozenset[str] | None = None
         self.names: tuple[str, ...] = rmcp.ONE_NAME
         self.is_negotiated = not config_features
-        # Whether each request declares rmcp because the handshake, which did not, is over.
+        # Whether each request declares rmcp, because the handshake did not.
         self._declares_per_request = False
         self._offered = config_features
         self._transfers = transfers
@@ -115,7 +113,7 @@ class RmcpDispatcher:
         return getattr(self.sdk_dispatcher, name)
 
     async def send_raw_request(self, method: str, params: Params | None, opts: Any = None) -> dict[str, Any]:
-        """Send a request as the SDK wrote it, with our capability where it belongs."""
+        """Send a request of the SDK with the rmcp capability; raises what the SDK raises."""
         if not self._offered:
             return await self.sdk_dispatcher.send_raw_request(method, params, opts)
         if method in _HANDSHAKE_METHODS:
@@ -133,20 +131,20 @@ class RmcpDispatcher:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the SDK knows that nothing can be sent any more."""
+        """Whether the SDK knows that the connection is closed."""
         return getattr(self.sdk_dispatcher, _CLOSED, False) is True
 
     def learn_announced(self, capabilities: object, *, handshake: bool) -> bool:
-        """Learn what the peer of an open session has announced to it; whether it announced rmcp."""
+        """Read what the peer of an open session announced; True when that includes rmcp."""
         self._learn(capabilities)
         self.is_negotiated = self.features is not None
         self._declares_per_request = handshake and self.is_negotiated
         return self.is_negotiated
 
     async def negotiate(self, version: str) -> None:
-        """Declare rmcp to the peer of a session whose handshake is over; raises whatever the SDK raises.
+        """Declare rmcp to the peer of a session after its handshake; raises what the SDK raises.
 
-        A server that does not know the question refuses it, as it refuses a client of the stateless era.
+        A server that does not know `server/discover` refuses it.
         """
         meta = {META_CAPABILITIES: self._with_rmcp({})}
         options = {"timeout": _NEGOTIATION_SECONDS, "headers": {"mcp-protocol-version": version}}
@@ -162,7 +160,7 @@ class RmcpDispatcher:
         self.names = rmcp.meta_names_of(capabilities)
 
     def _declared(self, params: Params | None) -> Params | None:
-        """The same parameters, with our capability beside the client's others, wherever the era has them."""
+        """The parameters with the rmcp capability, where the era of the session has capabilities."""
         declared = dict(params or {})
         meta = declared.get("_meta")
         if isinstance(declared.get("capabilities"), Mapping):
@@ -176,22 +174,22 @@ class RmcpDispatcher:
         return declared
 
     def _with_rmcp(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-        ours = dict.fromkeys(self.names, rmcp.capability(self._offered))
-        return {**capabilities, "experimental": {**(capabilities.get("experimental") or {}), **ours}}
+        declared = dict.fromkeys(self.names, rmcp.capability(self._offered))
+        return {**capabilities, "experimental": {**(capabilities.get("experimental") or {}), **declared}}
 
     def _fetching(self, params: Params, opts: Params) -> Callable[[str, Params], Awaitable[dict[str, Any]]]:
-        """How to ask for chunks under the same conditions as the call that announced them."""
+        """A function that fetches chunks with the metadata and options of the call."""
         given = params.get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith(META_PREFIX)}
 
-        async def fetch(method: str, wanted: Params) -> dict[str, Any]:
-            asked = {**wanted, "_meta": meta} if meta else wanted
-            return await self.sdk_dispatcher.send_raw_request(method, asked, _options(opts, method))
+        async def fetch(method: str, chunk: Params) -> dict[str, Any]:
+            request = {**chunk, "_meta": meta} if meta else chunk
+            return await self.sdk_dispatcher.send_raw_request(method, request, _options(opts, method))
 
         return fetch
 
 
-# Headers of the stateless era that say which method this is, and copy its name and arguments.
+# Headers of the stateless era that mirror method, name and arguments.
 _CALL_HEADERS = ("mcp-method", "mcp-name", "mcp-param-")
 
 

@@ -1,4 +1,4 @@
-"""A session whose calls are delivered: tried again where that is safe, and carried out once for each key."""
+"""A session that retries calls where that is safe, and executes one call per idempotency key."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ from headgate.tx.transaction import Transaction
 
 log = logging.getLogger("headgate.tx")
 
-# For calls that nobody waits for any more to tell their peers so.
+# On exit, cancelled calls get this long to notify their peer.
 _CLOSING_SECONDS = 5.0
 
 
 class TxSession:
-    """Wraps a `Client` or a `ClientSession` of the official SDK, or anything with its `call_tool`.
+    """Wraps a `Client` or a `ClientSession` of the official SDK, or any object with its `call_tool`.
 
-    Entered, it opens what it wraps unless that is open already, and negotiates rmcp with its peer in either
-    case; `fallback` says why plain MCP is spoken, if it is. A `Client` that it opened is opened again when
-    its connection is lost. What is not defined here is the wrapped session's own.
+    On entry it opens the wrapped session, unless that is open, and negotiates rmcp with the peer; `fallback`
+    says why it uses plain MCP, if it does. It reconnects a `Client` that it opened when the connection is
+    lost. Other attributes are those of the wrapped session.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TxSession:
 
     def __getattr__(self, name: str) -> Any:
         if name == "_peer":
-            # Not there yet: to ask the session for it would never end.
+            # Not set yet: asking the session for it would recurse.
             raise AttributeError(name)
         return getattr(self._peer.session, name)
 
@@ -87,7 +87,7 @@ class TxSession:
 
     @property
     def session(self) -> Any:
-        """What is wrapped; after a lost connection another client with the same settings."""
+        """The wrapped session; after a lost connection another client with the same settings."""
         return self._peer.session
 
     @property
@@ -97,25 +97,25 @@ class TxSession:
 
     @property
     def active_requests(self) -> Mapping[str, TxRequest]:
-        """The calls under way, by request id."""
+        """The calls in flight, by request id."""
         return MappingProxyType(self._active)
 
     @property
     def features(self) -> frozenset[str]:
-        """The features of rmcp that this session and its peer have in common; none with plain MCP.
+        """The rmcp features that both sides have; none with plain MCP.
 
-        While the connection is lost, those of the peer that was there.
+        While the connection is lost, those of the last peer.
         """
         return self._peer.features or frozenset()
 
     @property
     def is_durable(self) -> bool:
-        """Whether the peer keeps idempotency keys, so that they outlive this program."""
+        """Whether the peer keeps idempotency keys, so that they survive this program."""
         return "idempotency" in self.features
 
     @property
     def fallback(self) -> str | None:
-        """Why plain MCP is spoken, as one sentence; None when rmcp is."""
+        """Why plain MCP is used; None when rmcp is."""
         return self._peer.fallback
 
     async def call_tool(
@@ -130,13 +130,12 @@ class TxSession:
         progress_callback: Callable[..., Any] | None = None,
         meta: dict[str, Any] | None = None,
     ) -> TxResult:
-        """Call a tool, and say how that went.
+        """Call a tool; the result says how the delivery ended.
 
-        `timeout_ms` bounds each attempt. A failed delivery is no exception: `final_status` is failed or
-        timeout, and `error_code` says why; `unwrap()` raises it. Raised are TxConflictError, when the key
-        names another call; TxInDoubtError, when an earlier call with the key may have been carried out and
-        `on_doubt` is not "retry"; and ValueError or TypeError for a parameter that is not allowed, before
-        anything is sent.
+        `timeout_ms` bounds each attempt. A failed delivery is not raised: `final_status` is failed or
+        timeout, `error_code` says why, and `unwrap()` raises it. Raises TxConflictError when the key names
+        another call; TxInDoubtError when an earlier call with the key may have been executed and `on_doubt`
+        is not "retry"; and ValueError or TypeError for an invalid parameter, before anything is sent.
         """
         arguments = check_arguments(arguments)
         limit = self.config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
@@ -159,12 +158,12 @@ class TxSession:
         )
 
     def transaction(self, *, timeout_ms: float | None = None) -> Transaction:
-        """A group of calls that are undone together: use it with `async with`."""
+        """A group of calls that are undone together, for `async with`."""
         limit = self.config.transaction_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
         return Transaction(self, self._peer, clock=self._clock, timeout_ms=limit)
 
     async def deliver(self, request: TxRequest) -> TxResult:
-        """The same as `call_tool`, for a request that is made already."""
+        """As `call_tool`, for a finished request."""
         if request.progress_callback is not None:
             request.progress_callback = _acknowledging(request, request.progress_callback)
         if request.idempotency_key is None:
@@ -176,7 +175,7 @@ class TxSession:
         return answer
 
     def _warn_once(self) -> None:
-        """Tell a program that chooses keys when they end with it."""
+        """Warn a program that chooses keys, if they do not survive it."""
         if self._is_warned or self.is_durable:
             return
         self._is_warned = True
@@ -191,7 +190,7 @@ class TxSession:
             del self._active[request.request_id]
 
     async def _call_once(self, request: TxRequest, key: str) -> TxResult:
-        """The answer of the one call that the key names, which may be this one."""
+        """The answer of the one call with the key, which may be this one."""
         call_fingerprint = fingerprint(
             "", request.tool, msgspec.json.encode(request.arguments or {}, enc_hook=repr)
         )
@@ -204,7 +203,7 @@ class TxSession:
                 return replace(entry.answer, duplicate=True)
             if entry is None or entry.running is None:
                 if entry is not None:
-                    # Sent only where that is no second execution: the peer may have to be found first.
+                    # Sent only if it is not executed twice; that may need a connection to the peer first.
                     request.in_doubt = request.repeats_doubt = True
                 entry = self._begin(request, key, call_fingerprint)
                 joined = False
@@ -216,7 +215,7 @@ class TxSession:
 
     def _begin(self, request: TxRequest, key: str, call_fingerprint: bytes) -> DeduplicationEntry:
         entry = self._deduplication.begin(key, call_fingerprint, request.tool)
-        # A task of its own: it must outlive the first caller while others wait for it.
+        # A task of its own, which outlives the first caller while others wait.
         entry.running = asyncio.create_task(self._run(request, key, entry))
         self._running.add(entry.running)
         entry.running.add_done_callback(self._running.discard)
@@ -233,7 +232,7 @@ class TxSession:
                 keeps = not await self._may_forget_key(request)
             return answer
         except asyncio.CancelledError:
-            # Nobody waits any more; what was sent may still be carried out.
+            # All callers left; a call that was sent may still be executed.
             keeps = request.sent and not self._peer.known_kind_of(request.tool).repeatable
             raise
         finally:
@@ -245,12 +244,12 @@ class TxSession:
     async def _may_forget_key(self, request: TxRequest) -> bool:
         """Whether the key may be forgotten, because a second execution does no harm."""
         if request.durable:
-            # A repeat asks the peer, so that it need not be found out now, when the peer may be away.
+            # A repeat goes to the peer, so that there is no need to list its tools now.
             return self._peer.known_kind_of(request.tool).repeatable
         return await self._call_runner.is_safe_to_repeat(request)
 
     async def _await(self, entry: DeduplicationEntry, seconds: float | None) -> TxResult | None:
-        """What its call comes to; None when that is not known in time, or when everybody else has left it."""
+        """The result of the call; None after so many seconds, or when its other callers cancelled it."""
         task = entry.running
         if task is None:
             return None
@@ -268,10 +267,10 @@ _RAISED = frozenset({"CONFLICT", "IN_DOUBT"})
 
 
 def _acknowledging(request: TxRequest, callback: Callable[..., Any]) -> Callable[..., Any]:
-    async def progressed(*told: Any, **named: Any) -> None:
-        # A peer that reports progress has taken the call.
+    async def progressed(*progress: Any, **named: Any) -> None:
+        # A peer that reports progress has accepted the call.
         request.state = RequestState.ACKNOWLEDGED
-        await callback(*told, **named)
+        await callback(*progress, **named)
 
     return progressed
 

@@ -1,4 +1,4 @@
-"""One call of a tool: the request in progress, and the result that its caller gets."""
+"""One call of a tool: the request in flight, and the result for its caller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from headgate.tx.errors import error_for
 
 
 class RequestState(StrEnum):
-    """How far a request has come; the last three are final."""
+    """The state of a request; the last three are final."""
 
     PENDING = "pending"
     SENT = "sent"
@@ -23,7 +23,7 @@ class RequestState(StrEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TxRequest:
-    """A call that has not ended yet."""
+    """A call in flight."""
 
     request_id: str
     tool: str
@@ -31,20 +31,20 @@ class TxRequest:
     timeout_ms: float
     retry_policy: RetryPolicy
     idempotency_key: str | None = None
-    # Whether a call that may have happened is to be made again all the same.
+    # Whether to send the call even if an earlier one may have been executed.
     retries_doubt: bool = False
     transaction_id: str | None = None
     sequence: int | None = None
     meta: dict[str, Any] | None = None
     progress_callback: Callable[..., Any] | None = None
     state: RequestState = RequestState.PENDING
-    # So many times it has been sent, or tried to.
+    # Attempts so far, including those that were not sent.
     attempts: int = 0
     # Whether some attempt may have reached the peer.
     sent: bool = False
-    # Whether some attempt may have been carried out without an answer.
+    # Whether an attempt may have been executed without an answer.
     in_doubt: bool = False
-    # Whether that was an attempt of an earlier call with the same key.
+    # Whether that attempt belongs to an earlier call with the same key.
     repeats_doubt: bool = False
     # Whether it was last sent to a peer that keeps its key.
     durable: bool = False
@@ -54,18 +54,18 @@ class TxRequest:
 class TxResult:
     """How a call ended.
 
-    A tool that answers with `isError` has answered: `final_status` is completed, and it says the rest.
+    A tool that answers with `isError` has answered: `final_status` is completed.
     """
 
-    # The answer as the wrapped session gave it; None when there is none.
+    # The answer of the wrapped session, if any.
     result: Any = None
-    # Whether the peer took the call: as it says itself, or because it answered.
+    # Whether the peer accepted the call: it acknowledged or answered it.
     ack: bool = False
     # Whether the server itself answered, with a result or with an error.
     answered: bool = False
-    # Whether the peer keeps the call's key, so that a repeat gets the answer after this program has ended.
+    # Whether the peer keeps the key, so that a repeat gets the answer after this program has ended.
     durable: bool = False
-    # Whether the tool was carried out; None when nobody knows.
+    # Whether the tool was executed; None when unknown.
     processed: bool | None = None
     # Whether this is the answer of an earlier call with the same key.
     duplicate: bool = False
@@ -73,7 +73,7 @@ class TxResult:
     # Completed, failed or timeout.
     final_status: RequestState = RequestState.COMPLETED
     error_code: str | None = None
-    # What a server said is cut to 200 characters here, and in full in `error_detail`; both without secrets.
+    # Text of a server is cut to 200 characters here, and in full in `error_detail`; both are redacted.
     error_message: str | None = None
     error_detail: str | None = None
     retryable: bool = False
@@ -81,7 +81,7 @@ class TxResult:
 
     @property
     def effect(self) -> Effect:
-        """What may have happened at the server."""
+        """Whether the server executed the call."""
         if self.processed is None:
             return Effect.UNKNOWN
         return Effect.DONE if self.processed else Effect.NONE

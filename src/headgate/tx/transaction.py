@@ -1,11 +1,10 @@
-"""The steps of a transaction, what undoes them, and what is on record of them."""
+"""A transaction of the client: its steps, their compensations, and its history."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 from uuid import uuid4
@@ -28,12 +27,12 @@ from headgate.tx.failures import exception_failure
 from headgate.tx.peer_session import is_error, text_of
 from headgate.tx.tool_call import RequestState, TxRequest, TxResult
 
-# What undoes a step: a tool, and its arguments or how to make them of the step's answer.
+# What undoes a step: a tool, and its arguments or a function that makes them of the step's answer.
 Compensation = tuple[str, Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None]
 
 
 class SagaEvent(NamedTuple):
-    """One line of a transaction's history: when, what, and about which step; 0 for the whole."""
+    """An entry of the history of a transaction; step 0 is the transaction as a whole."""
 
     seconds: float
     what: str
@@ -51,11 +50,11 @@ class SagaStep:
     state: StepState = StepState.SENT
     remedy: Remedy = Remedy.NONE
     answer: Any = None
-    # How often its compensation was tried and is known not to have happened.
+    # Attempts of its compensation that are known to have failed.
     failed_undos: int = 0
 
     def compensation(self) -> tuple[str, dict[str, Any]]:
-        """The call that undoes it; raises whatever the program's own function raises."""
+        """Tool and arguments of the compensation; raises what the program's own function raises."""
         if self.compensate is None:
             raise ValueError(f"step {self.number} has no compensation")
         tool, given = self.compensate
@@ -64,7 +63,7 @@ class SagaStep:
 
 
 def checked_compensation(given: Compensation | str | None) -> Compensation | None:
-    """The same in one form, or ValueError with what is allowed."""
+    """The compensation in its normal form; raises ValueError."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -81,29 +80,29 @@ log = logging.getLogger("headgate.tx")
 
 
 class RequestSender(Protocol):
-    """Who carries the calls."""
+    """Delivers the calls of a transaction."""
 
     config: TxConfig
 
     async def deliver(self, request: TxRequest) -> TxResult:
-        """How the call ended; raises TxError."""
+        """The result of the call; raises TxError."""
 
     @property
     def features(self) -> frozenset[str]:
-        """What the peer can do beside plain MCP."""
+        """The rmcp features that both sides have."""
 
 
 class ToolClassifier(Protocol):
-    """Who knows what the tools say of themselves."""
+    """Knows the class of each tool."""
 
     async def kind_of(self, tool: str) -> ToolClass:
-        """What a second call would do; raises whatever the session raises."""
+        """The class according to the annotations; raises what the session raises."""
 
 
 class Transaction:
-    """A group of steps under one id; use it with `async with`.
+    """A group of steps under one id, for `async with`.
 
-    Leaving the block keeps the steps; an exception in it undoes them, the last one first, and goes on.
+    The end of the block commits the steps; an exception undoes them, last first, and propagates.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Transaction:
         self._began = clock()
         self._phase = Phase.RUNNING
         self._timed_out = False
-        # Whether the peer was told of it.
+        # Whether it has begun on the peer.
         self._is_begun = False
         self._steps: list[SagaStep] = []
         self._history: list[SagaEvent] = []
@@ -139,23 +138,23 @@ class Transaction:
         if error is None:
             await self.commit()
             return
-        # Whoever cancels the program's work must not cancel what takes it back.
+        # A cancellation of the program must not cancel the compensations.
         with _shielded():
             await self._undo(f"{type(error).__name__} in the block", cause=error)
 
     @property
     def state(self) -> TransactionStatus:
-        """Where it is: initiated, in_progress, waiting_ack, completed, failed, timeout or rolled_back."""
+        """initiated, in_progress, waiting_ack, completed, failed, timeout or rolled_back."""
         return saga_rules.transaction_status(self._phase, self._steps, timed_out=self._timed_out)
 
     @property
     def history(self) -> tuple[SagaEvent, ...]:
-        """What has happened so far."""
+        """The events so far."""
         return tuple(self._history)
 
     @property
     def not_undone(self) -> tuple[str, ...]:
-        """The steps that a rollback could not take back, each as one sentence; empty when there is none."""
+        """The steps that a rollback could not undo, each as one sentence."""
         return (
             tuple(_unresolved_reason(step) for step in self._unresolved())
             if self._phase is Phase.STUCK
@@ -172,10 +171,10 @@ class Transaction:
         timeout_ms: float | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> TxResult:
-        """Carry out one step, which `compensate` undoes: a tool, and its arguments or what makes them.
+        """Execute one step, which `compensate` undoes: a tool, and its arguments or a function for them.
 
-        Raises TxError when the step fails, also when the tool itself says so, or when all is over; and
-        ValueError or TypeError for a parameter that is not allowed.
+        Raises TxError when the step fails, when its tool answers with `isError`, or when the transaction has
+        ended; and ValueError or TypeError for an invalid parameter.
         """
         remedy, key, arguments = (
             checked_compensation(compensate),
@@ -196,7 +195,7 @@ class Transaction:
             return await self._send_step(step, request)
 
     async def commit(self) -> None:
-        """Keep what was done; raises TxTimeoutError, after a rollback, when the time is over."""
+        """Keep all steps; raises TxTimeoutError, after a rollback, when the time limit has passed."""
         if self._phase is Phase.RUNNING and self._remaining_ms() <= 0:
             self._timed_out = True
             await self._undo("the time is over")
@@ -210,22 +209,22 @@ class Transaction:
         await self._close()
 
     async def rollback(self) -> None:
-        """Undo what was done, the last step first; raises TxError that says what could not be undone."""
+        """Undo all steps, last first; raises TxError with the steps that could not be undone."""
         if self._phase in (Phase.DONE, Phase.COMPENSATED):
             raise self._ended_error()
         await self._undo("asked for")
 
     def resolve(self, number: int, *, happened: bool) -> None:
-        """Say what became of a step or of a compensation in doubt, so that a rollback can go on."""
+        """Settle a step or a compensation in doubt, so that a rollback can continue; raises ValueError."""
         step = next((step for step in self._steps if step.number == number), None)
-        told = {
+        resolved = {
             StepState.DOUBT: StepState.DONE if happened else StepState.FAILED,
             StepState.UNDO_DOUBT: StepState.UNDONE if happened else StepState.UNDOING,
             StepState.UNDO_FAILED: StepState.UNDONE if happened else StepState.UNDOING,
         }
-        if step is None or step.state not in told:
+        if step is None or step.state not in resolved:
             raise ValueError(f"step {number} of this transaction is not in doubt")
-        step.state = told[step.state]
+        step.state = resolved[step.state]
         step.failed_undos += step.state is StepState.UNDOING
         self._add_event("resolved", step, "it happened" if happened else "it did not happen")
 
@@ -240,7 +239,7 @@ class Transaction:
             self._set_step_state(step, StepState.DOUBT if request.sent else StepState.FAILED, "cancelled")
             raise
         if answer.final_status is not RequestState.COMPLETED:
-            # A server that answers with an error did not do what it was asked, as with `isError`.
+            # An error of the server means that it did not execute the step, as with `isError`.
             state = StepState.FAILED if answer.answered else _STEP_AFTER[answer.effect]
             self._set_step_state(step, state, answer.error_message or "")
             if (
@@ -248,15 +247,15 @@ class Transaction:
                 and answer.error_code == "TOOL_NOT_FOUND"
                 and self._peer_keeps_transactions
             ):
-                # The peer refused it before it was a step, and expects its number of the next one.
+                # The peer refused it before it became a step, and expects its number with the next one.
                 self._steps.remove(step)
             answer.unwrap()
         if is_error(answer.result):
-            said = redact(text_of(answer.result))
-            self._set_step_state(step, StepState.FAILED, said)
+            text = redact(text_of(answer.result))
+            self._set_step_state(step, StepState.FAILED, text)
             problem = f"step {step.number} ({step.tool!r}) failed"
-            detail = f"{problem}: {said}"
-            raise TxError(f"{problem}: {quoted(said)}", "TRANSACTION_ERROR", detail=detail)
+            detail = f"{problem}: {text}"
+            raise TxError(f"{problem}: {quoted(text)}", "TRANSACTION_ERROR", detail=detail)
         step.answer = answer.result
         self._set_step_state(step, StepState.DONE)
         return answer
@@ -265,12 +264,12 @@ class Transaction:
         self._set_phase(Phase.COMPENSATING, "rolling back", why)
         await self._mark_read_only_steps()
         while True:
-            move, number = saga_rules.next_rollback_action(self._steps)
-            if move is RollbackAction.END:
+            action, number = saga_rules.next_rollback_action(self._steps)
+            if action is RollbackAction.END:
                 self._set_phase(Phase.COMPENSATED, "rolled back")
                 await self._close()
                 return
-            if move is not RollbackAction.UNDO:
+            if action is not RollbackAction.UNDO:
                 self._set_phase(Phase.STUCK, "stuck", _unresolved_reason(self._steps[number - 1]))
                 raise TxError(
                     f"transaction {self.transaction_id} could not be undone: {'; '.join(self.not_undone)}",
@@ -280,7 +279,7 @@ class Transaction:
             await self._compensate(self._steps[number - 1])
 
     async def _mark_read_only_steps(self) -> None:
-        """A step that only reads needs nothing to undo it."""
+        """Mark the steps that only read, which need no compensation."""
         for step in self._steps:
             if step.state is StepState.DONE and step.remedy is Remedy.NONE:
                 try:
@@ -296,12 +295,12 @@ class Transaction:
         try:
             tool, arguments = step.compensation()
             self._add_event("compensation sent", step, tool)
-            # A new key after a try that is known to have failed, which the old one would only repeat.
+            # A new key after a failed attempt, whose failure the old key would only replay.
             part = f"undo/{step.number}/{step.failed_undos}"
             answer = await self._session.deliver(self._request(tool, arguments, part, None, None))
         except Exception as error:
             log.warning("the compensation of step %d failed", step.number, exc_info=True)
-            # What is no TxError came from the program's own function, before anything was sent.
+            # Other errors come from the program's own function, before anything was sent.
             effect = error.effect if isinstance(error, TxError) else Effect.NONE
             self._set_step_state(step, _UNDO_AFTER[effect], exception_failure(error).display_message)
             return
@@ -322,21 +321,21 @@ class Transaction:
         policy: RetryPolicy | None,
     ) -> TxRequest:
         config = self._session.config
-        wanted = config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
+        limit = config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
         if self._phase is Phase.RUNNING:
-            # A compensation has its own time: the transaction's is over when it is needed most.
-            wanted = min(wanted, self._remaining_ms())
+            # Not for compensations, which often run after the time limit.
+            limit = min(limit, self._remaining_ms())
         return TxRequest(
             request_id=str(uuid4()),
             tool=tool,
             arguments=arguments,
-            timeout_ms=wanted,
+            timeout_ms=limit,
             retry_policy=policy or config.retry_policy,
             idempotency_key=f"{self.transaction_id}/{part}",
         )
 
     async def _register(self) -> None:
-        """Begin at a peer that keeps transactions too, and go by its name for this one."""
+        """Begin the transaction on a peer that keeps transactions, and use its id."""
         if self._is_begun or not self._peer_keeps_transactions:
             return
         self.transaction_id = (
@@ -347,7 +346,6 @@ class Transaction:
 
     @property
     def _peer_keeps_transactions(self) -> bool:
-        """Whether the peer keeps the transaction too."""
         return "transactions" in self._session.features
 
     async def _close(self) -> None:
@@ -416,17 +414,17 @@ def _unresolved_reason(step: SagaStep) -> str:
         StepState.UNDO_FAILED: "has a compensation that failed",
         StepState.UNDOING: "has a compensation that did not end",
     }
-    told = what.get(step.state)
-    if told is None:
-        told = "has nothing that undoes it" if step.remedy is Remedy.NONE else "was not undone"
-    return f"step {step.number} ({step.tool!r}) {told}"
+    reason = what.get(step.state)
+    if reason is None:
+        reason = "has nothing that undoes it" if step.remedy is Remedy.NONE else "was not undone"
+    return f"step {step.number} ({step.tool!r}) {reason}"
 
 
 def _shielded() -> AbstractContextManager[Any]:
     """A block that cancel scopes of anyio do not reach; asyncio alone cancels once, and has done so."""
     try:
-        anyio = import_module("anyio")
+        # Part of the SDK, which may be missing.
+        from anyio import CancelScope  # noqa: PLC0415
     except ModuleNotFoundError:
         return nullcontext()
-    scope: AbstractContextManager[Any] = anyio.CancelScope(shield=True)
-    return scope
+    return CancelScope(shield=True)
