@@ -76,7 +76,6 @@ PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.input_requests.request_state": frozenset({"reminder", "reminders"}),
     "headgate.knowledge.search.ranking": frozenset({"wishes"}),
     "headgate.knowledge.tools.get_chunks": frozenset({"wish"}),
-    "headgate.search.stemmer": frozenset({"porter"}),
     "headgate.server.change_notifier": frozenset({"circles"}),
     "headgate.server.http_connection": frozenset({"doors"}),
     "headgate.server.http_server": frozenset({"door", "porter"}),

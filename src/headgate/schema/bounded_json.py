@@ -1,4 +1,4 @@
-"""Opens JSON level by level, each value as the bytes that stand there, within a bound on the work."""
+"""Parses JSON level by level, each value as its bytes, within a budget of work."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,18 +12,18 @@ from headgate.protocol.json_scan import array_elements, object_members
 
 # A few nanoseconds each: some tens of milliseconds in all.
 _MOST_UNITS: Final = 8_000_000
-# Kept for saying what is there, when looking around has used up the rest.
+# Reserved for the description of a part after a search has used up the rest.
 _RESERVE: Final = 2_000_000
-# For what a path names by its word, however large the rest is: a few levels of some megabytes.
+# For the exact path, however large the rest is: a few levels of some megabytes.
 _MOST_EXACT_PATH_UNITS: Final = 32_000_000
 _UNITS_A_MEMBER: Final = 200
 _UNITS_AN_ELEMENT: Final = 10
-# For each byte of what only the slow reader takes.
+# For each byte that only the slow parser accepts.
 _UNITS_A_SLOW_BYTE: Final = 30
 
-# Of a larger object one member is looked for without making a value of each.
+# In a larger object one member is looked up without decoding the others.
 _LARGE: Final = 64 * 1024
-# Whoever looks for more does better to open it.
+# For more members, decoding the whole object is faster.
 _MOST_PICKED: Final = 4
 
 _object = Decoder(dict[str, Raw])
@@ -31,29 +31,29 @@ _array = Decoder(list[Raw])
 
 
 class BoundedJson:
-    """What has been opened of one schema, and what may still be."""
+    """The parsed parts of one schema and the remaining budget."""
 
     def __init__(self) -> None:
         self._units_left = _MOST_UNITS
         self._units_left_for_exact_path = _MOST_EXACT_PATH_UNITS
-        # A value becomes bytes when it is asked for; most never are.
+        # A value becomes bytes when it is first read; most never are.
         self._objects: dict[bytes, dict[str, Raw | bytes]] = {}
         self._arrays: dict[bytes, list[Raw] | list[bytes]] = {}
         self._picked: dict[bytes, dict[str, bytes]] = {}
 
     @property
     def exhausted(self) -> bool:
-        """Whether nobody looks around any more, so that what was not found may still be there."""
+        """Whether the search has stopped early, so that a part may exist although it was not found."""
         return self._units_left < _RESERVE or self._units_left_for_exact_path < 0
 
     def spend(self, units: int) -> bool:
-        """Whether that much can be spent on looking around."""
+        """Spend units on a search; False if the budget does not allow it."""
         self._units_left -= units
         return self._units_left >= _RESERVE
 
     @contextmanager
     def exact_path_budget(self) -> Iterator[None]:
-        """What is opened here is what the path names, and leaves the looking around what it has."""
+        """Charge the work in this context to the exact path instead of the search."""
         self._units_left, self._units_left_for_exact_path = self._units_left_for_exact_path, self._units_left
         try:
             yield
@@ -64,20 +64,20 @@ class BoundedJson:
             )
 
     def names(self, value: bytes) -> Iterable[str]:
-        """The names of an object's members; none of anything else."""
+        """The names of an object's members; none for any other value."""
         return self._object(value)
 
     def member(self, value: bytes, name: str) -> bytes:
-        """One member of an object; nothing where there is none."""
+        """One member of an object; empty if there is none."""
         opened = self._object(value)
         found = opened.get(name, b"")
         if isinstance(found, Raw):
-            # Kept, so that it is hashed once however often it is opened.
+            # Stored as bytes, so that they are hashed once.
             found = opened[name] = bytes(found)
         return found
 
     def pick(self, value: bytes, name: str) -> bytes:
-        """The same, of an object that may have a hundred thousand others."""
+        """The same for an object that may have a hundred thousand other members."""
         if len(value) <= _LARGE or value[:1] != b"{" or value in self._objects:
             return self.member(value, name)
         picked = self._picked.setdefault(value, {})
@@ -94,16 +94,16 @@ class BoundedJson:
         return found
 
     def count(self, value: bytes) -> int:
-        """How many elements an array has; none of anything else."""
+        """The number of elements of an array; 0 for any other value."""
         return len(self._array(value))
 
     def element(self, value: bytes, position: int) -> bytes:
-        """One element of an array; nothing where there is none."""
+        """One element of an array; empty if there is none."""
         opened = self._array(value)
         return bytes(opened[position]) if position < len(opened) else b""
 
     def elements(self, value: bytes, most: int) -> list[bytes]:
-        """The first elements of an array; none of anything else."""
+        """The first elements of an array; none for any other value."""
         return [bytes(element) for element in self._array(value)[:most]]
 
     def _object(self, value: bytes) -> dict[str, Raw | bytes]:
@@ -113,20 +113,20 @@ class BoundedJson:
         if opened is None:
             opened = self._open_object(value)
             if opened is None:
-                # Not remembered, for a path may still name it.
+                # Not cached: the exact path may still afford it.
                 return {}
             self._objects[value] = opened
             self._units_left -= _UNITS_A_MEMBER * len(opened)
         return opened
 
     def _open_object(self, value: bytes) -> dict[str, Raw | bytes] | None:
-        """The members; None where that would take more than is left."""
+        """The members; None if the budget does not allow it."""
         if not self._affords(len(value)):
             return None
         try:
             return dict(_object.decode(value))
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            # Half of a surrogate pair, which servers do send, is more than that parser takes.
+            # Some servers send half of a surrogate pair, which this parser refuses.
             pass
         if not self._affords(_UNITS_A_SLOW_BYTE * len(value)):
             return None
@@ -149,7 +149,7 @@ class BoundedJson:
         return opened
 
     def _open_array(self, value: bytes) -> list[Raw] | list[bytes] | None:
-        """The elements; None where that would take more than is left."""
+        """The elements; None if the budget does not allow it."""
         if not self._affords(len(value)):
             return None
         try:
@@ -169,7 +169,7 @@ class BoundedJson:
 
 
 def _pick_member(value: bytes, name: str) -> bytes | None:
-    """One member; None of a name with a quote in it, and of what only the slow reader takes."""
+    """One member; None for a name with a quote and for input that only the slow parser accepts."""
     try:
         one = defstruct("One", [("member", Raw, Raw(b""))], rename={"member": name})
         (found,) = astuple(Decoder(one).decode(value))

@@ -1,4 +1,4 @@
-"""Follows the `$ref`s of one schema and merges `allOf`, within bounds on depth and size."""
+"""Follows the `$ref`s of a schema and merges `allOf`, within bounds on depth and size."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,7 +6,7 @@ from headgate.schema.keywords import SchemaNode, json_type_of, listed_types
 from headgate.schema.references import resolve_reference
 from headgate.schema.shapes import SchemaChanges
 
-# The type of what two schemas that contradict each other allow.
+# The type of two schemas that contradict each other.
 NO_TYPE: Final = "nothing"
 _HIGHER: Final = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}
 _LOWER: Final = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}
@@ -14,7 +14,7 @@ _OF_SCHEMAS: Final = {"properties", "patternProperties", "$defs", "definitions"}
 
 
 def merge_schemas(over: SchemaNode, under: SchemaNode) -> SchemaNode:
-    """What both ask; where only one can be kept, as of descriptions, it is that of `over`."""
+    """Both schemas in one; where only one value can be kept, such as a description, `over` wins."""
     both = over | {
         key: _joined(key, over[key], value) if key in over and over[key] != value else value
         for key, value in under.items()
@@ -45,7 +45,7 @@ def _joined_of_two_types(key: str, over: Any, under: Any) -> Any:
     if key == "type":
         return _common_types(over, under)
     if key == "additionalProperties":
-        # `false` says most, and `true` least.
+        # `false` is the strictest and `true` the most lenient.
         return (over is not False and under is not False) and (under if over is True else over)
     return _bound(key, over, under)
 
@@ -65,43 +65,43 @@ def _both(over: Any, under: Any) -> Any:
 
 
 def _key(value: Any) -> str:
-    """The same for equal values only: 1 and true are none."""
+    """Equal for equal values only: 1 and true differ."""
     return f"{json_type_of(value)} {value!r}"
 
 
 def _common_types(over: Any, under: Any) -> Any:
-    """The types that both name; an integer is a number, too."""
+    """The types that both allow; an integer is a number too."""
     first, second = listed_types(over), listed_types(under)
     common = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
     common += [kind for kind in second if kind == "integer" and "number" in first and kind not in common]
     return common or NO_TYPE
 
 
-# References inside references, and parts inside parts.
+# References inside references, and `allOf` inside `allOf`.
 MOST_DEPTH: Final = 32
 _MOST_PARTS: Final = 200
-# Written out again and again, a few references can become a schema of any size.
+# Inlined repeatedly, a few references can become a schema of any size.
 _MOST_WRITTEN: Final = 1000
 
-# The references that lead to a place, so that one that leads back is seen.
+# The references that were followed to a place, to detect a cycle.
 ReferenceTrail = frozenset[str]
 
 
 class UnsupportedSchema(ValueError):
-    """A schema that is served as it is, with the reason."""
+    """A schema that is served unchanged, with the reason."""
 
 
 class DereferencedSchema(NamedTuple):
-    """A schema without references and `allOf` of its own; its inner ones are as they were."""
+    """A schema without `$ref` and `allOf` at its own level; inner ones are unchanged."""
 
     node: SchemaNode
     trail: ReferenceTrail
-    # The reference that was not followed, because it leads back or too far.
+    # The reference that was not followed, because of a cycle or a limit.
     cut: str = ""
 
 
 class Dereferencer:
-    """One schema, and what its references mean."""
+    """Resolves the references of one schema."""
 
     def __init__(self, root: SchemaNode, changes: SchemaChanges) -> None:
         self._root = root
@@ -111,7 +111,7 @@ class Dereferencer:
     def dereference(
         self, schema: Any, where: str, trail: ReferenceTrail, depth: int = 0
     ) -> DereferencedSchema:
-        """One schema of the document, as the place asks it that `trail` leads to; raises Unsayable."""
+        """The schema with its references inlined; raises UnsupportedSchema for an oversized `allOf`."""
         if not isinstance(schema, dict):
             return DereferencedSchema({}, trail)
         if "$ref" not in schema and "allOf" not in schema:
@@ -140,7 +140,7 @@ class Dereferencer:
         if not isinstance(target, dict):
             self._changes.add(where, f"$ref {reference} leads nowhere in this schema and was dropped")
             return DereferencedSchema(node, trail)
-        # A large one takes longer to join with what stands beside it.
+        # A large target takes longer to merge.
         self._written += 1 + sum(len(one) for one in target.values() if isinstance(one, dict | list)) // 20
         if reference in trail or depth >= MOST_DEPTH or self._written > _MOST_WRITTEN:
             self._changes.add(where, f"$ref {reference} leads back or too far and was cut off")
@@ -165,7 +165,7 @@ class Dereferencer:
 
 
 def _with_enum(node: SchemaNode) -> SchemaNode:
-    """A constant is a choice of one."""
+    """`const` as an `enum` of one value."""
     if "const" not in node:
         return node
     constant = {"enum": [node["const"]]}

@@ -30,9 +30,9 @@ _KEPT: Final = {
     "minProperties",
     "maxProperties",
 }
-# What RE2 does not know: looking around, and what was found before.
+# Lookaround and back references, which RE2 does not support.
 _FANCY_PATTERN: Final = re.compile(r"\(\?|\\[1-9]|\\[cux]")
-# Elements of an array in which anything may be; an array needs a schema for them.
+# The items of an array of anything: an array needs a schema for them.
 _ELEMENTS: Final = tuple(ValueShape(kind) for kind in ("string", "number", "boolean", "object"))
 
 
@@ -45,7 +45,7 @@ class GeminiSchemaWriter:
     def write_root(self, choice: ShapeUnion) -> SchemaNode:
         """The schema of a tool's arguments."""
         (shape,) = choice.shapes
-        # Arguments that are not described are none, and not any.
+        # Without described arguments there are none, not any.
         written, more = self._object(shape, "inputSchema")
         notes = [*choice.hints, *example_notes(choice.annotations, default=True), *more]
         return {"type": "object", **title_and_description(choice.annotations, notes), **written}
@@ -82,7 +82,7 @@ class GeminiSchemaWriter:
         return {"type": shape.kind, **title_and_description(shape.annotations, notes), **written, **default}
 
     def _shape(self, shape: ValueShape, where: str) -> tuple[SchemaNode, list[str]]:
-        """The keywords of one type, and what is told because there is no keyword for it."""
+        """The keywords of one type, and notes for those that the dialect does not have."""
         kept: SchemaNode = {}
         unsupported: list[str] = []
         for key, value in shape.keywords.items():
@@ -125,7 +125,7 @@ class GeminiSchemaWriter:
 
 def _is_kept(shape: ValueShape, key: str, value: Any) -> bool:
     if key == "enum":
-        # The API takes texts only, and none that is empty.
+        # The API accepts non-empty texts only.
         return shape.kind == "string" and all(value)
     if key == "format":
         return value in _FORMATS.get(shape.kind, ()) and (value != "enum" or "enum" in shape.keywords)

@@ -8,7 +8,7 @@ JSON_TYPES: Final = ("string", "number", "integer", "boolean", "object", "array"
 # Branches of a schema that apply to the same value.
 COMBINING_KEYWORDS: Final = ("allOf", "anyOf", "oneOf")
 CONDITIONAL_KEYWORDS: Final = ("if", "then", "else")
-# They say nothing about a value.
+# They do not constrain a value.
 # fmt: off
 ANNOTATION_KEYWORDS: Final = frozenset([
     "$schema", "$comment", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$vocabulary",
@@ -39,18 +39,18 @@ def properties_of(schema: Any) -> SchemaNode:
 
 
 def required_names(schema: Any) -> list[str]:
-    """The names of the members that have to be there, each once."""
+    """The names of the required members, each once."""
     names = as_list(as_object(schema).get("required"))
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def listed_types(keyword_value: Any) -> list[Any]:
-    """The value of `type` as a list, with whatever stands in it."""
+    """The value of `type` as a list, not validated."""
     return keyword_value if isinstance(keyword_value, list) else [keyword_value]
 
 
 def declared_types(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The types that `type` names, none without it; None where it names anything that is no type."""
+    """The types that `type` names, none without it; None if it names anything that is no type."""
     if "type" not in schema:
         return ()
     named = listed_types(schema["type"])

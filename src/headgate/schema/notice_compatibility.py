@@ -9,15 +9,15 @@ from msgspec import DecodeError
 from headgate.schema.keywords import ANNOTATION_KEYWORDS, declared_types, says_nothing
 from headgate.schema.references import resolve_reference
 
-# The member with the notice, the cache_id, and how much is shown of how much.
+# The member with the notice, the cache_id, and the size of the excerpt and of the whole.
 NOTICE_MEMBER: Final = "_headgate"
 
-# Characters; to parse a larger schema would delay other clients.
+# Characters; parsing a larger schema would delay other clients.
 _LONGEST: Final = 128 * 1024
 _MOST_SCHEMAS: Final = 500
 _MOST_HOPS: Final = 10
 
-# The keywords of other types say nothing about which members an object has.
+# Keywords of other types do not constrain the members of an object.
 # fmt: off
 _OF_OTHER_TYPES: Final = frozenset([
     "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains",
@@ -46,7 +46,7 @@ def admits_notice(schema: str | bytes) -> bool:
 
 
 class _NoticeCompatibilityCheck:
-    """Looks through a schema for whatever depends on the member with the notice."""
+    """Checks whether any part of a schema depends on the member with the notice."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -78,7 +78,7 @@ class _NoticeCompatibilityCheck:
             return True
         if not isinstance(schema, Mapping) or len(self._seen) > _MOST_SCHEMAS:
             return False
-        # What a recursive schema says was looked at when it was first met.
+        # A recursive schema was checked when it was first met.
         if id(schema) in self._seen or _is_never_an_object(schema):
             return True
         self._seen.add(id(schema))
@@ -96,7 +96,7 @@ class _NoticeCompatibilityCheck:
         return isinstance(schemas, list) and all(map(self.ignores_notice, schemas))
 
     def _pattern_ignores(self, schemas: Any) -> bool:
-        # No pattern is tried, because it may be one that never ends.
+        # No pattern is evaluated, because it may never end.
         return isinstance(schemas, Mapping) and all(map(self._accepts_notice, schemas.values()))
 
     def _dependencies_ignore(self, dependencies: Any) -> bool:

@@ -23,7 +23,7 @@ _NULL: Final = {"type": "null"}
 
 
 def is_json_text(shape: ValueShape, level: int) -> bool:
-    """Whether values of that shape are written as JSON in a text, because their members are not named."""
+    """Whether values of that shape are written as JSON in a string, because their members are unknown."""
     if shape.kind == "object":
         unnamed = shape.open or (not shape.properties and not shape.closed)
         return unnamed or level > _MOST_LEVELS
@@ -31,12 +31,12 @@ def is_json_text(shape: ValueShape, level: int) -> bool:
 
 
 def nesting_level_inside(choice: ShapeUnion, level: int) -> int:
-    """The level of nesting of the shapes of a place; alternatives are one of their own."""
+    """The nesting level of the shapes of a place; a union adds one level."""
     return level + 1 if len(choice.shapes) > 1 else level
 
 
 def arguments_shape(choice: ShapeUnion) -> ValueShape:
-    """The object that all arguments are; raises Unsayable when any members may be in it."""
+    """The shape of the arguments; raises UnsupportedSchema if it allows any member."""
     (shape,) = choice.shapes
     if shape.open and not shape.properties:
         raise UnsupportedSchema("arguments of any name have no strict form")
@@ -52,7 +52,7 @@ class StrictSchemaWriter:
         self._characters = 0
 
     def write_root(self, choice: ShapeUnion) -> SchemaNode:
-        """The schema of a tool's arguments; raises Unsayable."""
+        """The schema of a tool's arguments; raises UnsupportedSchema."""
         shape = arguments_shape(choice)
         if shape.open:
             self._changes.add("inputSchema", "only the properties that are named can be given")
@@ -92,7 +92,7 @@ class StrictSchemaWriter:
     def _with_json_text(
         self, outs: list[SchemaNode], texts: list[ValueShape], choice: ShapeUnion, where: str
     ) -> list[SchemaNode]:
-        """The alternatives and one text for all that is written as JSON."""
+        """The alternatives, and one string for all that are written as JSON."""
         kinds = " or ".join(dict.fromkeys(shape.kind for shape in texts))
         self._changes.add(where, f"{kinds} became a text that holds JSON")
         inside = dict.fromkeys(
@@ -105,9 +105,9 @@ class StrictSchemaWriter:
         )
         if not strings:
             return [*outs, {"type": "string", **title_and_description(annotations, notes)}]
-        # What is asked of a plain text must not be asked of the JSON.
-        asked = [one for shape in strings for one in keyword_notes(shape.keywords, shape.keywords)]
-        notes = [f"a plain text, or {notes[0]}", *notes[1:], *asked]
+        # Constraints on a plain text must not apply to the JSON.
+        constraints = [one for shape in strings for one in keyword_notes(shape.keywords, shape.keywords)]
+        notes = [f"a plain text, or {notes[0]}", *notes[1:], *constraints]
         others = [out for out in outs if out["type"] != "string"]
         return [{"type": "string", **title_and_description(annotations, notes)}, *others]
 
@@ -129,7 +129,7 @@ class StrictSchemaWriter:
         return keyword_notes(shape.keywords, keys)
 
     def _fits(self, values: list[Any]) -> bool:
-        """Whether a list of values stays within the limits, together with those before it."""
+        """Whether the values fit the limits together with those before."""
         characters = sum(len(value) for value in values if isinstance(value, str))
         if self._values + len(values) > _MOST_VALUES or self._characters + characters > _MOST_CHARACTERS:
             return False
@@ -158,12 +158,12 @@ class StrictSchemaWriter:
 
 
 def _needs_null_alternative(out: SchemaNode) -> bool:
-    """Whether a place is more than a bare type, so that null stands beside it."""
+    """Whether null needs an alternative of its own, because the schema is more than a type."""
     return out["type"] in ("object", "array") or "enum" in out
 
 
 def _with_notes(out: SchemaNode, annotations: SchemaNode, notes: list[str]) -> SchemaNode:
-    """The schema of a place with what is said of the place itself, and of its only alternative."""
+    """The schema with the notes on the place and on its only alternative."""
     own = {key: out[key] for key in ("title", "description") if key in out}
     if not own:
         return out | title_and_description(annotations, notes)

@@ -11,13 +11,13 @@ from headgate.schema.keywords import COMBINING_KEYWORDS
 from headgate.schema.references import array_index, pointer_steps, string_value
 
 LONGEST_PATH: Final = 100
-# Other parts that the same path could mean; a model looks at few.
+# Other parts that the same path could mean; a model reads few.
 _MOST_OTHERS: Final = 20
-# Names, of one schema; a list of more is not read to its end.
+# Names in one `required`; a longer list is not read to its end.
 _MOST_REQUIRED: Final = 10_000
 _UNITS_A_STEP: Final = 20_000
 
-# Their values are schemas under names or numbers, and no schemas themselves.
+# Their values map names or positions to schemas and are no schemas themselves.
 # fmt: off
 _CONTAINERS: Final = frozenset([
     "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies",
@@ -29,14 +29,14 @@ _SCHEMAS: Final = frozenset([
 ])
 # fmt: on
 _KEYWORDS: Final = _CONTAINERS | _SCHEMAS
-# No schemas are there; whoever names one of these means a property that does not exist.
+# They hold no schemas; a path that names one means a property that does not exist.
 _VALUES: Final = frozenset({"required", "type", "enum", "const", "default", "examples"})
-# Where a path that was sent as one text may be cut: a.b, a/b, a[].b, a[0].b
+# Where a path in one string is split: a.b, a/b, a[].b, a[0].b
 _PATH_SEPARATORS: Final = re.compile(r"[./\[\]]+")
 _ROOTS: Final = ("", "#", "$")
-# References that lead to references, from one step of a path to the next.
+# References to references, within one step of a path.
 _MOST_HOPS: Final = 32
-# Of one schema; whoever has more branches can still name one by its number.
+# Of one schema; further branches can be named by their position.
 _MOST_SUBSCHEMAS: Final = 300
 _UNITS_A_SUBSCHEMA: Final = 2_000
 
@@ -45,7 +45,7 @@ _INSIDE: Final = ("items", "prefixItems", "additionalItems", "additionalProperti
 
 
 class SchemaPart(NamedTuple):
-    """One part of a schema: its bytes, and the whole path that leads there."""
+    """One part of a schema: its bytes and its full path."""
 
     value: bytes
     at: tuple[str, ...] = ()
@@ -53,28 +53,28 @@ class SchemaPart(NamedTuple):
 
 
 class SchemaChild(NamedTuple):
-    """What is found one step further."""
+    """A part that is one step further."""
 
     value: bytes
     required: bool = False
 
 
 class SchemaChildren(NamedTuple):
-    """The first of what is one step further, by name, and how many there are."""
+    """The first parts that are one step further, by name, and their total number."""
 
     first: dict[str, SchemaChild]
     total: int
 
 
 class PathFound(NamedTuple):
-    """The part that a path means, and where others stand that it could mean as well."""
+    """The part that a path means, and the paths of others that it could mean."""
 
     part: SchemaPart
     others: list[tuple[str, ...]]
 
 
 class PathNotFound(NamedTuple):
-    """How far a path leads: the steps that exist, the next one that does not, and the part before it."""
+    """How far a path leads: the existing steps, the first missing one, and the part before it."""
 
     steps: tuple[str, ...]
     missing: str
@@ -82,7 +82,7 @@ class PathNotFound(NamedTuple):
 
 
 class NavigableSchema:
-    """The inputSchema of one tool, opened only where a path leads."""
+    """The inputSchema of one tool, parsed only along the path."""
 
     def __init__(self, value: bytes) -> None:
         self.json = BoundedJson()
@@ -90,7 +90,7 @@ class NavigableSchema:
         self._root = SchemaPart(value)
 
     def find(self, path: Sequence[str]) -> PathFound | PathNotFound:
-        """The part at the path, which is read as it is first, and then as it may have been meant."""
+        """The part at the path, read literally first and then leniently."""
         found = self._walk(path)
         if isinstance(found, PathFound):
             return found
@@ -105,7 +105,7 @@ class NavigableSchema:
         return again if isinstance(again, PathFound) or len(again.steps) > len(found.steps) else found
 
     def _at_pointer(self, path: Sequence[str]) -> SchemaPart | None:
-        """A place that is no property, named as a `$ref` names it."""
+        """A place that is no property, named as in a `$ref`."""
         if path[0] in _VALUES:
             return None
         steps = pointer_steps(path[0]) if len(path) == 1 else None
@@ -117,7 +117,7 @@ class NavigableSchema:
         return SchemaPart(value, tuple(path), container=value[:1] == b"[")
 
     def _walk(self, path: Sequence[str]) -> PathFound | PathNotFound:
-        # First, so that whatever is looked at on the way cannot use up what it takes.
+        # First, so that the search cannot use up its budget.
         with self.json.exact_path_budget():
             straight = self._exact_part(path)
         reached, deepest = self._root, 0
@@ -141,7 +141,7 @@ class NavigableSchema:
         return PathNotFound(tuple(path[:deepest]), path[deepest], reached)
 
     def _exact_part(self, path: Sequence[str]) -> SchemaPart | None:
-        """Where the path leads by its word: each step a property, or a keyword, of the part before it."""
+        """The part at the literal path: each step is a property or a keyword of the part before it."""
         part: SchemaPart | None = self._root
         for step in path:
             if part is None:
@@ -150,7 +150,7 @@ class NavigableSchema:
         return part
 
     def _steps(self, path: Sequence[str]) -> Iterator[tuple[int, SchemaPart]]:
-        """Every part that is reached, and after how many steps; a step that leads nowhere is taken back."""
+        """Every reachable part with its depth, depth first; a dead end backtracks."""
         ways: list[Iterator[SchemaPart]] = [iter([self._root])]
         while ways:
             part = next(ways[-1], None)
@@ -163,7 +163,7 @@ class NavigableSchema:
                 ways.append(self._possible_parts(part, path[depth]))
 
     def _possible_parts(self, part: SchemaPart, step: str) -> Iterator[SchemaPart]:
-        """What a step may mean: a property, then a keyword, then a property of what is inside."""
+        """The meanings of a step: a property, then a keyword, then a property of the contents."""
         yield from self._next_parts(part, step, self.subschemas.with_branches)
         if not part.container:
             for subschema in self.subschemas.of_contents(part.value):
@@ -172,7 +172,7 @@ class NavigableSchema:
     def _next_parts(
         self, part: SchemaPart, step: str, faces: Callable[[bytes], Iterator["Subschema"]]
     ) -> Iterator[SchemaPart]:
-        """A property of one of these faces, then a keyword."""
+        """A property of one of these subschemas, then a keyword."""
         if part.container:
             value = self.subschemas.child_value(part.value, step)
             if value:
@@ -207,7 +207,7 @@ class NavigableSchema:
                 yield SchemaPart(value, (*at, keyword))
 
     def children(self, part: SchemaPart, most: int) -> SchemaChildren:
-        """What is one step further: properties, or those of what is inside, or keywords that lead on."""
+        """The parts one step further: properties, or those of the contents, or keywords with schemas."""
         if part.container:
             return self._contents(part.value, most)
         for faces in (self.subschemas.with_branches, self.subschemas.of_contents):
@@ -245,27 +245,27 @@ class NavigableSchema:
 
 
 class Subschema(NamedTuple):
-    """One object of keywords that says something about a schema."""
+    """One object of keywords that applies to a schema."""
 
     value: bytes
-    # The keywords that lead there; references are followed in silence.
+    # The keywords on the way; references add none.
     at: tuple[str, ...] = ()
     hops: int = 0
-    # Whether it is about what is inside: the elements of an array, the values of a map.
+    # Whether it applies to the contents: the elements of an array, the values of a map.
     inside: bool = False
 
 
 class SubschemaWalker:
-    """Looks through the references and branches of one schema, the outermost first."""
+    """Walks the references and branches of one schema, outermost first."""
 
     def __init__(self, root: bytes, bounded_json: BoundedJson) -> None:
         self._root = root
         self._json = bounded_json
-        # Those of a schema that have been found so far, and where the next ones come from.
+        # The subschemas found so far for each schema, and the source of the next ones.
         self._known: dict[bytes, tuple[list[Subschema], Iterator[Subschema]]] = {}
 
     def with_references(self, value: bytes) -> Iterator[Subschema]:
-        """The schema and what it refers to; no branch is looked into."""
+        """The schema and its chain of references, without branches."""
         seen: set[bytes] = set()
         while value[:1] == b"{" and value not in seen and len(seen) <= _MOST_HOPS:
             yield Subschema(value)
@@ -273,18 +273,18 @@ class SubschemaWalker:
             value = self.reference_target(self._json.member(value, "$ref"))
 
     def with_branches(self, value: bytes) -> Iterator[Subschema]:
-        """The schema itself, what it refers to, and its branches."""
+        """The schema itself, its references and its branches."""
         for subschema in self._all_subschemas(value):
             if subschema.inside:
                 return
             yield subschema
 
     def of_contents(self, value: bytes) -> Iterator[Subschema]:
-        """The same of what the schema has inside."""
+        """The same for the contents of the schema."""
         return (subschema for subschema in self._all_subschemas(value) if subschema.inside)
 
     def _all_subschemas(self, value: bytes) -> Iterator[Subschema]:
-        """The near ones, then those inside."""
+        """The subschemas of the schema itself, then those of its contents."""
         if value not in self._known:
             self._known[value] = ([], self._walk(value))
         found, source = self._known[value]
@@ -299,7 +299,7 @@ class SubschemaWalker:
             position += 1
 
     def _walk(self, value: bytes) -> Iterator[Subschema]:
-        """Each of them once, however the references turn."""
+        """Each subschema once, also with cyclic references."""
         queue, later = deque([Subschema(value)]), deque[Subschema]()
         seen: set[bytes] = set()
         while queue or later:
@@ -314,7 +314,7 @@ class SubschemaWalker:
                 return
             target = self.reference_target(self._json.member(subschema.value, "$ref"))
             if target and subschema.hops < _MOST_HOPS:
-                # At once, for it is what the schema is.
+                # Next, because it describes the schema itself.
                 queue.appendleft(Subschema(target, subschema.at, subschema.hops + 1, subschema.inside))
             queue.extend(self._branches(subschema))
             later.extend(self._contents(subschema))
@@ -330,7 +330,7 @@ class SubschemaWalker:
                 yield Subschema(value, at, subschema.hops, inside=True)
 
     def _under_keyword(self, subschema: Subschema, keyword: str) -> Iterator[tuple[bytes, tuple[str, ...]]]:
-        """The schemas under a keyword, and where they are."""
+        """The schemas under a keyword, with their paths."""
         value, at = self._json.member(subschema.value, keyword), (*subschema.at, keyword)
         if value[:1] == b"[":
             for position, element in enumerate(self._json.elements(value, _MOST_SUBSCHEMAS)):
@@ -342,7 +342,7 @@ class SubschemaWalker:
             yield value, at
 
     def reference_target(self, reference: bytes) -> bytes:
-        """What a `$ref`, as it stands in the schema, leads to; nothing where that is not in this schema."""
+        """The target of an encoded `$ref`; empty if it is not in this schema."""
         steps = pointer_steps(string_value(reference))
         if steps is None:
             return b""
@@ -352,14 +352,14 @@ class SubschemaWalker:
         return value
 
     def child_value(self, value: bytes, step: str) -> bytes:
-        """A member of an object or an element of an array, just as it is called; nothing if there is none."""
+        """The member or element of that exact name; empty if there is none."""
         if value[:1] != b"[":
             return self._json.pick(value, step)
         position = array_index(step)
         return b"" if position is None else self._json.element(value, position)
 
     def follow_plain_references(self, value: bytes) -> tuple[bytes, bytes]:
-        """What a schema that is nothing but references leads to, and what that one refers to besides."""
+        """The end of a chain of bare references, and the target of its own `$ref` beside other keywords."""
         settled = value
         for _ in range(_MOST_HOPS):
             target = self.reference_target(self._json.member(settled, "$ref"))

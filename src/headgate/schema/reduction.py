@@ -20,7 +20,7 @@ from headgate.schema.keywords import (
 )
 from headgate.schema.references import resolve_reference
 
-# Of one tool: more would take too long, and say less than one type would.
+# Of one tool: more would take too long and give a longer list than a single type.
 _MOST_STEPS: Final = 2_000
 _MOST_BRANCHES: Final = 16
 _DEEPEST_TYPE: Final = 8
@@ -34,17 +34,17 @@ _PARTITIONED_KEYWORDS: Final = (
     "required",
     "default",
 )
-# They constrain nothing, so they count beside a reference too.
+# They constrain nothing, so they apply beside a reference too.
 _PARTITIONED_ANNOTATIONS: Final = ("description", "default")
-# A schema that refers to itself has no end.
+# A recursive schema has no end.
 _DEEPEST_PART: Final = 16
 _MOST_PROPERTIES: Final = 5_000
-# A tool with no more arguments shows the types of all, whatever was said elsewhere.
+# A tool with no more arguments has the types of all, also of those in the shared text.
 _FEW: Final = 4
-# Of real tools none has half as many arguments, or a name half as long.
+# No real tool has half as many arguments, or a name half as long.
 _MOST_ARGUMENTS: Final = 500
 _LONGEST_NAME: Final = 128
-# Optional arguments have their types up to this many arguments in all, and only their names beyond.
+# Optional arguments have types up to this number of arguments in all, and only names beyond.
 _MOST_TYPED: Final = 5
 _MOST_CHOICES: Final = 6
 _LONGEST_CHOICES: Final = 40
@@ -55,14 +55,14 @@ _BRANCHING: Final = frozenset(["$ref", *COMBINING_KEYWORDS, *CONDITIONAL_KEYWORD
 
 
 class AcceptedTypes:
-    """Reads the schemas below one root; when its steps are used up, everything may be of any type."""
+    """Reads the schemas below one root; after its budget of steps every schema accepts any type."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._steps_left = _MOST_STEPS
 
     def take_step(self) -> bool:
-        """Take one step, if one is left."""
+        """Take one step; False if none is left."""
         self._steps_left -= 1
         return self._steps_left >= 0
 
@@ -82,7 +82,7 @@ class AcceptedTypes:
         for _ in range(_DEEPEST_TYPE):
             if not isinstance(schema, dict) or "$ref" not in schema:
                 return schema
-            # Older dialects ignore the keywords beside a reference, so no use is made of them.
+            # Older dialects ignore the keywords beside a reference, so they are not used.
             try:
                 schema = resolve_reference(self._root, schema["$ref"])
             except LookupError:
@@ -110,7 +110,7 @@ class AcceptedTypes:
 
 
 def _of_values(schema: dict[str, Any]) -> tuple[str, ...]:
-    """The type of the choices, where they are all texts."""
+    """The type of `const` or `enum`, if all values are texts."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list) or not values or len(values) > _MOST_STEPS:
         return ()
@@ -125,7 +125,7 @@ def _without_repetition(found: Iterable[str]) -> tuple[str, ...]:
 
 
 class FlatSchema(NamedTuple):
-    """The schema, the arguments that it is made from, and how many of them it does not name."""
+    """The schema, the arguments it was made from, and the number of arguments it does not name."""
 
     schema: dict[str, Any]
     arguments: Mapping[str, Any]
@@ -137,9 +137,9 @@ def flatten_arguments(
 ) -> FlatSchema:
     """Accepts whatever `schema` does, and names every argument.
 
-    Of a tool with many arguments, the optional ones that were `said` elsewhere or come late have no type.
-    With `every_type` all have one, and lists say what the lists inside them contain. Without it, arguments of
-    a schema that nobody wrote by hand are left out: too many, or with too long a name.
+    Of a tool with many arguments, optional ones that are in `shared_names` or come late have no type. With
+    `every_type` all have one, and arrays also the types of nested arrays. Without it, arguments beyond the
+    limits of number and length of hand-written schemas are omitted.
     """
     types = AcceptedTypes(schema)
     every, required = _arguments(schema, types)
@@ -149,7 +149,7 @@ def flatten_arguments(
     lists = _DEEPEST_LIST if every_type else 0
     short: dict[str, Any] = {"type": "object"}
     if arguments:
-        # In the order of the server, which mostly begins with what matters.
+        # In the server's order, which mostly begins with the important ones.
         short["properties"] = {
             name: _argument(inner, types, lists) if name in typed else {} for name, inner in arguments.items()
         }
@@ -167,7 +167,7 @@ def _bounded(arguments: Mapping[str, Any], required: Mapping[str, None]) -> Mapp
 
 
 def _drop_string_types(properties: dict[str, Any], needed: Sequence[str]) -> None:
-    """An optional argument without a type is taken for a text, so texts need none."""
+    """Models take an optional argument without a type for a text, so texts need none."""
     for name in properties.keys() - set(needed):
         if properties[name] in _STRING_TYPES:
             properties[name] = {}
@@ -182,7 +182,7 @@ def _typed(arguments: Mapping[str, Any], needed: Sequence[str], shared_names: Se
 
 
 def stub_names(schema: Any, letters: int) -> list[str]:
-    """As many arguments as `letters` have room for, the required ones first."""
+    """As many argument names as fit into `letters`, the required ones first."""
     arguments, required = _arguments(schema, AcceptedTypes(schema))
     named: list[str] = []
     for name in dict.fromkeys([*(one for one in required if one in arguments), *arguments]):
@@ -194,13 +194,13 @@ def stub_names(schema: Any, letters: int) -> list[str]:
 
 
 def optional_arguments(schema: Any) -> list[str]:
-    """The arguments that may be left out of a tool that has many."""
+    """The optional arguments of a tool that has many arguments."""
     arguments, required = _arguments(schema, AcceptedTypes(schema))
     return [name for name in arguments if name not in required] if len(arguments) > _FEW else []
 
 
 def _arguments(schema: Any, types: AcceptedTypes) -> tuple[Mapping[str, Any], Mapping[str, None]]:
-    """What the tool can be given, and which of that it must be given."""
+    """The arguments of the tool, and the required ones of them."""
     own = as_object(schema)
     if own.keys().isdisjoint(_BRANCHING):
         return properties_of(own), dict.fromkeys(required_names(own))
@@ -211,14 +211,14 @@ def _arguments(schema: Any, types: AcceptedTypes) -> tuple[Mapping[str, Any], Ma
         for name, argument in properties_of(inner).items():
             arguments.setdefault(name, argument)
         required |= dict.fromkeys(required_names(inner))
-    # Beside a reference and in one branch of several an argument is named, but its type is not known.
+    # Beside a reference and in one of several branches an argument has a name but no certain type.
     for name in _branch_names(own, types, _DEEPEST_BRANCH):
         arguments.setdefault(name, None)
     return arguments, required
 
 
 def _branch_names(schema: Any, types: AcceptedTypes, depth: int) -> Iterator[str]:
-    """The names of the arguments that some branch of the schema has."""
+    """The names of the arguments in the branches of a schema."""
     if not isinstance(schema, dict) or depth == 0 or not types.take_step():
         return
     yield from properties_of(schema)
@@ -227,7 +227,7 @@ def _branch_names(schema: Any, types: AcceptedTypes, depth: int) -> Iterator[str
 
 
 def _argument(schema: Any, types: AcceptedTypes, lists: int = 0) -> dict[str, Any]:
-    """The types of an argument; of a list also what is in it, and so on for so many lists."""
+    """The types of an argument, and of the elements of arrays down to `lists` levels."""
     found = types.types_of(schema)
     if not found:
         return {}
@@ -238,14 +238,14 @@ def _argument(schema: Any, types: AcceptedTypes, lists: int = 0) -> dict[str, An
         if _few(choices):
             short["enum"] = choices
         if "array" in found:
-            # Some clients refuse a list of which it is not said what is in it.
+            # Some clients refuse an array without a schema of its items.
             listed = _list_in(inner, types) if lists else inner
             short["items"] = {} if "prefixItems" in listed else _items(listed.get("items"), types, lists)
     return short
 
 
 def _list_in(schema: Mapping[str, Any], types: AcceptedTypes) -> Mapping[str, Any]:
-    """The alternative that is a list, where there is only one."""
+    """The only alternative that is an array, if there is one."""
     found = [
         branch
         for union in ("anyOf", "oneOf")
@@ -271,7 +271,7 @@ def _few(choices: Any) -> bool:
 def partition_schema(schema: Any, depth: int = 1) -> Any:
     """The schema with its properties down to `depth` and nothing below; itself where that is not smaller.
 
-    The input stays as it is. What it accepts, the result accepts too.
+    The input is not changed. The result accepts whatever the input accepts.
     """
     if not isinstance(schema, dict):
         return schema
@@ -300,7 +300,7 @@ def _part(schema: Any, depth: int, types: AcceptedTypes) -> Any:
     if depth > 0 and isinstance(inner, dict) and types.take_step():
         short["properties"] = {name: _part(one, depth - 1, types) for name, one in inner.items()}
     if "type" not in short:
-        # Where it may be one thing or another, of which the types are kept.
+        # Of a union only the types are kept.
         short |= _type_keyword(types.types_of(found))
         short |= _of_optional(found, types)
     if "items" in found and "prefixItems" not in found:
@@ -309,7 +309,7 @@ def _part(schema: Any, depth: int, types: AcceptedTypes) -> Any:
 
 
 def _of_optional(schema: dict[str, Any], types: AcceptedTypes) -> dict[str, Any]:
-    """The choices and the format of a value that may be null as well, as many generators write it."""
+    """The choices and the format of a nullable value, in the form that many generators write."""
     union = schema.get("anyOf") or schema.get("oneOf")
     if not isinstance(union, list) or len(union) != 2 or {"type": "null"} not in union:
         return {}
@@ -317,7 +317,7 @@ def _of_optional(schema: dict[str, Any], types: AcceptedTypes) -> dict[str, Any]
     inner = types.resolve(one)
     if not isinstance(inner, dict):
         return {}
-    # Both of them constrain texts alone.
+    # Both constrain texts alone.
     kept = {key: inner[key] for key in ("format", "pattern") if key in inner and key not in schema}
     if isinstance(inner.get("enum"), list) and "enum" not in schema:
         kept["enum"] = [*inner["enum"], None]

@@ -1,4 +1,4 @@
-"""What may be removed from a value so that it still satisfies a JSON Schema that it satisfied before."""
+"""Which parts of a value can be removed so that it still satisfies its JSON Schema."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from headgate.schema.references import resolve_reference
 Schemas: TypeAlias = tuple[Mapping[str, Any], ...]
 
 # fmt: off
-# Each of them is obeyed below, or stays satisfied when something is taken out.
+# Each is obeyed below, or stays satisfied after a removal.
 _SUPPORTED = frozenset([
     "type", "properties", "patternProperties", "additionalProperties", "propertyNames", "required",
     "maxProperties", "items", "prefixItems", "additionalItems", "maxItems", "maxLength", "minimum",
@@ -23,19 +23,19 @@ _SUPPORTED = frozenset([
 # fmt: on
 _SUPPORTED_IF_FALSE = frozenset(["unevaluatedProperties", "unevaluatedItems"])
 _FIX_A_STRING = ("pattern", "format", "contentEncoding", "contentMediaType", "contentSchema")
-# Of one value. A schema that needs more is no longer looked into.
+# Of one value. A schema that needs more counts as unsupported.
 _MOST_SCHEMAS = 200
 _MOST_HOPS = 10
 
 
 class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to stay of a value."""
+    """Which parts of a value must stay."""
 
-    # All of it.
+    # The whole value.
     fixed: bool = False
-    # Each element as it is.
+    # Each element unchanged.
     elements_fixed: bool = False
-    # All members, whatever may be taken out of them.
+    # All members, even if parts of them can be removed.
     members_fixed: bool = False
     shortest: int = 0
     fewest: int = 0
@@ -43,16 +43,16 @@ class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
     schemas: Schemas = ()
 
     def of_element(self, index: int) -> Schemas:
-        """What applies to one element of the array."""
+        """The schemas that apply to one element of the array."""
         return _distinct(found for schema in self.schemas for found in _element_schemas(schema, index))
 
     def of_member(self, key: str) -> Schemas:
-        """What applies to one member of the object."""
+        """The schemas that apply to one member of the object."""
         return _distinct(found for schema in self.schemas for found in _member_schemas(schema, key))
 
 
 def _distinct(schemas: Iterable[Any]) -> Schemas:
-    # `true` allows everything, and what `false` describes is not there.
+    # `true` allows everything, and a value that `false` describes does not exist.
     return tuple({id(schema): schema for schema in schemas if not isinstance(schema, bool)}.values())
 
 
@@ -60,14 +60,14 @@ NOTHING_REMOVABLE = RemovalRules(fixed=True)
 
 
 class RemovalRuleIndex:
-    """The rules of a schema for each of its places; a part that is not understood fixes what it describes."""
+    """The removal rules for each place of a schema; an unsupported part fixes the value it describes."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._known: dict[tuple[str, tuple[int, ...]], RemovalRules] = {}
 
     def rules(self, schemas: Schemas, kind: str) -> RemovalRules:
-        """The rules for a value of a kind, `object`, `array` or `string`, that all these schemas apply to."""
+        """The rules for an `object`, `array` or `string` to which all these schemas apply."""
         key = kind, tuple(map(id, schemas))
         if key not in self._known:
             self._known[key] = self._find_rules(schemas, kind)
@@ -83,9 +83,9 @@ class RemovalRuleIndex:
             return NOTHING_REMOVABLE
 
     def _collect(self, schema: Any, kind: str, found: dict[int, Mapping[str, Any]]) -> None:
-        """Add the schema and all that it refers to.
+        """Add the schema and all schemas it refers to.
 
-        Whichever of them a value satisfies it goes on to satisfy, so `anyOf` is no different from `allOf`.
+        A value goes on to satisfy whichever of them it satisfied, so `anyOf` is treated like `allOf`.
         """
         if isinstance(schema, bool) or id(schema) in found:
             return
@@ -101,10 +101,10 @@ class RemovalRuleIndex:
             self._collect(branch, kind, found)
 
     def _only_one(self, schema: Mapping[str, Any], kind: str) -> list[Any]:
-        """The branch of `oneOf` that a value of this kind can satisfy, if there is no second one."""
+        """The branch of `oneOf` that a value of this type can satisfy, if there is only one."""
         possible = [branch for branch in _list(schema, "oneOf") if self._possible(branch, kind)]
         if len(possible) > 1:
-            # Less of a value might satisfy two of them.
+            # A smaller value might satisfy two of them.
             raise _UnsupportedSchema
         return possible
 
@@ -122,11 +122,11 @@ class RemovalRuleIndex:
 
 
 class _UnsupportedSchema(Exception):
-    """Something in a schema that may forbid any change."""
+    """A part of a schema that may forbid any change."""
 
 
 def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
-    """Whether a value of this kind can satisfy the schema, as far as its type says."""
+    """Whether a value of this type can satisfy the schema, as far as `type` decides."""
     # Up to draft 7 the keywords beside a reference do not count.
     if "type" not in schema or "$ref" in schema:
         return True
@@ -142,7 +142,7 @@ def _check_keywords(schema: Mapping[str, Any], root: Mapping[str, Any]) -> None:
             keyword in _SUPPORTED
             or says_nothing(keyword)
             or (keyword in _SUPPORTED_IF_FALSE and meaning is False)
-            # Elsewhere it is the document that the references in it are read from.
+            # Elsewhere `$id` changes the document that references resolve in.
             or (keyword == "$id" and schema is root)
         )
         if not known:
@@ -168,12 +168,12 @@ def _combined(schemas: Schemas, kind: str) -> RemovalRules:
 
 
 def _fewest(schema: Mapping[str, Any]) -> int:
-    # Fewer would satisfy the schema, but a tuple that has lost a place is no longer what a client expects.
+    # Fewer would satisfy the schema, but a client expects every position of a tuple.
     return max(_number(schema, "minItems"), len(_prefix_items(schema)))
 
 
 def _prefix_items(schema: Mapping[str, Any]) -> list[Any]:
-    # Up to draft 2019-09 a list under `items` was what `prefixItems` is now.
+    # Up to draft 2019-09 a list under `items` had the meaning of `prefixItems`.
     return _list(schema, "prefixItems") or (_list(schema, "items") if _is_list(schema, "items") else [])
 
 
@@ -188,7 +188,7 @@ def _element_schemas(schema: Mapping[str, Any], index: int) -> Iterator[Any]:
 
 
 def _member_schemas(schema: Mapping[str, Any], key: str) -> Iterator[Any]:
-    # Whether the key fits a pattern is not looked at: to obey a schema that does not apply does no harm.
+    # The pattern is not matched against the key: obeying a schema that does not apply does no harm.
     yield from _map(schema, "patternProperties").values()
     named = _map(schema, "properties")
     yield named[key] if key in named else schema.get("additionalProperties", True)

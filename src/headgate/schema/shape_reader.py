@@ -1,4 +1,4 @@
-"""Reads a schema into the shapes that it allows, and joins alternatives that differ in little."""
+"""Reads a schema into the shapes that it allows, and joins similar alternatives."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -35,12 +35,12 @@ from headgate.schema.shapes import (
     title_and_description,
 )
 
-# An alternative that has nothing else says no more than which members are needed.
+# An alternative with no other keyword only states which members are required.
 _REQUIREMENT_KEYWORDS: Final = {"required", "not", "type", "title", "description", "$comment"}
 
 
 def only_require_members(branches: Sequence[Any], rest: SchemaNode) -> bool:
-    """Whether the alternatives only say which of the members are needed that `rest` describes."""
+    """Whether the alternatives only state which members of `rest` are required."""
     return "properties" in rest and all(
         isinstance(one, dict)
         and _REQUIREMENT_KEYWORDS.issuperset(one)
@@ -50,10 +50,10 @@ def only_require_members(branches: Sequence[Any], rest: SchemaNode) -> bool:
 
 
 def join_shapes(choices: Sequence[ShapeUnion]) -> tuple[ValueShape, ...]:
-    """The shapes of all, without those that were there before; bare lists of values become one list."""
+    """The distinct shapes of all; bare enums of one type become one enum."""
     found: list[ValueShape] = []
     plain: set[str] = set()
-    # Where the list of each type stands, and its values.
+    # The position and the values of the enum of each type.
     lists: dict[str, tuple[int, dict[str, Any]]] = {}
     for choice in choices:
         for shape in choice.shapes:
@@ -74,14 +74,14 @@ def join_shapes(choices: Sequence[ShapeUnion]) -> tuple[ValueShape, ...]:
 
 
 def _has_annotations(annotations: SchemaNode) -> bool:
-    """Whether a model would read any of it: what is empty, or no text, is written by no dialect."""
+    """Whether any annotation has text for a model: empty ones are not written by any dialect."""
     return annotations.get("default") is not None or bool(
         title_and_description(annotations, example_notes(annotations, default=False))
     )
 
 
 def join_objects(branches: Sequence[SchemaNode], rest: SchemaNode) -> SchemaNode:
-    """One object with the members of all alternatives, of which those are required that all require."""
+    """One object with the members of all alternatives; required are the members that all require."""
     properties: dict[str, list[Any]] = {}
     required: list[set[str]] = []
     for branch in branches:
@@ -103,11 +103,11 @@ def _either(schemas: list[Any]) -> Any:
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
-# Places of one schema: what a tool of the largest real server has, several times over.
+# Places of one schema: several times the number in a tool of the largest real server.
 _MOST_PLACES: Final = 1000
 _MOST_CHARACTERS: Final = 100_000
 _ANNOTATIONS: Final = ("title", "description", "default", "example", "examples")
-# What has no bearing on a value.
+# They do not constrain a value.
 _WITHOUT_EFFECT: Final = {"$schema", "$id", "$comment", "$defs", "definitions", "$anchor", "nullable"}
 _MADE_OF: Final = {
     "object": ("properties", "required", "additionalProperties", "patternProperties"),
@@ -123,7 +123,7 @@ _KNOWN: Final = {
     *_ANNOTATIONS,
     *(key for keys in (*TYPE_KEYWORDS.values(), *_MADE_OF.values()) for key in keys),
 }
-# A schema without a type has the one whose keywords it uses.
+# The type of a schema without `type` follows from its keywords.
 _TELLTALE: Final = tuple(
     (kind, {*_MADE_OF.get(kind, ()), *TYPE_KEYWORDS[kind]} - {"enum", "required", "format"})
     for kind in ("object", "array", "string", "number")
@@ -131,7 +131,7 @@ _TELLTALE: Final = tuple(
 
 
 def read_shapes(schema: SchemaNode, changes: SchemaChanges) -> ShapeUnion:
-    """What the schema of a tool's arguments allows, always one object; raises Unsayable."""
+    """The shape of a tool's arguments, always one object; raises UnsupportedSchema."""
     reader = _ShapeReader(schema, changes)
     return reader.read_root(schema)
 
@@ -158,7 +158,7 @@ class _ShapeReader:
     def _one_object(
         self, branches: Sequence[Any], rest: SchemaNode, where: str, trail: ReferenceTrail
     ) -> tuple[SchemaNode, tuple[str, ...]]:
-        """Alternatives of the whole, of which no dialect has any, as one object with the members of all."""
+        """Alternatives at the root, which no dialect supports, as one object with the members of all."""
         if only_require_members(branches, rest):
             return rest, self._hint(branches, where)
         self._changes.add(where, "alternatives merged into one object")
@@ -188,7 +188,7 @@ class _ShapeReader:
         return self._union(branches, rest, where, trail, depth)
 
     def _branches(self, node: SchemaNode, where: str) -> tuple[list[Any], SchemaNode]:
-        """The alternatives, and what holds for all of them."""
+        """The alternatives, and the keywords that apply to all of them."""
         found = [key for key in ("anyOf", "oneOf") if isinstance(node.get(key), list) and node[key]]
         if not found:
             return [], node
@@ -198,11 +198,13 @@ class _ShapeReader:
         return node[found[0]], {key: value for key, value in node.items() if key not in ("anyOf", "oneOf")}
 
     def _hint(self, branches: Sequence[Any], where: str) -> tuple[str, ...]:
-        """Alternatives that only say which members are needed, in words."""
+        """The required members of the alternatives as text."""
         needed = [one["required"] for one in branches if isinstance(one.get("required"), list)]
         self._changes.add(where, "alternatives that only say what is required dropped")
-        said = " | ".join(" + ".join(str(name)[:40] for name in names[:8]) for names in needed[:8] if names)
-        return (f"needs {said}",) if said else ()
+        members = " | ".join(
+            " + ".join(str(name)[:40] for name in names[:8]) for names in needed[:8] if names
+        )
+        return (f"needs {members}",) if members else ()
 
     def _union(
         self, branches: list[Any], rest: SchemaNode, where: str, trail: ReferenceTrail, depth: int
@@ -225,7 +227,7 @@ class _ShapeReader:
             join_shapes(found),
             null=any(one.null for one in found),
             nullable=rest.get("nullable") is True or any(one.nullable for one in found),
-            # What one alternative surely allows, the others need not.
+            # Another alternative may allow null for certain.
             guessed=any(one.guessed for one in found)
             and not any(one.null and not one.guessed for one in found),
             annotations=_annotations(rest),
@@ -292,7 +294,7 @@ class _ShapeReader:
         return tuple(dict.fromkeys(name for name in names if name in found))
 
     def _values(self, more: Any, where: str, trail: ReferenceTrail) -> str:
-        """The type of further members, where one word says it."""
+        """The type of additional members, if it is a single one."""
         kind = self._dereferencer.dereference(more, where, trail).node.get("type")
         return kind if isinstance(kind, str) and kind in SHAPE_TYPES else ""
 
@@ -301,7 +303,7 @@ class _ShapeReader:
         several = items if isinstance(items, list) else node.get("prefixItems")
         if isinstance(several, list) and several:
             self._changes.add(where, "items by position became items of any position")
-            # What comes behind those that are named.
+            # The schema of the elements after those by position.
             behind = node.get("additionalItems") if several is items else items
             several = [*several, *([behind] if isinstance(behind, dict) else [])]
             found = self._union(several, {}, where, trail, depth)
@@ -311,7 +313,7 @@ class _ShapeReader:
                 if isinstance(items, dict)
                 else NEVER
             )
-        # Nothing is said, or nothing that a value could hold to.
+        # No constraint, or one that no value satisfies.
         return found if found.shapes or found.null else ANYTHING
 
     def _note_unknown(self, node: SchemaNode, where: str) -> None:
@@ -321,7 +323,7 @@ class _ShapeReader:
 
 
 def _open_shapes(target: Any, node: SchemaNode, reference: str = "") -> ShapeUnion:
-    """A place whose types are those of `target`, with what is inside left open."""
+    """A place with the types of `target` whose contents are left open."""
     known = as_object(target)
     kinds, null = _kinds(known)
     null = null or any(
@@ -344,7 +346,7 @@ def _annotations(node: SchemaNode) -> SchemaNode:
 
 
 def _kinds(node: SchemaNode) -> tuple[list[str], bool]:
-    """The types that a schema names or lets guess, and whether null is one of them; nothing is anything."""
+    """The types that a schema names or implies, and whether null is one of them; none means any."""
     named = listed_types(node.get("type"))
     kinds = [kind for kind in SHAPE_TYPES if kind in named]
     null = "null" in named
@@ -360,13 +362,17 @@ def _kinds(node: SchemaNode) -> tuple[list[str], bool]:
 
 
 def _type_keywords(kind: str, node: SchemaNode) -> SchemaNode:
-    """The keywords of that type which the schema has in a form that means something."""
-    said = {key: node[key] for key in TYPE_KEYWORDS[kind] if key in node and _is_meaningful(key, node[key])}
-    if "enum" in said:
-        said["enum"] = [value for value in said["enum"] if is_of_type(value, kind) and _is_finite(value)]
-        if not said["enum"]:
-            del said["enum"]
-    return said
+    """The valid keywords of that type."""
+    keywords = {
+        key: node[key] for key in TYPE_KEYWORDS[kind] if key in node and _is_meaningful(key, node[key])
+    }
+    if "enum" in keywords:
+        keywords["enum"] = [
+            value for value in keywords["enum"] if is_of_type(value, kind) and _is_finite(value)
+        ]
+        if not keywords["enum"]:
+            del keywords["enum"]
+    return keywords
 
 
 def _is_meaningful(key: str, value: Any) -> bool:
@@ -382,7 +388,7 @@ def _is_meaningful(key: str, value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether every reader of JSON can hold the number, if it is one."""
+    """Whether a number fits the number type of every JSON parser; True for other values."""
     return not is_of_type(value, "number") or -(2**63) < value < 2**63
 
 

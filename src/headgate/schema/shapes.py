@@ -1,4 +1,4 @@
-"""What a schema allows in the terms that every dialect has, how a description states what a dialect has no
+"""The shapes of values in terms that every dialect has, notes for descriptions on what a dialect has no
 keyword for, and the log of what a conversion changed.
 """
 
@@ -12,7 +12,7 @@ from headgate.schema.keywords import JSON_TYPES, SchemaNode
 
 # `null` is a flag of a union, and no shape.
 SHAPE_TYPES: Final = JSON_TYPES[:-1]
-# What may be said of a value of each type, beside what it is made of.
+# The keywords of each type, beside those for members and elements.
 TYPE_KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "string": ("enum", "format", "pattern", "minLength", "maxLength"),
     "number": (
@@ -43,12 +43,12 @@ class ValueShape(msgspec.Struct, frozen=True):
     properties: dict[str, "ShapeUnion"] = {}
     required: tuple[str, ...] = ()
     closed: bool = False
-    # The schema says that it may have members other than `properties`, and of which type.
+    # Whether members other than `properties` are allowed, and their type.
     open: bool = False
     values: str = ""
-    # Of an array; None is anything.
+    # Of an array; None means anything.
     items: "ShapeUnion | None" = None
-    # What was cut off here, because it contains itself or is too deep.
+    # The name of the part that was cut off here, because it is recursive or too deep.
     cut: str = ""
 
 
@@ -57,12 +57,12 @@ class ShapeUnion(msgspec.Struct, frozen=True):
 
     shapes: tuple[ValueShape, ...] = ()
     null: bool = False
-    # Null is allowed by the word that OpenAPI has for it, which JSON Schema does not know.
+    # Null is allowed by OpenAPI's `nullable`, which JSON Schema does not have.
     nullable: bool = False
-    # What is inside was cut off and has no type of its own: nobody knows whether null is really allowed.
+    # The contents were cut off and have no type of their own, so null may not really be allowed.
     guessed: bool = False
     annotations: SchemaNode = {}
-    # What no dialect can say and a model should know.
+    # Constraints that no dialect can express and a model should know.
     hints: tuple[str, ...] = ()
 
 
@@ -85,20 +85,20 @@ _LONGEST_LINE: Final = 300
 
 
 class SchemaChanges:
-    """Collects the lines; beyond the first few only their number is kept."""
+    """Collects changes as lines; beyond a limit only their number is kept."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._count = 0
 
     def add(self, where: str, what: str) -> None:
-        """One change at one place."""
+        """Add one change at one place."""
         self._count += 1
         if len(self._lines) < _MOST_LINES:
             self._lines.append(f"{_cut(where, _LONGEST_PLACE)}: {_cut(what, _LONGEST_LINE)}")
 
     def lines(self) -> tuple[str, ...]:
-        """All of them, or the first ones and how many there are beside them."""
+        """All lines, or the first ones and the number of the rest."""
         more = self._count - len(self._lines)
         return (*self._lines, f"and {more} more") if more else tuple(self._lines)
 
@@ -108,13 +108,13 @@ def _cut(text: str, most: int) -> str:
 
 
 _LONGEST_VALUE: Final = 80
-# Of a list of values, and of everything that is told about one place.
+# Of a list of values, and of all notes on one place.
 _LONGEST_LIST: Final = 200
 _LONGEST_NOTES: Final = 400
 
 
 def title_and_description(annotations: SchemaNode, notes: Iterable[str]) -> SchemaNode:
-    """Title and description, with what is told behind it."""
+    """Title and description, followed by the notes."""
     found: SchemaNode = {}
     title, description = annotations.get("title"), annotations.get("description")
     if isinstance(title, str):
@@ -127,9 +127,9 @@ def title_and_description(annotations: SchemaNode, notes: Iterable[str]) -> Sche
     return found
 
 
-def keyword_notes(said: SchemaNode, keys: Iterable[str]) -> list[str]:
-    """Keywords and their values as a model reads them."""
-    return [_keyword(key, said[key]) for key in keys if key in said]
+def keyword_notes(keywords: SchemaNode, keys: Iterable[str]) -> list[str]:
+    """Keywords with their values as text for a model."""
+    return [_keyword(key, keywords[key]) for key in keys if key in keywords]
 
 
 def _keyword(key: str, value: Any) -> str:
@@ -141,17 +141,17 @@ def _keyword(key: str, value: Any) -> str:
 
 
 def _listed(values: list[Any]) -> str:
-    said = ""
+    joined = ""
     for count, value in enumerate(values):
         text = _text(value)
-        if len(said) + len(text) > _LONGEST_LIST:
-            return f"{said} and {len(values) - count} more"
-        said += f", {text}" if said else text
-    return said
+        if len(joined) + len(text) > _LONGEST_LIST:
+            return f"{joined} and {len(values) - count} more"
+        joined += f", {text}" if joined else text
+    return joined
 
 
 def example_notes(annotations: SchemaNode, *, default: bool) -> list[str]:
-    """The example, and the default where a dialect has no place for it."""
+    """The example, and the default if the dialect has no keyword for it."""
     notes = []
     if default and annotations.get("default") is not None:
         notes.append(f"default {_text(annotations['default'])}")
@@ -163,7 +163,7 @@ def example_notes(annotations: SchemaNode, *, default: bool) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """JSON; what is too long for a description is longer than any limit here."""
+    """JSON; a text longer than any limit here if it cannot be encoded."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError):
@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
 
 
 def member_note(shape: ValueShape) -> str:
-    """What an object is like that is not described member by member; nothing where nothing is known."""
+    """The members of an object that is not described member by member; empty if they are unknown."""
     if shape.cut:
         return f"of the same form as {shape.cut}"
     known = [
@@ -187,7 +187,7 @@ def member_note(shape: ValueShape) -> str:
 
 
 def element_note(shape: ValueShape) -> str:
-    """What an array is like that is not described further."""
+    """The elements of an array that is not described further."""
     if shape.cut:
         return f"of the same form as {shape.cut}"
     return f"elements {_kind(shape.items)}" if shape.items is not None else ""

@@ -15,12 +15,12 @@ _SHIFT: Final = 12
 _ENTRY: Final = struct.Struct("<HBH")
 _MOST_TIMES: Final = 0xFF
 _LONGEST: Final = 0xFFFF
-# Of a score; further ones depend on the order in which it was added up.
+# Decimal places of a score; further ones depend on the order of addition.
 DIGITS: Final = 6
 
 
 class Posting(NamedTuple):
-    """That a chunk has a stem."""
+    """One chunk that contains a stem: how often, and the chunk's length in stems."""
 
     chunk_id: int
     times: int
@@ -28,30 +28,30 @@ class Posting(NamedTuple):
 
 
 class ScoredChunk(NamedTuple):
-    """A chunk, and how well it fits: a cosine, or a BM25 score."""
+    """A chunk with its score: a cosine similarity or a BM25 score."""
 
     chunk_id: int
     score: float
 
 
 class CollectionStatistics(NamedTuple):
-    """How many chunks there are, and how many stems they have in all."""
+    """The number of chunks, and the number of stems of all of them."""
 
     chunks: int
     length: int
 
 
-# Block by block, what the store has of one stem.
+# The posting blocks of one stem, each with its block number.
 Blocks = Sequence[tuple[int, bytes]]
 
 
 def chunks_in(size_bytes: int) -> int:
-    """How many chunks the blocks of a stem have that take so many bytes together."""
+    """The number of chunks in posting blocks of that total size."""
     return size_bytes // _ENTRY.size
 
 
 def postings_of(chunk_id: int, stems: Sequence[str]) -> dict[str, Posting]:
-    """What a chunk adds to the postings, by stem."""
+    """The postings of one chunk, by stem."""
     length = min(len(stems), _LONGEST)
     return {
         stem: Posting(chunk_id, min(times, _MOST_TIMES), length)
@@ -60,14 +60,14 @@ def postings_of(chunk_id: int, stems: Sequence[str]) -> dict[str, Posting]:
 
 
 def block_of(chunk_id: int) -> int:
-    """The block that a chunk's entries are in."""
+    """The number of the block that holds a chunk's entries."""
     return chunk_id >> _SHIFT
 
 
 def add_postings(block: bytes, entries: Iterable[Posting]) -> bytes:
-    """The block with these added; an entry of the same chunk is replaced."""
+    """The block with these entries; an entry of the same chunk is replaced."""
     added = {entry.chunk_id & (BLOCK_CHUNKS - 1): (entry.times, entry.length) for entry in entries}
-    # Ids grow, so that nearly always the new ones follow the last one.
+    # Ids grow, so new entries nearly always follow the last one.
     if added and (not block or min(added) > _ENTRY.unpack_from(block, len(block) - _ENTRY.size)[0]):
         return block + _pack_block(added)
     return _pack_block(_unpack_block(block) | added)
@@ -96,7 +96,7 @@ def top_chunks(
 ) -> list[ScoredChunk]:
     """The chunks with the best scores, at most `limit`; equal ones by id.
 
-    `allowed` are the only chunks that may be found. What is rare counts as much without them as with them.
+    `allowed` restricts the result to these chunks; it does not change the weight of a term.
     """
     weights = {
         term: times

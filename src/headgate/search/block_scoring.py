@@ -8,9 +8,9 @@ import numpy
 from headgate.search.block_postings import BLOCK_CHUNKS, BM25, DIGITS, Blocks, ScoredChunk
 
 _ENTRY: Final = numpy.dtype([("place", "<u2"), ("times", "u1"), ("length", "<u2")])
-# How many entries of a list are added in the time in which one chunk is looked up in it.
+# Adding this many entries of a posting list takes as long as looking up one chunk in it.
 _LOOKING_UP: Final = 8
-# More than what is lost by rounding.
+# More than the rounding error of a score.
 _SLACK: Final = 1e-5
 
 
@@ -43,12 +43,12 @@ def top_chunks_numpy(
 
 
 def _are_few(scores: Any, above: float, following: "_TermPostings") -> bool:
-    """Whether it is quicker to look chunks up in the list that follows than to add all of it."""
+    """Whether looking up the candidates in the next list is faster than adding all of that list."""
     return int(numpy.count_nonzero(scores > above)) * _LOOKING_UP < len(following.places)
 
 
 def _reached(places: Any, scores: Any, lists: Sequence["_TermPostings"], limit: int) -> float:
-    """What so many chunks have in the end at least, found by adding up some that have much already."""
+    """A lower bound of the final score of the best `limit` chunks, from some that already score high."""
     if len(places) < limit:
         return 0.0
     some = numpy.sort(places[numpy.argpartition(scores[places], len(places) - limit)[len(places) - limit :]])
@@ -62,13 +62,13 @@ def _listed(ids: Any, scores: Any, limit: int) -> list[ScoredChunk]:
     if len(ids) > limit:
         worst = numpy.partition(scores, len(ids) - limit)[len(ids) - limit]
         ids, scores = ids[scores >= worst], scores[scores >= worst]
-    # By score, then by id: the last key is the first that counts.
+    # By score, then by id: lexsort sorts by its last key first.
     order = numpy.lexsort((ids, -scores))[:limit]
     return [ScoredChunk(*one) for one in zip(ids[order].tolist(), scores[order].tolist(), strict=True)]
 
 
 class _TermPostings:
-    """The postings of one stem, in the order of the places."""
+    """The postings of one stem, ordered by place."""
 
     def __init__(self, room: "_ScoreArray", blocks: Blocks, weight: float, average: float) -> None:
         self._read: Any = numpy.frombuffer(b"".join(block for _, block in blocks), dtype=_ENTRY)
@@ -78,11 +78,11 @@ class _TermPostings:
             self.places, self._read = self.places[passing], self._read[passing]
         self._weight = weight
         self._average = average
-        # What it adds to a chunk is less.
+        # An upper bound of what the stem adds to a score.
         self.most = BM25.highest_score(weight)
 
     def scores(self) -> Any:
-        """What it adds to each of the places."""
+        """The scores of the stem at its places."""
         return self._scores(self._read)
 
     def _scores(self, read: Any) -> Any:
@@ -90,7 +90,7 @@ class _TermPostings:
         return BM25.score(self._weight, times, read["length"], self._average)
 
     def add(self, places: Any, totals: Any) -> None:
-        """To each of the totals what it adds to that place."""
+        """Add the scores of the stem to the totals of these places."""
         if not len(self.places):
             return
         at = numpy.searchsorted(self.places, places)
@@ -100,13 +100,13 @@ class _TermPostings:
 
 
 class _ScoreArray:
-    """A place for each chunk of the blocks that are there: ids of what has left are never used again."""
+    """Maps the chunks of the existing blocks to places in one array; ids are never reused."""
 
     def __init__(self, numbers: Sequence[int], allowed: Iterable[int] | None) -> None:
         self._numbers: Any = numpy.array(numbers, dtype=numpy.int64)
         self._first = {number: row * BLOCK_CHUNKS for row, number in enumerate(numbers)}
         self.size = len(numbers) * BLOCK_CHUNKS
-        # Of each place whether it may be found; None when all may.
+        # Whether each place may be found; None when all may.
         self.passing: Any = None if allowed is None else self._marked(allowed)
 
     def _marked(self, allowed: Iterable[int]) -> Any:
@@ -119,7 +119,7 @@ class _ScoreArray:
         return marks
 
     def places(self, blocks: Blocks, inside: Any) -> Any:
-        """Those of chunks in blocks, of which it is known where they stand inside."""
+        """The places of chunks, given their positions inside their blocks."""
         first = numpy.array([self._first[number] for number, _ in blocks], dtype=numpy.int32)
         places = numpy.repeat(first, [len(block) // _ENTRY.itemsize for _, block in blocks])
         places += inside

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 _KEPT = frozenset([*b"abcdefghijklmnopqrstuvwxyz0123456789", *range(128, 256)])
 _SPACED = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _PLAIN = bytes(_SPACED[low] for low in bytes(range(256)).lower())
-# What is left of the escapes of JSON when the others are gone is a letter, such as `\u00fc`.
+# After all other escapes are replaced, a remaining JSON escape is a letter, such as `\u00fc`.
 _WITH_ESCAPES = _PLAIN[:92] + b"\\" + _PLAIN[93:]
 _LETTERS = bytes(32 if chr(byte).isdecimal() else _PLAIN[byte] for byte in range(256))
 
-# With more kinds of escapes than that to change, one pass over all of them is cheaper.
+# With more distinct escapes to change, one pass over all of them is faster.
 _MOST_REPLACED = 64
 _escape = re.compile(rb"\\u([0-9a-fA-F]{4})")
 # Latin-1 signs; punctuation, arrows, boxes; ideographic and full-width signs; emoji.
@@ -23,16 +23,16 @@ _signs = (
     (b"\xef\xbc", re.compile(rb"\xef\xbc[\x80-\x8f\x9a-\xa0\xbb-\xbf]"), b" " * 3),
     (b"\xf0\x9f", re.compile(rb"\xf0\x9f[\x80-\xbf][\x80-\xbf]"), b" " * 4),
 )
-# Thai, Lao, Burmese, Khmer, Chinese, Japanese and Korean, where a word has no space before and after it.
+# Thai, Lao, Burmese, Khmer, Chinese, Japanese and Korean: scripts without spaces between words.
 _unspaced = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 
 
 def fold_bytes(data: bytes, *, escaped: bool, digits: bool = True) -> bytes:
-    """The words of the data, each where it was: the length is the same.
+    """The data in lower case with everything but words replaced by spaces; the length stays the same.
 
-    `escaped` is for JSON. Without `digits` they are spaces too, except where they may belong to an escape.
+    `escaped` is for JSON. Without `digits`, digits become spaces too, unless they may belong to an escape.
     """
     table = _PLAIN if digits else _LETTERS
     if escaped and b"\\" in data:
@@ -44,7 +44,7 @@ def fold_bytes(data: bytes, *, escaped: bool, digits: bool = True) -> bytes:
 
 
 def _unescaped(data: bytes) -> bytes:
-    # First, so that no second half of a pair is taken for the start of an escape.
+    # First, so that the second half of a pair is not taken for the start of an escape.
     data = data.replace(b"\\\\", b"  ")
     for sign in (b'"', b"n", b"r", b"t", b"/", b"b", b"f"):
         data = data.replace(b"\\" + sign, b"  ")
@@ -54,7 +54,7 @@ def _unescaped(data: bytes) -> bytes:
     changed = {digits: escape for digits, escape in made.items() if escape != b"\\u" + digits}
     if len(changed) > _MOST_REPLACED:
         return _escape.sub(lambda found: made[found[1]], data)
-    # A language has few capitals and signs: to replace each is quicker than to look at every escape.
+    # A language has few capitals and signs: replacing each is faster than a pass over every escape.
     for digits, escape in changed.items():
         data = data.replace(b"\\u" + digits, escape)
     return data
@@ -67,7 +67,7 @@ def _folded_escape(digits: bytes) -> bytes:
 
 
 def _lowered(data: bytes) -> bytes:
-    # What is no UTF-8 comes out of this as it went in.
+    # Invalid UTF-8 stays as it is.
     text = data.decode(errors="surrogateescape")
     made = _final_sigma(text.lower()).encode(errors="surrogateescape")
     if len(made) != len(data):
@@ -80,7 +80,7 @@ def _lowered(data: bytes) -> bytes:
 
 
 def _same_width(sign: str) -> str:
-    """The small letter, or the sign itself if that would need more or fewer bytes."""
+    """The lower-case letter, or the sign itself if the letter has another length in UTF-8."""
     low = _final_sigma(sign.lower())
     same = len(low) == 1 and len(low.encode(errors="surrogatepass")) == len(
         sign.encode(errors="surrogatepass")
@@ -89,7 +89,7 @@ def _same_width(sign: str) -> str:
 
 
 def _final_sigma(text: str) -> str:
-    # One letter that is written differently at the end of a word.
+    # Greek sigma has another form at the end of a word.
     return text.replace("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
 
 
@@ -99,7 +99,7 @@ def query_words(query: str) -> list[str]:
 
 
 def word_or_bigrams(word: str) -> list[str]:
-    """The word itself, or the pairs of signs in what is written without spaces."""
+    """The word itself, or the pairs of signs of a script without spaces."""
     parts: list[str] = []
     for run in re.split(f"({_unspaced.pattern})", word):
         if run and is_unspaced_script(run) and len(run) > 2:
@@ -110,17 +110,17 @@ def word_or_bigrams(word: str) -> list[str]:
 
 
 def is_unspaced_script(word: str) -> bool:
-    """Whether it is of a script that puts no spaces between words."""
+    """Whether the word is of a script without spaces between words."""
     return _unspaced.search(word) is not None
 
 
 def json_escaped(word: str) -> str:
-    """The word as a folded JSON document has it whose writer kept to ASCII."""
+    """The word as a folded JSON document contains it if its writer escaped everything but ASCII."""
     return "".join(sign if sign.isascii() or ord(sign) > 0xFFFF else f"\\u{ord(sign):04x}" for sign in word)
 
 
 def json_unescaped(word: bytes) -> str:
-    """The word as it is read: a word of a folded content without its escapes."""
+    """A word of a folded content with its JSON escapes decoded."""
     text = word.decode(errors="replace")
     if "\\" not in text:
         return text
@@ -128,27 +128,27 @@ def json_unescaped(word: bytes) -> str:
 
 
 _MOST_WORDS = 500_000
-# What is longer is a key, a hash or a picture, and no word that anyone mistypes.
+# A longer word is a key, a hash or an image, not a misspelt word.
 _LONGEST_WORD_BYTES = 1_000
-# A part of a word is less than the word.
+# A match inside a word counts less than a match of the word.
 _PART_WEIGHT = 0.9
 _SHORTEST_PART = 3
-# To look into words costs more than to look at them.
+# Partial matching costs more than comparing whole words.
 _MOST_LOOKED_INTO = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzyVocabulary:
-    """Words as they stand in a folded content, and beside each how it is read."""
+    """The distinct words of a folded content, as bytes and decoded."""
 
     forms: dict[bytes, None]
     words: Sequence[str]
-    # Whether the content may have other words too.
+    # Whether the content may have more words.
     is_cut: bool = False
 
     @classmethod
     def of(cls, texts: Iterable[bytes]) -> "FuzzyVocabulary":
-        """The words of folded texts, in the order in which they come first; about the first 500,000."""
+        """The words of folded texts in the order of first occurrence; about the first 500,000."""
         forms: dict[bytes, None] = {}
         is_cut = False
         for text in texts:
@@ -163,9 +163,9 @@ class FuzzyVocabulary:
     def nearest(
         self, word: str, threshold: float, most: int, *, whole: bool = False
     ) -> Iterator[tuple[bytes, float]]:
-        """The nearest forms, nearest first, each with its likeness from 0 to 1.
+        """The nearest forms, nearest first, each with its similarity from 0 to 1.
 
-        If there is no such word, then words with such a part, unless `whole` words are asked for.
+        Without such a word, words that contain a similar part, unless `whole` words are required.
         """
         found = self._like(word, threshold, most)
         if not found and not whole and len(word) >= _SHORTEST_PART:
@@ -193,11 +193,11 @@ class FuzzyVocabulary:
         return [(index, score / 100 * _PART_WEIGHT) for _, score, index in found]
 
     def split_in_two(self, word: str) -> Iterator[tuple[bytes, float]]:
-        """The forms of the word with a space in it, where both halves are words of the content."""
+        """The word with a space inserted, where both halves are words of the content."""
         for at in range(2, len(word) - 1):
             halves = [self._form(half) for half in (word[:at], word[at:])]
             if None not in halves:
-                # As if the space were one letter too many.
+                # The similarity of one surplus letter, the space.
                 yield b" ".join(half for half in halves if half), 2 * len(word) / (2 * len(word) + 1)
 
     def _form(self, word: str) -> bytes | None:
@@ -211,5 +211,5 @@ def _read(forms: dict[bytes, None]) -> list[str]:
     joined = b" ".join(forms)
     if b"\\" in joined:
         return [json_unescaped(form) for form in forms]
-    # In one piece, because that is much quicker than word by word.
+    # In one piece: much faster than word by word.
     return joined.decode(errors="replace").split(" ") if forms else []

@@ -10,16 +10,16 @@ from typing import Final
 from headgate.search.bm25 import inverse_document_frequency
 
 Posting = dict[int, int]
-# Numbers of documents, and beside each its impact.
+# Document numbers, and the impact of each.
 Entries = tuple["array[int]", bytes]
 
 
 class InvertedIndex:
-    """The documents of every term, by number, and the terms of every document."""
+    """The documents of every term and the terms of every document."""
 
     def __init__(self) -> None:
         self.size = 0
-        # Another whenever a document came or went.
+        # Changes with every added or removed document.
         self.version = 0
         self._documents: dict[str, Posting] = {}
         self._terms: dict[int, tuple[str, ...]] = {}
@@ -28,7 +28,7 @@ class InvertedIndex:
         self.trigrams = TrigramIndex()
 
     def add(self, number: int, found: dict[str, int]) -> None:
-        """Know a document by its terms and their impacts."""
+        """Add a document with the impacts of its terms."""
         for term, impact in found.items():
             posting = self._documents.get(term)
             if posting is None:
@@ -40,7 +40,7 @@ class InvertedIndex:
         self._resize(self.size + 1)
 
     def discard(self, number: int) -> None:
-        """Forget a document."""
+        """Remove a document."""
         for term in self._terms.pop(number):
             posting = self._documents[term]
             del posting[number]
@@ -56,26 +56,26 @@ class InvertedIndex:
         self._highest_idf = inverse_document_frequency(size, 0)
 
     def posting(self, term: str) -> Posting | None:
-        """The documents that have it."""
+        """The documents that contain the term."""
         return self._documents.get(term)
 
     def terms_of(self, number: int) -> tuple[str, ...]:
-        """What the document has."""
+        """The terms of a document."""
         return self._terms[number]
 
     def inverse_document_frequency(self, term: str) -> float:
-        """How much it tells that a document has it; a term that none has is the rarest."""
+        """The weight of a term; an unknown term has the highest."""
         posting = self._documents.get(term)
         if posting is None:
             return self._highest_idf
         return inverse_document_frequency(self.size, len(posting))
 
     def top_entries(self, term: str, most: int) -> Entries:
-        """The documents about which it says most: `most` of them, and those that equal the last."""
+        """The `most` documents with the largest impact of the term, and those equal to the last of them."""
         ranked = self._entries_by_impact.get(term)
         if ranked is None:
-            # Kept until the term's documents change: common words come back in every request. Arrays lie
-            # together in memory, which makes them several times as fast to read as objects.
+            # Cached until the documents of the term change: common words occur in every query. Arrays are
+            # contiguous in memory, which makes them several times as fast to read as objects.
             ranked = self._entries_by_impact[term] = by_impact(self._documents[term])
         numbers, impacts = ranked
         if len(numbers) <= most:
@@ -87,12 +87,12 @@ class InvertedIndex:
 
 
 def by_impact(posting: Posting) -> Entries:
-    """The entries, those with the largest impact first."""
+    """The entries in descending order of impact."""
     entries = sorted(posting.items(), key=itemgetter(1), reverse=True)
     return array("L", [number for number, _ in entries]), bytes([impact for _, impact in entries])
 
 
-# How alike the letters of two words must be to be taken for the same word, misspelt or bent.
+# The lowest similarity (Dice, of trigrams) at which one term is taken for a misspelling of another.
 _LEAST_SIMILARITY: Final = 0.5
 
 
@@ -102,30 +102,30 @@ _MOST_SIMILAR: Final = 4
 _SHORTEST_TERM: Final = 4
 
 
-# Words longer than this are no words.
+# A longer term is no word.
 _LONGEST_TERM: Final = 40
 
 
 class TrigramIndex:
-    """The terms of the catalog by their letters."""
+    """The terms of the index by their trigrams."""
 
     def __init__(self) -> None:
         self._terms: dict[str, set[str]] = defaultdict(set)
 
     def add(self, term: str) -> None:
-        """Know a term."""
+        """Add a term."""
         for gram in _trigrams(term):
             self._terms[gram].add(term)
 
     def discard(self, term: str) -> None:
-        """Forget a term."""
+        """Remove a term."""
         for gram in _trigrams(term):
             self._terms[gram].discard(term)
             if not self._terms[gram]:
                 del self._terms[gram]
 
     def similar(self, term: str) -> dict[str, float]:
-        """The few terms that look most like it, with how alike they are, from 0 to 1."""
+        """The few most similarly spelt terms, with their similarity from 0 to 1."""
         wanted = _trigrams(term)
         if not _SHORTEST_TERM <= len(term) <= _LONGEST_TERM:
             return {}

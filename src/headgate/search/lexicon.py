@@ -15,14 +15,14 @@ import msgspec
 from headgate.search.text_analysis import stem
 
 DIMENSIONS: Final = 64
-# A vector is one large number with a lane of 32 bits for each dimension: Python adds and multiplies large
-# numbers at once, which is as fast as it gets without a library.
+# A vector is one large integer with a lane of 32 bits for each dimension: Python adds and multiplies large
+# integers in one operation, which is the fastest way without a library.
 LANE_BYTES: Final = 4
-# Numbers in the lanes are from 0 to 255 and stand for -128 to 127.
+# Numbers in the lanes are from 0 to 255 and represent -128 to 127.
 ZERO_POINT: Final = 128
 MAX_QUANTIZED: Final = 255
 _NEIGHBOUR_BYTES: Final = 3
-# A vector in lanes takes some 380 bytes; a catalog of 10,000 tools has about so many known words.
+# A vector in lanes takes about 380 bytes; a catalog of 10,000 tools has about as many known words.
 _MOST_VECTORS_KEPT: Final = 6000
 
 
@@ -35,7 +35,7 @@ class _LexiconFile(msgspec.Struct):
 
 
 class Lexicon:
-    """The words of the file, by their stems."""
+    """The vectors and neighbours of the lexicon file, by stem."""
 
     def __init__(self, content: bytes) -> None:
         read = msgspec.msgpack.decode(content, type=_LexiconFile)
@@ -50,7 +50,7 @@ class Lexicon:
         self._lanes: dict[str, tuple[int, float]] = {}
 
     def vector(self, term: str) -> tuple[int, float] | None:
-        """The vector in lanes, and what its numbers are to be multiplied with; None for an unknown word."""
+        """The vector in lanes and its scale; None for an unknown word."""
         kept = self._lanes.get(term)
         if kept is not None:
             return kept
@@ -64,7 +64,7 @@ class Lexicon:
         return found
 
     def neighbours(self, term: str) -> dict[str, float]:
-        """Words that come close to it in meaning, with how close, from 0 to 1."""
+        """Terms of similar meaning, with their closeness from 0 to 1."""
         place = self._places.get(term)
         if place is None:
             return {}
@@ -76,7 +76,7 @@ class Lexicon:
 
 
 def pack_lanes(numbers: bytes) -> int:
-    """The numbers as one."""
+    """The numbers in the lanes of one integer."""
     spread = bytearray(LANE_BYTES * len(numbers))
     spread[::LANE_BYTES] = numbers
     return int.from_bytes(spread, "little")
@@ -84,7 +84,7 @@ def pack_lanes(numbers: bytes) -> int:
 
 @cache
 def load_lexicon() -> Lexicon:
-    """The lexicon of the package; reading it takes some milliseconds, once."""
+    """The bundled lexicon; reading it takes some milliseconds, once."""
     return Lexicon(_data_file("lexicon.msgpack"))
 
 
@@ -92,21 +92,21 @@ def _data_file(name: str) -> bytes:
     return resources.files("headgate.search").joinpath("data", name).read_bytes()
 
 
-# A gist has the length 256; a number of it is never as large as half of that but in texts of one odd word.
+# A text vector has the length 256; only a text of one rare word has a component above half of that.
 VECTOR_LENGTH: Final = 256
-# Weights are whole numbers from here on. The sum of all lanes stays far below 32 bits.
+# From here on weights are integers. The sum of all lanes stays far below 32 bits.
 _WEIGHT_SCALE: Final = 16384
-# Directions are compared as whole numbers up to this.
+# The scale at which directions are compared as integers.
 _COMPARISON_SCALE: Final = 1024
 _UNIT: Final = 1 / (_COMPARISON_SCALE * VECTOR_LENGTH)
 _LANES: Final = struct.Struct(f"<{DIMENSIONS}I")
 
-# The numbers from 1 to 255 stand for -127 to 127.
+# The numbers from 1 to 255 represent -127 to 127.
 TextVector = bytes
 
 
 def unit_vector(weights: Iterable[tuple[str, float]], lexicon: Lexicon) -> list[float] | None:
-    """The sum of the words' vectors, of length 1; None when there is none."""
+    """The weighted sum of the terms' vectors, normalised to length 1; None if no term is known."""
     sums = 0
     whole = 0
     vector = lexicon.vector
@@ -126,11 +126,11 @@ def unit_vector(weights: Iterable[tuple[str, float]], lexicon: Lexicon) -> list[
 
 
 class CosineComparer:
-    """Several directions that are compared with many gists, all at once."""
+    """Compares several directions with many text vectors at once."""
 
     def __init__(self, directions: Sequence[Sequence[float]]) -> None:
         whole = [[round(number * _COMPARISON_SCALE) for number in direction] for direction in directions]
-        # One lane for each direction; a lane holds no number below 0.
+        # One lane for each direction, lifted because a lane holds no negative number.
         count, size = DIMENSIONS * len(whole), LANE_BYTES * len(whole)
         lifted = [number + _COMPARISON_SCALE for column in zip(*whole, strict=True) for number in column]
         packed = struct.pack(f"<{count}I", *lifted)
@@ -138,11 +138,11 @@ class CosineComparer:
             int.from_bytes(packed[start : start + size], "little") for start in range(0, len(packed), size)
         ]
         self._lanes = struct.Struct(f"<{len(whole)}I")
-        # Numbers of a gist lie around 128; this is what those 128 add.
+        # The numbers of a text vector lie around 128; this is the part of the sum that those 128 add.
         self._zero_points = [ZERO_POINT * sum(direction) for direction in whole]
 
     def cosines(self, text_vector: TextVector) -> list[float]:
-        """How near a gist is to each direction, from -1 to 1."""
+        """The cosine of a text vector with each direction, from -1 to 1."""
         sums = self._lanes.unpack(
             sum(map(mul, self._numbers, text_vector)).to_bytes(self._lanes.size, "little")
         )
@@ -150,7 +150,7 @@ class CosineComparer:
         return [(one - lifted - middle) * _UNIT for one, middle in zip(sums, self._zero_points, strict=True)]
 
 
-# Two that stand in one group without being its first word are less close.
+# Two words of one group of which neither is its first word are less close.
 _INDIRECT_CLOSENESS: Final = 0.6
 
 
@@ -169,14 +169,14 @@ def _synonyms() -> dict[str, dict[str, float]]:
 
 
 def preload() -> None:
-    """Read and make what every search needs; work for a thread."""
+    """Load all data that a search needs; runs in a thread."""
     load_lexicon()
     _synonyms()
 
 
 @lru_cache(maxsize=4096)
 def related_terms(term: str) -> dict[str, float]:
-    """The words that mean the same or nearly the same, with how close they are, from 0 to 1."""
+    """Terms of the same or similar meaning, with their closeness from 0 to 1."""
     found = load_lexicon().neighbours(term)
     for other, closeness in _synonyms().get(term, {}).items():
         found[other] = max(closeness, found.get(other, 0.0))

@@ -10,7 +10,7 @@ from Stemmer import Stemmer  # type: ignore[import-not-found]
 # Grows whenever a text gives other words or stems than before, or a name is looked up in another way: stores
 # hold words and stems.
 ANALYZER_VERSION: Final = 3
-# They say nothing about what is wanted.
+# Words without a meaning of their own.
 _STOP_WORDS: Final = frozenset(
     """
     a about am an and are as at be been being but by can could did do does doing for from had has
@@ -19,7 +19,7 @@ _STOP_WORDS: Final = frozenset(
     what when where which who whom whose why will with would you your
     """.split()  # noqa: SIM905
 )
-# They say little, but a tool may be called after one of them.
+# They mean little, but a tool may be named after one of them.
 WEAK_STOP_WORDS: Final = frozenset(
     """
     able all also another any based currently data each every find first get give given help
@@ -32,9 +32,9 @@ _LONGEST_STEMMED: Final = 40
 # Without a cache, for `stem` has one. Threads share it: it keeps the interpreter's lock while it works.
 _STEMMER: Final = Stemmer("english", 0)
 _CONTRACTION: Final = re.compile(r"['\u2019](?:s|re|ve|ll|d|m|t)\b", re.IGNORECASE)
-# The plural of an abbreviation has none at its end: `PDFs`.
+# No boundary before the `s` of a plural abbreviation: `PDFs`.
 _CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
-# Whether there is one at all: begins with what is rare in a text, which makes it several times as fast.
+# A quick test for any boundary: it begins with a rare character, which makes it several times as fast.
 _HAS_CAMEL_CASE: Final = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]))")
 _WORD: Final = re.compile(r"[^\W_]+")
 # Scripts that put no space between words.
@@ -42,7 +42,7 @@ _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\
 
 
 def words(text: str) -> list[str]:
-    """The words in lower case, without accents, ß as ss; names are cut at humps, hyphens, dots and so on."""
+    """The words in lower case, without accents, ß as ss; names are split at case changes, hyphens, dots."""
     if "'" in text or "\u2019" in text:
         text = _CONTRACTION.sub(" ", text)
     if not text.isascii():
@@ -56,12 +56,12 @@ def words(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """The stems of the words that say something."""
+    """The stems of all words but stop words."""
     return [stem(word) for word in words(text) if word not in _STOP_WORDS]
 
 
 def content_words(text: str) -> list[str]:
-    """The words that say something, as they are."""
+    """All words but stop words, not stemmed."""
     return [word for word in words(text) if word not in _STOP_WORDS]
 
 
@@ -73,16 +73,16 @@ def stem(word: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    # Two letters stand for it where the key is missing, and in Switzerland always.
+    # `ss` is written for ß on keyboards without it, and always in Switzerland.
     text = text.replace("ß", "ss").replace("\u1e9e", "SS")
     parts = unicodedata.normalize("NFKD", text)
     kept = "".join(letter for letter in parts if not unicodedata.combining(letter))
-    # Syllables that the first step took apart belong together again.
+    # Composes the syllables again that the decomposition split.
     return unicodedata.normalize("NFC", kept)
 
 
 def _bigrams(word: str) -> list[str]:
-    """The word, and where its script has no spaces every two neighbours of it instead."""
+    """The word; in scripts without spaces the pairs of neighbouring characters instead."""
     found: list[str] = []
     rest = 0
     for run in _UNSPACED.finditer(word):

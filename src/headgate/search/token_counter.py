@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-# How the kinds are drawn that ASCII does not have: letters without case (Lm, Lo), and marks (M).
+# Stand-ins for the classes that ASCII does not have: letters without case (Lm, Lo) and marks (M).
 CASELESS: Final = "\x80"
 MARK: Final = "\x81"
-# And those that it has (Lu and Lt, Ll, N, white space, everything else). The letters are none of those that
-# may follow an apostrophe; the long s, which may, is drawn as an s.
+# And for those that it has (Lu and Lt, Ll, N, white space, everything else). No stand-in is a letter that may
+# follow an apostrophe; the long s, which may, is represented by an s.
 CAPITAL, SMALL, DIGIT, SPACE, SIGN = "B", "b", "0", "\t", "!"
 LONG_S: Final = ("\u017f", "s")
 
@@ -29,29 +29,29 @@ _REST: Final = (
     r"|[\t-\r ]+(?![^\t-\r ])"
     r"|[\t-\r ]++"
 )
-# With letters that have a case and nothing else, no choice has to be taken back.
+# With cased letters only, the pattern never backtracks.
 _PLAIN: Final = re.compile(rf"[^\r\n0-9A-Za-z]?+(?:[A-Z]++[a-z]*+|[a-z]++){_ENDING}|{_REST}")
-# A letter without case may be the end of capitals or the beginning of small letters, and a mark may also
-# be what a word begins with.
+# A letter without case may end a run of capitals or begin one of small letters, and a mark may also begin a
+# word.
 _ANY: Final = re.compile(
     rf"[^\r\n0-9A-Za-z{CASELESS}]?[A-Z{CASELESS}{MARK}]*[a-z{CASELESS}{MARK}]++{_ENDING}"
     rf"|[^\r\n0-9A-Za-z{CASELESS}]?+[A-Z]++{_ENDING}|{_REST}"
 )
-# Characters: beyond these a text takes so long that others would have to wait.
+# Characters; a longer text takes so long that other threads would wait.
 LONG_TEXT: Final = 64 * 1024
 _FOREIGN: Final = re.compile("[^\0-\x7f]+")
-# Of characters, each with its kind: some alphabets and the common ideographs.
+# Of characters with their class: some alphabets and the common ideographs.
 _MOST_CHARACTERS_KEPT: Final = 10_000
 
 
 class PreTokenizer:
-    """Splits by the kinds of characters: from each edge on, up to the next, all are of one kind."""
+    """Splits a text by character classes: all characters from one edge up to the next are of one class."""
 
     def __init__(self, edges: Sequence[int], kinds: str) -> None:
         self._classes = _CharacterClasses(edges, kinds)
 
     def split(self, text: str) -> list[str]:
-        """The words of a text; joined, they are the text."""
+        """The words of a text; joined they are the text."""
         if text.isascii():
             return _matches(_PLAIN, text)
         drawn = _FOREIGN.sub(self._classify, text)
@@ -66,12 +66,12 @@ class PreTokenizer:
 def _matches(rule: re.Pattern[str], text: str) -> list[str]:
     if len(text) <= LONG_TEXT:
         return rule.findall(text)
-    # One by one, so that other threads get their turn meanwhile.
+    # One by one, so that other threads can run in between.
     return [found[0] for found in rule.finditer(text)]
 
 
 class _CharacterClasses(dict[int, str]):
-    """What each character is drawn as, found when it is first asked for."""
+    """The stand-in of each character, computed on first use."""
 
     def __init__(self, edges: Sequence[int], kinds: str) -> None:
         self._edges = edges
@@ -84,17 +84,17 @@ class _CharacterClasses(dict[int, str]):
         return kind
 
 
-# Longer words are merged window by window, so that neither time per byte nor memory grows with them.
+# Longer words are merged window by window, which bounds the time per byte and the memory.
 _WINDOW: Final = 2048
-# From the end of a window, what the next one merges again: two of the longest tokens.
+# The overlap of two windows: two of the longest tokens.
 _OVERLAP: Final = 256
-# A pair is one number of two tokens, each of which has 18 bits.
+# A pair is one integer of two tokens of 18 bits each.
 _BITS: Final = 18
 _TOKEN: Final = (1 << _BITS) - 1
 _NO_TOKEN: Final = 1 << _BITS
-# An entry of the queue is one number too, of the token to be and of its place.
+# A queue entry is one integer of the merged token and its position.
 _PLACE: Final = (1 << 32) - 1
-# Of pairs; text has the same ones again and again.
+# Of pairs, which repeat throughout a text.
 _MOST_PAIRS_KEPT: Final = 20_000
 
 
@@ -117,20 +117,20 @@ class BytePairMerges:
         return self.count_at_once(word) if count is None else count
 
     def count_at_once(self, word: bytes) -> int:
-        """The same; of a long word it takes more time and memory."""
+        """The same without windows; takes more time and memory for a long word."""
         return len(self._merged(word))
 
     def _count_by_windows(self, word: bytes) -> int | None:
-        """The number of tokens if each window begins with the token that the one before had there, or None.
+        """The number of tokens if each window begins with a token of the window before, or None.
 
-        Tokens are those of the whole word if each two neighbours are those of the two alone. Within a window
-        they are, and across its beginning the window before has shown it.
+        Tokens are those of the whole word if each two neighbours are those of the two alone. This holds
+        within a window, and across its start by the window before.
         """
         count = start = 0
         expected = None
         window, merged = b"", [(0, 0)]
         while True:
-            # In a word that repeats itself most windows are as the one before.
+            # In a repetitive word most windows equal the one before.
             if window != word[start : start + _WINDOW]:
                 window = word[start : start + _WINDOW]
                 merged = self._merged(window)
@@ -144,13 +144,13 @@ class BytePairMerges:
             expected = merged[settled][1]
 
     def _merged(self, word: bytes) -> list[tuple[int, int]]:
-        """The tokens of a word: where each begins, and its rank."""
+        """The tokens of a word: the position and rank of each."""
         size = len(word)
         tokens = [self._singles[byte] for byte in word]
         following = list(range(1, size + 1))
         preceding = list(range(-1, size))
         wholes = self._wholes
-        # What each token becomes with the one after it; the lowest is next, and of equals the first.
+        # The merged token of each token with the next one; the lowest rank is next, the leftmost of equals.
         becomes = [wholes[left << _BITS | right] for left, right in pairwise(tokens)]
         becomes.append(_NO_TOKEN)
         queue = [whole << 32 | place for place, whole in enumerate(becomes) if whole != _NO_TOKEN]
@@ -183,7 +183,7 @@ def _chain(following: list[int], tokens: list[int]) -> list[tuple[int, int]]:
 
 
 class _MergeTable(dict[int, int]):
-    """The token that two become, or that there is none, looked for when the two are first asked for."""
+    """The token that a pair merges into, or that there is none, computed on first use."""
 
     def __init__(self, starts: Sequence[int], rights: Sequence[int], wholes: Sequence[int]) -> None:
         self._starts = starts
@@ -202,7 +202,7 @@ class _MergeTable(dict[int, int]):
 
 
 class TokenVocabulary(NamedTuple):
-    """How a text is split into words, and how the bytes of a word become tokens."""
+    """The splitter and the merges of one vocabulary."""
 
     splitter: PreTokenizer
     merges: BytePairMerges
@@ -219,7 +219,7 @@ class _VocabularyFile(msgspec.Struct):
 
 @cache
 def load_vocabulary() -> TokenVocabulary:
-    """The vocabulary of the package; reading it takes some milliseconds, once."""
+    """The bundled vocabulary; reading it takes some milliseconds, once."""
     file = resources.files("headgate.search").joinpath("data/o200k.msgpack")
     read = msgspec.msgpack.decode(file.read_bytes(), type=_VocabularyFile)
     merges = BytePairMerges(read.singles, _numbers(read.starts), _numbers(read.rights), _numbers(read.wholes))
@@ -234,21 +234,21 @@ def _numbers(content: bytes) -> "array[int]":
 
 
 def count_tokens(text: bytes) -> int:
-    """The exact number of o200k_base tokens of UTF-8 text; what looks like a special token counts as text.
+    """The exact number of o200k_base tokens of UTF-8 text; special tokens count as text.
 
-    Bytes that are no UTF-8 count as the replacement characters that decoding puts in their place. The first
-    count reads the vocabulary; nothing is raised.
+    Invalid UTF-8 counts as the replacement characters of its decoding. The first call reads the vocabulary.
+    Never raises.
     """
     words = load_vocabulary().splitter.split(text.decode("utf-8", "replace"))
     counts = _token_counts()
     if len(text) <= LONG_TEXT:
         return sum(map(counts.__getitem__, words))
-    # One by one, so that other threads get their turn meanwhile.
+    # One by one, so that other threads can run in between.
     return sum(counts[word] for word in words)
 
 
 class _TokenCountCache(dict[str, int]):
-    """The tokens of each word, counted when the word is first asked for."""
+    """The number of tokens of each word, counted on first use."""
 
     # The 98 catalogs of the tests have 27,147 different words, eight of which are longer than 32 characters.
     _MOST = 30_000
