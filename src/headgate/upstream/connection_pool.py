@@ -22,39 +22,39 @@ from headgate.upstream.pending_input import CallAwaitingInput
 
 log = logging.getLogger("headgate.upstream")
 
-# A line that no request of a stateless client has used for so long is closed; others go with their session.
+# Without a session, a connection unused for this long is closed; with one, it is closed with the session.
 _IDLE_SECONDS = 60.0
-# Whoever has not used his own for so long may be gone without a word.
+# A client that has not used its connection for this long may be gone.
 _LONGEST_IDLE_SECONDS = 3600.0
-# A call that waits for input keeps its connection for so long, unless its client has several of them.
+# A call that waits for input keeps its connection at least this long, if its client has no other such call.
 _LEAST_INPUT_SECONDS = 2.0
 
 
 class PoolKey(msgspec.Struct, frozen=True):
-    """Whose line is wanted."""
+    """Which client a connection serves, and what it declares."""
 
     profile: ClientProfile
     # None in the stateless era.
     owner: ClientSession | None
     principal: str
-    # Whether something on the line could be meant for one of its users only.
+    # Whether messages on the connection may be for one of its users only.
     alone: bool
     tenant: str = ""
 
 
 def pool_key_of(request: McpRequest) -> PoolKey:
-    """The line that a request needs."""
+    """The key of the connection that a request needs."""
     alone = request.profile.accepts_input_requests or bool(request.log_level)
     return PoolKey(request.profile, request.session, request.caller.principal, alone, request.caller.tenant)
 
 
 class ClientConnection:
-    """One connection and whose it is."""
+    """One connection of the pool; `peer` is set when it is open."""
 
     def __init__(self, pool_key: PoolKey, loop: asyncio.AbstractEventLoop) -> None:
         self.profile = pool_key.profile
         self.principal, self.tenant = pool_key.principal, pool_key.tenant
-        # A line that nobody needs for himself is everybody's of that profile.
+        # A connection that no client needs for itself serves all of its profile.
         self.owner = pool_key.owner if pool_key.alone else None
         self.alone = pool_key.alone
         self.peer: asyncio.Future[McpPeer] = loop.create_future()
@@ -78,20 +78,22 @@ OpenConnection = Callable[[ClientProfile, ClientSession | None], AbstractAsyncCo
 
 
 class ConnectionPool:
-    """The lines of one upstream, opened when they are needed and bounded in number."""
+    """The connections to one server beside the main one, opened on demand and bounded in number."""
 
-    def __init__(self, server: str, connect: OpenConnection, most: int, patience_seconds: float) -> None:
+    def __init__(
+        self, server: str, connect: OpenConnection, max_size: int, acquire_timeout_seconds: float
+    ) -> None:
         self._server = server
         self._connect = connect
-        self._max_size = most
-        self._acquire_timeout_seconds = patience_seconds
+        self._max_size = max_size
+        self._acquire_timeout_seconds = acquire_timeout_seconds
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._closing_tasks: set[asyncio.Task[None]] = set()
-        # Who came first is woken first.
+        # In the order in which they came.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed = False
-        # Whether the upstream has ever put a question: then two clients must not share a line.
+        # Whether the server has ever sent a request: then two clients must not share a connection.
         self.server_sends_requests = False
         self.opened = 0
 
@@ -99,11 +101,11 @@ class ConnectionPool:
         return len(self._connections)
 
     async def acquire(self, pool_key: PoolKey) -> ClientConnection:
-        """A line whose connection stands, until it is given back; raises HeadgateError."""
+        """An open connection, leased until it is released; raises HeadgateError."""
         connection = self._find_reusable(pool_key) or await self._wait_for_connection(pool_key)
         connection.leases += 1
         try:
-            # Others may wait for the same connection.
+            # Other callers may wait for the same connection.
             await asyncio.shield(connection.peer)
         except BaseException as error:
             self.release(connection)
@@ -113,19 +115,19 @@ class ConnectionPool:
         return connection
 
     def _not_opened(self, error: UpstreamError) -> UpstreamError:
-        """Whatever may have become of the handshake, what the line is wanted for was not sent."""
+        """The error of a handshake that failed, with no effect: the call itself was not sent."""
         if error.effect is Effect.NONE and not isinstance(error, UpstreamUnreachable):
             return error
         return UpstreamUnreachable(self._server, getattr(error, "reason", error.code))
 
     def release(self, connection: ClientConnection) -> None:
-        """Nobody uses it any more for what it was leased for."""
+        """End one lease."""
         connection.leases -= 1
         connection.last_used = self._loop.time()
         self._wake_waiters()
 
     def evict(self, connection: ClientConnection) -> None:
-        """Nobody gets it any more, and its connection is closed."""
+        """Take a connection out of the pool and close it."""
         task = self._connections.pop(connection, None)
         if task is None:
             return
@@ -133,13 +135,13 @@ class ConnectionPool:
         if connection.peer.done():
             connection.closing.set()
         else:
-            # It does not stand yet, so nothing is under way on it; the task may not even have begun.
+            # It is not open yet, so nothing is in flight on it; its task may not even have begun.
             task.cancel()
             _fail_opening(connection, self._closed_error())
         self._wake_waiters()
 
     def peers_of(self, owner: str) -> list[McpPeer]:
-        """The connections that stand for one client."""
+        """The open connections of one client."""
         mine = (
             connection
             for connection in self._connections
@@ -148,7 +150,7 @@ class ConnectionPool:
         return [connection.peer.result() for connection in mine if _is_open(connection)]
 
     def client_peers(self) -> list[McpPeer]:
-        """The connections of single clients."""
+        """The open connections that serve one client each."""
         return [
             connection.peer.result()
             for connection in self._connections
@@ -156,7 +158,7 @@ class ConnectionPool:
         ]
 
     def peer_for_profile(self, profile: ClientProfile) -> McpPeer | None:
-        """Some connection that declares the profile."""
+        """Any open connection that declares the profile."""
         return next(
             (
                 connection.peer.result()
@@ -167,13 +169,13 @@ class ConnectionPool:
         )
 
     def close_client(self, owner: str) -> None:
-        """The client is gone, and so are its lines."""
+        """Close the connections of a client that is gone."""
         for connection in list(self._connections):
             if connection.owner is not None and connection.owner.id == owner:
                 self.evict(connection)
 
     def close_idle(self) -> None:
-        """Close what nobody has used for long: lines of nobody, and those that only ever listed."""
+        """Close idle connections that are shared, that only listed, or whose client may be gone."""
         oldest = self._loop.time() - _IDLE_SECONDS
         ancient = self._loop.time() - _LONGEST_IDLE_SECONDS
         for connection in list(self._connections):
@@ -187,7 +189,7 @@ class ConnectionPool:
                 self.evict(connection)
 
     async def close(self) -> None:
-        """End every line; none is opened any more."""
+        """Close every connection, and open no more."""
         self._closed = True
         for connection in list(self._connections):
             self.evict(connection)
@@ -197,15 +199,15 @@ class ConnectionPool:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _find_reusable(self, pool_key: PoolKey) -> ClientConnection | None:
-        fitting = [
+        reusable = [
             connection
             for connection in self._connections
             if connection.matches(pool_key) and not connection.closing.is_set()
         ]
-        # A client's own line carries all that it does at once; one of the stateless era is for one at a time.
+        # A session's connection carries all of its calls; without a session one call has it at a time.
         if pool_key.owner is None and pool_key.alone:
-            fitting = [connection for connection in fitting if not connection.leases]
-        return fitting[0] if fitting else None
+            reusable = [connection for connection in reusable if not connection.leases]
+        return reusable[0] if reusable else None
 
     async def _wait_for_connection(self, pool_key: PoolKey) -> ClientConnection:
         deadline = self._loop.time() + self._acquire_timeout_seconds
@@ -223,9 +225,9 @@ class ConnectionPool:
         raise self._closed_error()
 
     def _reclaim(self, deadline: float) -> float | None:
-        """Close a line whose calls all wait for input: the oldest of the client that has most such lines.
+        """Close a connection whose calls all wait for input: the oldest of the client with most such ones.
 
-        The result is when that is due, by the deadline at the latest; None when there is no such line.
+        Returns when that is due, by the deadline at the latest; None if there is no such connection.
         """
         waiting = [
             (connection, call)
@@ -234,21 +236,21 @@ class ConnectionPool:
         ]
         if not waiting:
             return None
-        held = Counter(call.client for _, call in waiting)
-        connection, call = min(waiting, key=lambda each: (-held[each[1].client], each[1].since))
-        due = min(call.since + (_LEAST_INPUT_SECONDS if held[call.client] == 1 else 0.0), deadline)
+        counts = Counter(call.client for _, call in waiting)
+        connection, call = min(waiting, key=lambda each: (-counts[each[1].client], each[1].since))
+        due = min(call.since + (_LEAST_INPUT_SECONDS if counts[call.client] == 1 else 0.0), deadline)
         if due <= self._loop.time():
             router = connection.peer.result().router
             assert router is not None
             router.withdraw_all(
                 f"{self._server!r} has {self._max_size} connections, and another call needs one"
             )
-            # What it still says there must not reach the next client.
+            # Its remaining messages must not reach the next client.
             self.evict(connection)
         return due
 
     async def _wait_for_release(self, deadline: float, look_again: float | None = None) -> None:
-        """Wait until a line was given back or has ended, or it is time to look again; raises Exhausted."""
+        """Wait until a connection is released or closed, or until `look_again`; raises ResourceExhausted."""
         change: asyncio.Future[None] = self._loop.create_future()
         self._waiters[change] = None
         try:
@@ -263,7 +265,7 @@ class ConnectionPool:
             del self._waiters[change]
 
     def _evict_idle(self) -> bool:
-        """Close the line that has been idle for the longest, whoever's it is."""
+        """Close the connection that has been idle for longest."""
         idle = [
             connection
             for connection in self._connections
@@ -275,7 +277,7 @@ class ConnectionPool:
         return True
 
     def _least_busy(self, pool_key: PoolKey) -> ClientConnection | None:
-        """A line of the same profile that may be shared, because nobody was ever asked anything on it."""
+        """A connection of the same profile to share, for a server that never sent a request."""
         alike = [
             connection
             for connection in self._connections
@@ -293,28 +295,28 @@ class ConnectionPool:
         connection = ClientConnection(pool_key, self._loop)
         self.opened += 1
         self._connections[connection] = self._loop.create_task(
-            self._run(connection), name=f"line to {self._server}"
+            self._run(connection), name=f"connection to {self._server}"
         )
         return connection
 
     async def _run(self, connection: ClientConnection) -> None:
-        """One line from its beginning to its end."""
+        """Run one connection to its end."""
         try:
             async with self._connect(connection.profile, connection.owner) as peer:
                 connection.peer.set_result(peer)
                 lost = asyncio.ensure_future(peer.transport.wait_lost())
-                over = asyncio.ensure_future(connection.closing.wait())
+                closing = asyncio.ensure_future(connection.closing.wait())
                 try:
-                    await asyncio.wait({lost, over}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({lost, closing}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     lost.cancel()
-                    over.cancel()
+                    closing.cancel()
                     self._remove(connection)
         except HeadgateError as error:
             _fail_opening(connection, error)
         except Exception as error:
-            # The others must outlive whatever one connection does.
-            log.exception("line failed", extra={"server": self._server})
+            # The other connections must outlive any failure of this one.
+            log.exception("connection failed", extra={"server": self._server})
             _fail_opening(
                 connection, UpstreamUnreachable(self._server, f"an unexpected {type(error).__name__}")
             )
@@ -328,7 +330,7 @@ class ConnectionPool:
     def _remove(self, connection: ClientConnection) -> None:
         task = self._connections.pop(connection, None)
         if task is not None:
-            # Its connection is still to be closed.
+            # The connection is still to be closed.
             self._track_closing(task)
         self._wake_waiters()
 
@@ -337,14 +339,13 @@ class ConnectionPool:
         task.add_done_callback(self._closing_tasks.discard)
 
     def _wake_waiters(self) -> None:
-        """Somebody may be waiting for a line."""
         for change in self._waiters:
             if not change.done():
                 change.set_result(None)
 
 
 def _waits_for_input(connection: ClientConnection) -> CallAwaitingInput | None:
-    """The call that was last to wait for input, where all calls on the line do."""
+    """The call that was last to wait for input, if all calls on the connection do."""
     router = (
         connection.peer.result().router
         if connection.leases and not connection.closing.is_set() and _is_open(connection)
@@ -360,5 +361,5 @@ def _is_open(connection: ClientConnection) -> bool:
 def _fail_opening(connection: ClientConnection, error: HeadgateError) -> None:
     if not connection.peer.done():
         connection.peer.set_exception(error)
-        # Nobody may be waiting for it.
+        # Possibly no caller waits for it.
         connection.peer.exception()

@@ -25,18 +25,18 @@ from headgate.upstream.supervisor import UpstreamEvents, UpstreamSupervisor
 
 log = logging.getLogger("headgate.upstream")
 
-# A listing waits this long after the start of a server that has never listed.
+# A listing waits this long for the start of a server that has never listed.
 FIRST_LISTING_SECONDS = 8.0
-# A listing waits this long until servers have listed for another profile.
+# A listing waits this long for servers to list for another profile.
 _PROFILE_LISTING_SECONDS = 5.0
-# How long a call of a server that is gone might have taken.
+# The longest call of a server that was removed.
 _LONGEST_SECONDS = 900.0
-# Each may start a process.
-_MOST_LEARNING = 8
+# Listings for other profiles at the same time; each may start a process.
+_MOST_REFRESHES = 8
 
 
 class UpstreamFleet:
-    """Routes each call to the keeper of its server."""
+    """All upstream servers; each call goes to the supervisor of its server."""
 
     def __init__(
         self,
@@ -45,25 +45,25 @@ class UpstreamFleet:
         events: UpstreamEvents,
         first_listing_seconds: float = FIRST_LISTING_SECONDS,
     ) -> None:
-        """A listing waits `first_listing_seconds` after the start of a server that has never listed."""
+        """A listing waits `first_listing_seconds` for the start of a server that has never listed."""
         self._first_listing_seconds = first_listing_seconds
         self._open_transport = open_transport
         self._versions = versions
         self._events = events
         self._pending_inputs = PendingInputs()
         self._supervisors: dict[str, UpstreamSupervisor] = {}
-        # What clients wanted to hear of at servers that were removed and may be back.
+        # Of servers that were removed and may come back.
         self._removed: dict[str, ResourceSubscriptions] = {}
         self._running: dict[UpstreamSupervisor, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
         self._listing_refreshes: dict[tuple[UpstreamSupervisor, ClientProfile], asyncio.Task[None]] = {}
-        self._refresh_slots = asyncio.Semaphore(_MOST_LEARNING)
+        self._refresh_slots = asyncio.Semaphore(_MOST_REFRESHES)
         self._loop = asyncio.get_running_loop()
-        # When listings stop waiting for a server.
+        # Until when listings wait for a server.
         self._awaited_until: dict[UpstreamSupervisor, float] = {}
 
     def send_to_server(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
-        """Carry one call out; raises UpstreamError. Not a coroutine of its own: every call comes by here."""
+        """The coroutine of the server's supervisor, without one around it; raises UpstreamError."""
         supervisor = self._supervisors.get(call.item.server)
         return supervisor.send_on_connection(call) if supervisor is not None else self._send_to_removed(call)
 
@@ -71,45 +71,45 @@ class UpstreamFleet:
         return await self._supervisor_of(call.item.server).send_on_connection(call)
 
     async def await_ready(self, server: str) -> None:
-        """Wait until the server has told its tools; raises UpstreamUnavailable with the cause."""
+        """Wait until the server has listed; raises UpstreamUnavailable with the cause."""
         await self._supervisor_of(server).await_ready()
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server puts its questions while a call is under way, as the handshake era has it."""
+        """Whether the server sends its own requests while a call is in flight, as in the handshake era."""
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.uses_handshake
 
     def is_ready(self, server: str) -> bool:
-        """Whether a call would be sent at once; one to nobody ends at once."""
+        """Whether a call would be sent, or refused, at once."""
         supervisor = self._supervisors.get(server)
         return supervisor is None or supervisor.is_ready
 
     def honours_keys(self, server: str) -> bool:
-        """Whether the server said that it carries out one call for each idempotency key."""
+        """Whether the server declared that it executes one call for each idempotency key."""
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.supports_idempotency_keys
 
     def longest_seconds(self, server: str) -> float:
-        """How long one call of the server may take, whatever the progress."""
+        """How long one call of the server may take, with any progress."""
         supervisor = self._supervisors.get(server)
         return supervisor.spec.max_timeout_seconds if supervisor is not None else _LONGEST_SECONDS
 
     async def subscribe(self, server: str, uri: str) -> McpResponse:
-        """Hear of every change of a resource; the server's answer, raises UpstreamError."""
+        """Subscribe to a resource; the server's answer, raises UpstreamError."""
         return await self._supervisor_of(server).subscribe(uri)
 
     async def unsubscribe(self, server: str, uri: str) -> McpResponse:
-        """One client less wants to hear of it; raises UpstreamError."""
+        """End one client's subscription; raises UpstreamError."""
         return await self._supervisor_of(server).unsubscribe(uri)
 
-    # A client of the handshake era, and the connections that are its own.
+    # Clients of the handshake era, on their own connections.
 
     async def set_log_level(self, owner: str, level: str) -> None:
-        """The client wants log messages from this level on."""
+        """Set the least log level on the client's connections."""
         await self._each_client_peer(owner, lambda peer: peer.set_log_level(level))
 
     async def forward_notification(self, owner: str, method: str, params: bytes) -> None:
-        """Hand a notification of the client on."""
+        """Forward a notification of the client on its connections."""
         await self._each_client_peer(owner, lambda peer: peer.send_notification(method, params))
 
     async def _each_client_peer(self, owner: str, work: Callable[[McpPeer], Awaitable[None]]) -> None:
@@ -118,10 +118,10 @@ class UpstreamFleet:
         ]
         for outcome in await asyncio.gather(*(work(peer) for peer in peers), return_exceptions=True):
             if isinstance(outcome, BaseException):
-                log.debug("not told", extra={"reason": str(outcome)})
+                log.debug("message to a server not sent", extra={"reason": str(outcome)})
 
     def close_client(self, owner: str) -> None:
-        """The client is gone."""
+        """Close the connections of a client that is gone."""
         for supervisor in self._supervisors.values():
             supervisor.pool.close_client(owner)
 
@@ -132,25 +132,27 @@ class UpstreamFleet:
         return supervisor
 
     def apply(self, specs: Iterable[ServerSpec]) -> None:
-        """Run exactly these servers; what is replaced or removed finishes its calls first."""
-        wanted = {spec.name: spec for spec in specs}
+        """Run exactly these servers; those replaced or removed finish their calls first."""
+        specs_by_name = {spec.name: spec for spec in specs}
         before = self._supervisors
         self._supervisors = {
-            name: supervisor for name, supervisor in before.items() if wanted.get(name) == supervisor.spec
+            name: supervisor
+            for name, supervisor in before.items()
+            if specs_by_name.get(name) == supervisor.spec
         }
         for name, supervisor in before.items():
             if name not in self._supervisors:
                 self._retire(supervisor)
                 self._removed[name] = supervisor.subscriptions
-        for name, spec in wanted.items():
+        for name, spec in specs_by_name.items():
             if name not in self._supervisors:
                 self._start(spec)
-        self._supervisors = {name: self._supervisors[name] for name in wanted}
+        self._supervisors = {name: self._supervisors[name] for name in specs_by_name}
 
     def _start(self, spec: ServerSpec) -> None:
-        # Clients do not subscribe again because a server was defined anew, or was away for a while.
+        # Clients do not subscribe again when a server is redefined, or was removed for a while.
         before = self._removed.pop(spec.name, None)
-        subscriptions = ResourceSubscriptions(before.wanted if before else None)
+        subscriptions = ResourceSubscriptions(before.counts if before else None)
         supervisor = UpstreamSupervisor(
             spec, self._open_transport, self._versions, self._events, subscriptions, self._pending_inputs
         )
@@ -165,7 +167,7 @@ class UpstreamFleet:
 
     def _retire(self, supervisor: UpstreamSupervisor) -> None:
         supervisor.retire()
-        # No listing waits for it any more.
+        # Listings stop waiting for it.
         supervisor.settled.set()
         self._awaited_until.pop(supervisor, None)
         self._background.start(self._drain(supervisor), name=f"drain {supervisor.spec.name}")
@@ -187,23 +189,23 @@ class UpstreamFleet:
 
     @property
     def settled(self) -> bool:
-        """Whether every server has been reached or has failed once."""
+        """Whether every server is connected or has failed once."""
         return all(supervisor.settled.is_set() for supervisor in self._supervisors.values())
 
     async def wait_for_listing(self, pool_key: PoolKey) -> None:
-        """Give servers a moment: to start, and to tell what clients of that profile are shown."""
+        """Give servers a bounded time to start, and to list for clients of that profile."""
         await self.wait_for_start()
-        learning = set()
+        refreshes = set()
         for supervisor in self._supervisors.values():
             supervisor.refresh_if_expired()
             if not supervisor.has_listing(pool_key.profile):
-                learning.add(self._start_refresh(supervisor, pool_key))
-        if learning:
-            # Whoever takes longer goes on, and clients are told when it changed anything.
-            await asyncio.wait(learning, timeout=_PROFILE_LISTING_SECONDS)
+                refreshes.add(self._start_refresh(supervisor, pool_key))
+        if refreshes:
+            # Slower ones go on, and clients are notified if their listing changes.
+            await asyncio.wait(refreshes, timeout=_PROFILE_LISTING_SECONDS)
 
     def _start_refresh(self, supervisor: UpstreamSupervisor, pool_key: PoolKey) -> "asyncio.Task[None]":
-        """The one task that learns what a server lists for a profile."""
+        """The task that fetches a server's listing for a profile; at most one at a time."""
         key = (supervisor, pool_key.profile)
         task = self._listing_refreshes.get(key)
         if task is None:
@@ -219,15 +221,14 @@ class UpstreamFleet:
             async with self._refresh_slots:
                 await supervisor.refresh_listing(pool_key)
         except HeadgateError as error:
-            # Such clients are shown what everybody is shown.
+            # Such clients see the listing of the plain profile.
             log.debug("not listed", extra={"server": supervisor.spec.name, "reason": error.message})
         except Exception:
-            # Nobody else would hear of it.
             log.exception("listing failed", extra={"server": supervisor.spec.name})
 
     async def wait_for_start(self) -> None:
-        """Wait for servers that are starting and have never listed, at most until each one's time is over."""
-        # Again after each one, because the configuration may have added servers meanwhile.
+        """Wait for servers that are starting and have never listed, each for a bounded time."""
+        # Repeated, because a new configuration may add servers meanwhile.
         while waiting := self._listing_waits_for():
             supervisor = min(waiting, key=self._awaited_until.__getitem__)
             with suppress(TimeoutError):
@@ -239,7 +240,7 @@ class UpstreamFleet:
         return [supervisor for supervisor in self._starting() if self._awaited_until[supervisor] > now]
 
     def _starting(self) -> list[UpstreamSupervisor]:
-        # A server that listed before the gateway was started is listed from memory.
+        # A server that listed in an earlier run is listed from the store.
         return [
             supervisor
             for name, supervisor in self._supervisors.items()
@@ -262,7 +263,7 @@ class UpstreamFleet:
         )
 
     async def close(self) -> None:
-        """End every connection, all at once."""
+        """Close every server, all at once."""
         await self._background.close()
 
 
@@ -282,17 +283,17 @@ async def run_fleet(
 
 
 class GatewayFederation:
-    """What other gateways say of those behind them, and what this one says to those in front of it."""
+    """The gateways behind each server, and what this gateway announces of them to its clients."""
 
     def __init__(self, instance: str, config: str = "", *, is_child: bool = False) -> None:
-        """`config` is the identity of the configuration; a gateway that its client starts announces it."""
+        """`config` identifies the configuration; a gateway that runs as a child announces it, too."""
         self._own = frozenset(filter(None, (instance, config)))
         self._announced = self._own if is_child else frozenset({instance})
         self._behind: dict[str, frozenset[str]] = {}
         self._member = b""
 
     def record_gateways(self, server: str, gateways: frozenset[str]) -> None:
-        """These are behind the server, itself included; raises GatewayLoop if this gateway is."""
+        """Record the gateways behind a server, itself included; raises GatewayLoop if this is one of them."""
         if not self._own.isdisjoint(gateways):
             self._forget({server})
             raise GatewayLoop(server, itself=len(gateways) == 1)
@@ -301,7 +302,7 @@ class GatewayFederation:
             self._member = b""
 
     def retain_servers(self, servers: Collection[str]) -> None:
-        """Only these servers are there from now on."""
+        """Forget every server but these."""
         self._forget(self._behind.keys() - set(servers))
 
     def _forget(self, servers: Collection[str]) -> None:
@@ -311,7 +312,7 @@ class GatewayFederation:
 
     @property
     def member(self) -> bytes:
-        """What another gateway is told in `_meta`: this one, and every one behind it."""
+        """The `_meta` member for other gateways: this gateway, and every one behind it."""
         if not self._member:
             found = sorted(self._announced.union(*self._behind.values()))
             self._member = b'"%s":%s' % (META_GATEWAYS.encode(), msgspec.json.encode(found))

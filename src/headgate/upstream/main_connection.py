@@ -31,61 +31,61 @@ log = logging.getLogger("headgate.upstream")
 
 _STDERR_LINES = 200
 _SHOWN_LINES = 20
-# Processes of the same server that say when and where they failed do not fail for another reason.
+# A time or an address in the message of a failed process does not make it another reason.
 _NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 30.0
-# A connection that stood this long was a good one, and the next loss counts as the first.
+# A connection that lasted this long was stable, and the next loss counts as the first.
 _STABLE_SECONDS = 10.0
-# A call waits for a restart that is this near; for one further off it is answered at once.
+# A call waits for a restart that is due within this time; for a later one it fails at once.
 _WAIT_FOR_RESTART_SECONDS = 2.0
-# A server that failed to start as often as it may is started by a use, but not more often than this.
+# A server that used up its restarts is started by a call, but not more often than this.
 _FAILED_BACKOFF_SECONDS = 30.0
-# Another gateway may have been mended, so one that led back here is looked at again; a command never changes.
+# A loop through another gateway may have been repaired there, so its URL is tried again; a command is not.
 _LOOP_BACKOFF_SECONDS = 60.0
 _PING_EVERY_SECONDS = 30.0
 _PING_SECONDS = 10.0
-# Timers of the loop may be that much too early.
+# Timers of the event loop may fire this much too early.
 _EARLY_SECONDS = 0.01
 
 
 class ProtocolVersionStore(Protocol):
-    """Remembers which protocol version each server agreed to."""
+    """Remembers the protocol version that each server negotiated."""
 
     def version(self, server: str) -> str | None:
-        """What was agreed the last time."""
+        """The version of the last connection; None for a server that was never connected."""
 
     def remember_version(self, server: str, version: str) -> None:
-        """What has been agreed now."""
+        """Store the version of a new connection."""
 
 
 class ConnectionObserver(Protocol):
-    """Whoever uses the connection."""
+    """Uses the connection and follows its states."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether the server is at work, or may be."""
+        """Whether a call is or may be executing."""
 
     async def on_connected(self, peer: McpPeer) -> None:
-        """A new connection is to stand: learn what must be known first; raises UpstreamError."""
+        """The handshake is done: fetch what must be known before it is ready; raises UpstreamError."""
 
     def on_ready(self, peer: McpPeer) -> None:
-        """It stands."""
+        """The connection is ready."""
 
     def on_loop_detected(self) -> None:
-        """It leads back to this gateway, and is not connected."""
+        """The server leads back to this gateway and is not connected."""
 
     async def while_connected(self, peer: McpPeer) -> None:
-        """Go on beside everything else for as long as it stands."""
+        """Runs for as long as the connection lasts."""
 
     def seconds_until_maintenance(self) -> float | None:
-        """Seconds until it wants to attend to the connection; None while there is nothing to do."""
+        """Seconds until `maintain` is due; None while there is nothing to do."""
 
     async def maintain(self, peer: McpPeer) -> None:
-        """Do what is due; raises UpstreamError or SessionGone."""
+        """Do what is due; raises UpstreamError or UpstreamSessionExpired."""
 
     def seconds_until_idle(self) -> float | None:
-        """Seconds until it may not need the connection any more, 0 when it does not; None for never."""
+        """Seconds until the connection may be closed as idle, 0 when it may now; None for never."""
 
 
 OpenTransport = Callable[
@@ -94,33 +94,33 @@ OpenTransport = Callable[
 
 
 class StderrTail(deque[str]):
-    """The last lines that a server's processes wrote to stderr, and how many there were in all."""
+    """The last lines that the processes of a server wrote to stderr, and their total number."""
 
     def __init__(self) -> None:
         super().__init__(maxlen=_STDERR_LINES)
         self.written = 0
-        # The last lines as they are shown, and how many lines there were then.
+        # The lines as shown, and the total when they were redacted.
         self._redacted: tuple[int, tuple[str, ...]] = (0, ())
 
     def append(self, line: str) -> None:
-        """One more line."""
+        """Add one line."""
         super().append(line)
         self.written += 1
 
     def redacted(self, secrets: Sequence[str]) -> tuple[str, ...]:
-        """The last lines without secrets; they are read again only when there are new ones."""
+        """The last lines without secrets; redacted again only when there are new ones."""
         if self._redacted[0] != self.written:
             self._redacted = self.written, tuple(redacted_lines(self, secrets)[-_SHOWN_LINES:])
         return self._redacted[1]
 
     def since(self, before: int) -> list[str]:
-        """What was written after so many lines, as far as it is still here."""
+        """The lines written after the first `before` ones, as far as they are kept."""
         new = min(len(self), self.written - before)
         return list(self)[len(self) - new :]
 
 
 class MainConnection:
-    """Keeps one connection standing, and says why when it does not."""
+    """Keeps one connection open, reconnects it with backoff, and keeps the reason of the last failure."""
 
     def __init__(
         self,
@@ -136,17 +136,17 @@ class MainConnection:
         self.last_error: str | None = None
         self.next_attempt = 0.0
         self.connections = 0
-        # Connections that were made because the one before was lost.
+        # Connections opened because the one before was lost.
         self.restarts = 0
         self.stderr = StderrTail()
         self._secrets = known_secrets(spec)
-        # How many lines there were before the connection that is made now.
+        # The total of lines before the current connection.
         self._stderr_before = 0
-        # Whether it has been reached, or has failed once.
+        # Set once it is connected, or has failed once.
         self.settled = asyncio.Event()
-        # Another one speaks for the server, so nothing is to be remembered of this one.
+        # Another supervisor took over, so the version of this connection is not stored.
         self.retired = False
-        # Set when there is something to look after.
+        # Set when maintenance may be due.
         self.maintenance_due = asyncio.Event()
         self._open_transport = open_transport
         self._versions = versions
@@ -158,19 +158,19 @@ class MainConnection:
         self._ready_since = 0.0
         self._failures = 0
         self._loop_detected = False
-        # Stopped because nobody uses it, and who wants it to be started again.
+        # Stopped by the idle timeout, and started by a call.
         self._stopped_idle = self._started_on_demand = False
-        self._wanted = asyncio.Event()
+        self._demand = asyncio.Event()
         self._last_logged: tuple[ServerState, str | None] | None = None
-        # Why the server that is connected cannot do its work, by its own account.
+        # Why a connected server cannot do its work, as it reports itself.
         self._health_problem: str | None = None
 
-    # Waiting for it.
+    # Waiting for the connection.
 
     async def wait_connected(self, until: float | None = None) -> McpPeer:
-        """Wait for the connection while that makes sense; raises UpstreamUnavailable with the cause.
+        """Wait for a connection that is ready soon; raises UpstreamUnavailable with the cause.
 
-        A server that is stopped is started. Nobody waits longer than `until`, on the loop's clock.
+        Starts a server that is stopped. `until` bounds the wait, on the clock of the event loop.
         """
         deadline = self._loop.time() + self.spec.timeout_seconds
         if until is not None:
@@ -185,7 +185,7 @@ class MainConnection:
                 cause = self.last_error or "it does not start"
                 raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
             if self.state in (ServerState.IDLE, ServerState.FAILED):
-                self._wanted.set()
+                self._demand.set()
             tried = tried or self.state is ServerState.STARTING
             left = deadline - self._loop.time()
             if left <= 0 or not await self._wait_state_change(left):
@@ -198,7 +198,7 @@ class MainConnection:
         return self.state is ServerState.BACKOFF and (tried or rest > _WAIT_FOR_RESTART_SECONDS)
 
     async def _wait_state_change(self, seconds: float) -> bool:
-        """Wait until the state changes; False when it does not in time."""
+        """Whether the state changes in time."""
         change: asyncio.Future[None] = self._loop.create_future()
         self._changes.add(change)
         try:
@@ -211,33 +211,33 @@ class MainConnection:
         return True
 
     def _set_state(self, state: ServerState, *, quietly: bool = False) -> None:
-        # A server that fails again for the same reason is no news.
+        # A repeated failure for the same reason is logged once.
         news = (state, _NUMBER.sub("0", self.last_error) if self.last_error else None)
-        loud = not quietly and state is not ServerState.STARTING and news != self._last_logged
+        is_loud = not quietly and state is not ServerState.STARTING and news != self._last_logged
         level = logging.WARNING if state in (ServerState.BACKOFF, ServerState.FAILED) else logging.INFO
         log.log(
-            level if loud else logging.DEBUG,
+            level if is_loud else logging.DEBUG,
             "upstream %s",
             state,
             extra={"server": self.spec.name, "reason": self.last_error},
         )
-        if loud:
+        if is_loud:
             self._last_logged = news
         self.state = state
         for change in self._changes:
             if not change.done():
                 change.set_result(None)
 
-    # Its life.
+    # Its states.
 
     async def run(self, *, asleep: bool = False) -> None:
-        """Keep it connected until cancelled; one that is asleep is connected when somebody wants it."""
+        """Keep it connected until cancelled; one that is `asleep` is connected by its first use."""
         self._stopped_idle = asleep
         remembered = self._versions.version(self.spec.name)
         try:
             while True:
                 if self._stopped_idle:
-                    await self._wait_until_wanted()
+                    await self._wait_for_demand()
                 await self._run_connection(remembered)
                 remembered = self._versions.version(self.spec.name) if self._was_ready else None
                 if not self._stopped_idle:
@@ -246,16 +246,15 @@ class MainConnection:
             self.peer = None
             self._set_state(ServerState.STOPPED)
 
-    async def _wait_until_wanted(self) -> None:
-        """Stay stopped until somebody wants it."""
+    async def _wait_for_demand(self) -> None:
         self._set_state(ServerState.IDLE)
         self.settled.set()
-        await self._wanted.wait()
+        await self._demand.wait()
 
     async def _run_connection(self, remembered: str | None) -> None:
-        """One connection from its beginning to its end, whatever that is."""
+        """Run one connection to its end, and keep the reason."""
         self._started_on_demand, self._stopped_idle = self._stopped_idle, False
-        self._wanted.clear()
+        self._demand.clear()
         self._set_state(ServerState.STARTING)
         try:
             reason = await self._connect_and_serve(remembered)
@@ -267,19 +266,19 @@ class MainConnection:
         except HeadgateError as error:
             self.last_error = self._explain(error)
         except Exception as error:
-            # The keeper must outlive whatever one connection does.
+            # The supervisor must outlive any failure of one connection.
             log.exception("upstream failed", extra={"server": self.spec.name})
             self.last_error = f"an unexpected {type(error).__name__}"
 
     def _record_loop(self, loop: GatewayLoop) -> None:
-        """It is this gateway, or leads back to it: that is no failure that another attempt would mend."""
+        """The server is this gateway or leads back to it, which another attempt does not change."""
         if self.last_error != loop.reason:
             log.warning(loop.reason, extra={"server": self.spec.name})
         self.last_error, self._loop_detected = loop.reason, True
         self._observer.on_loop_detected()
 
     async def _back_off(self) -> None:
-        """Wait before the next attempt: a while, or after too many failures until somebody wants it."""
+        """Wait before the next attempt; after too many failures until the next use."""
         if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
             self._failures = 0
         rest = min(_LONGEST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 16))
@@ -287,20 +286,20 @@ class MainConnection:
         self._failures += not looped
         failed = looped or self._failures >= max(1, self.spec.max_restarts)
         self.next_attempt = self._loop.time() + (_FAILED_BACKOFF_SECONDS if failed else rest)
-        # Of a loop there was a warning already.
+        # A loop is logged as a warning already.
         self._set_state(ServerState.FAILED if failed else ServerState.BACKOFF, quietly=looped)
         self.settled.set()
         if looped and self.spec.url:
-            await self._wanted_within(_LOOP_BACKOFF_SECONDS)
+            await self._demanded_within(_LOOP_BACKOFF_SECONDS)
         elif failed:
-            await self._wanted.wait()
+            await self._demand.wait()
         else:
             await asyncio.sleep(rest)
 
-    async def _wanted_within(self, seconds: float) -> None:
+    async def _demanded_within(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._wanted.wait()
+                await self._demand.wait()
         except TimeoutError:
             return
 
@@ -312,7 +311,7 @@ class MainConnection:
         return bounded_reason(with_url(reason, self.spec.url), self._secrets)
 
     async def _connect_and_serve(self, remembered: str | None) -> str:
-        """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
+        """Open one connection and serve it to its end; returns why it ended, raises HeadgateError."""
         self._was_ready = False
         self._health_problem = None
         self._stderr_before = self.stderr.written
@@ -333,18 +332,18 @@ class MainConnection:
             raise self.start_timeout_error() from error
 
     async def _start(self, transport: UpstreamTransport, remembered: str | None, deadline: float) -> McpPeer:
-        """A peer that has told what it has; raises TimeoutError or HeadgateError."""
+        """A peer that has listed; raises TimeoutError or HeadgateError."""
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._negotiate(transport, remembered)
         except TimeoutError:
-            # To end a process that does not start takes seconds more, and calls are waiting for the verdict.
+            # Ending a process that does not start takes seconds more, and calls wait for the result.
             self.last_error = self._explain(self.start_timeout_error())
             self._set_state(ServerState.BACKOFF, quietly=True)
             raise
 
     def start_timeout_error(self) -> UpstreamUnreachable:
-        """The error of a connection that took too long."""
+        """The error of a connection that was not ready within the start timeout."""
         seconds = self.spec.start_timeout_seconds
         return UpstreamUnreachable(self.spec.name, f"it was not ready within {seconds:g} s")
 
@@ -367,40 +366,40 @@ class MainConnection:
         self.settled.set()
 
     def stderr_tail(self) -> tuple[str, ...]:
-        """The last lines of stderr, as an operator reads them."""
+        """The last lines of stderr without secrets."""
         return self.stderr.redacted(self._secrets)
 
     def report_health(self, reason: str | None) -> None:
-        """The server answers, and says why it cannot do its work; None once it can again."""
+        """Keep why a server that answers cannot do its work; None once it can again."""
         self._health_problem = reason
         if self.peer is not None:
             self._mark_connected()
 
     def _mark_connected(self) -> None:
-        """The connection stands; calls are sent, but who cannot do his work is shown like one who is down."""
+        """Set the state: a server that cannot do its work is shown as down, and still called."""
         self.last_error = (
             bounded_reason(self._health_problem, self._secrets) if self._health_problem is not None else None
         )
         self._set_state(ServerState.READY if self._health_problem is None else ServerState.BACKOFF)
 
     def drop(self, peer: McpPeer) -> None:
-        """The connection is of no use any more, and the next one is not far."""
+        """Use the connection no more: it is lost, or its session is."""
         if self.peer is peer:
             self.peer = None
             self.next_attempt = self._loop.time()
-            # Why is not known yet.
+            # The reason is not known yet.
             self._set_state(ServerState.IDLE if self._stopped_idle else ServerState.BACKOFF, quietly=True)
 
     async def _serve(self, peer: McpPeer) -> str:
-        """Stay until the connection is lost or nobody needs it, and look after it; returns why it ended."""
+        """Maintain the connection until it is lost or idle; returns why it ended."""
         lost = asyncio.ensure_future(peer.transport.wait_lost())
-        staying = asyncio.ensure_future(self._observer.while_connected(peer))
-        attention = asyncio.ensure_future(self.maintenance_due.wait())
+        observer_task = asyncio.ensure_future(self._observer.while_connected(peer))
+        due = asyncio.ensure_future(self.maintenance_due.wait())
         ping_at = self._loop.time() + _PING_EVERY_SECONDS
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    {lost, attention},
+                    {lost, due},
                     timeout=self._seconds_until_check(ping_at),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -415,31 +414,31 @@ class MainConnection:
                     and self._loop.time() < ping_at - _EARLY_SECONDS
                 ):
                     continue
-                attention.cancel()
+                due.cancel()
                 self.maintenance_due.clear()
-                attention = asyncio.ensure_future(self.maintenance_due.wait())
+                due = asyncio.ensure_future(self.maintenance_due.wait())
                 problem = await self._check_connection(peer)
                 if problem is not None:
                     return problem
                 ping_at = self._loop.time() + _PING_EVERY_SECONDS
         finally:
             lost.cancel()
-            attention.cancel()
-            staying.cancel()
+            due.cancel()
+            observer_task.cancel()
 
     def _seconds_until_check(self, ping_at: float) -> float:
-        """Seconds until there may be something to do on a connection that is silent."""
+        """Seconds until the next ping, maintenance or idle timeout."""
         due, idle = self._observer.seconds_until_maintenance(), self._observer.seconds_until_idle()
         pause = max(0.0, ping_at - self._loop.time()) if due is None else due
         return pause if idle is None else min(pause, idle)
 
     async def _check_connection(self, peer: McpPeer) -> str | None:
-        """Look after a connection that spoke or has been silent; says why it is of no use any more."""
+        """Do the maintenance that is due, or send a ping; returns why the connection is lost, or None."""
         try:
             if self._observer.seconds_until_maintenance() == 0:
                 await self._observer.maintain(peer)
             elif not self._observer.is_busy:
-                # While it works on something, silence is no reason to end it.
+                # A server may be silent while it executes a call.
                 await peer.ping(_PING_SECONDS)
         except UpstreamSessionExpired:
             return "it forgot the session"

@@ -23,32 +23,32 @@ from headgate.upstream.transport import OutgoingRequest, SendAttempt
 
 log = logging.getLogger("headgate.upstream")
 
-# A server that asks faster than people answer is refused the rest.
+# A server that sends requests faster than people answer is refused the rest.
 _MOST_SERVER_REQUESTS = 32
-# Why a question is withdrawn of which the server does not know yet.
+# Marks a cancellation that the server is to be sent an error for.
 _REQUEST_OVER = "the request is over"
 
 
 class ServerEventListener(Protocol):
-    """Who wants to know what an upstream says about itself."""
+    """Receives the events of all connections of one server."""
 
     def on_list_changed(self, capability: str, profile: ClientProfile) -> None:
-        """Its tools, prompts or resources are no longer what they were."""
+        """The list of its tools, prompts or resources has changed, on a connection of that profile."""
 
     def on_resource_updated(self, params: bytes, owner: ClientSession | None) -> None:
-        """A resource that somebody subscribed to has changed."""
+        """A subscribed resource has changed, on the connection of that client or on a shared one (None)."""
 
     def on_server_request(self) -> None:
-        """It has put a question to a client."""
+        """It has sent a request to a client."""
 
     def on_subscription_acknowledged(self) -> None:
-        """It has taken the gateway's subscription."""
+        """It has acknowledged the gateway's subscription."""
 
     def on_stream_resumed(self) -> None:
-        """A stream of it that broke off was taken up again."""
+        """A stream that dropped was resumed."""
 
     def on_health_changed(self, reason: str | None) -> None:
-        """It answers, and says why it cannot do its work; None once it can again."""
+        """It answers but cannot do its work; None once it can again."""
 
 
 class InFlightRequest(SendAttempt):
@@ -82,7 +82,7 @@ class _CancelledParams(msgspec.Struct):
 
 
 class NotificationRouter:
-    """Everything unasked on one connection; `owner` is the only client that uses it, if there is one."""
+    """Routes what a server sends on one connection; `owner` is the only client that uses it, if any."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class NotificationRouter:
         self._owner = owner
         self._in_flight: dict[int, InFlightRequest] = {}
         self._server_requests: dict[bytes, asyncio.Task[None]] = {}
-        # The requests whose time stands still meanwhile, once the question has been put.
+        # The requests in flight whose timers each server request suspends.
         self._suspended: dict[bytes, list[InFlightRequest]] = {}
-        # The one of them that counts as waiting for the input: a question may not say which one it is.
+        # The one of them that counts as waiting for input: a server request may not name it.
         self._counted: dict[bytes, InFlightRequest] = {}
         self.ignored = 0
 
@@ -121,7 +121,7 @@ class NotificationRouter:
             task.cancel(_REQUEST_OVER)
 
     def waits_for_input(self, calls: int) -> CallAwaitingInput | None:
-        """The call that was last to wait for input when all of so many calls do; None when one does not."""
+        """The call that was last to wait for input, if all of so many calls do; otherwise None."""
         waiting = [
             in_flight.pending_input
             for in_flight in self._in_flight.values()
@@ -140,14 +140,14 @@ class NotificationRouter:
     def route(
         self, envelope: Envelope, about: OutgoingRequest | None, reply: Callable[[bytes], None]
     ) -> None:
-        """Act on a message that came with the answer to `about`, if that is known; `reply` sends one back."""
+        """Route a message that came with the answer to `about`, if that is known; `reply` sends one back."""
         if envelope.id:
             self._route_request(envelope, about, reply)
             return
         try:
             self._route_notification(envelope.method, _for_clients(envelope), about)
         except (RecursionError, UnreadableMeta):
-            # Whatever it says, it must not cost the connection.
+            # No notification may cost the connection.
             self.count_ignored("a notification nested too deep")
 
     def _route_notification(self, method: str, params: bytes, about: OutgoingRequest | None) -> None:
@@ -167,20 +167,20 @@ class NotificationRouter:
                 self._forward_notification(method, params, about)
 
     def count_ignored(self, what: str) -> None:
-        """Something came that is no message, or that concerns nobody."""
+        """Count bytes that are no message, or a message that concerns no client."""
         self.ignored += 1
-        log.debug("noise", extra={"server": self._server, "what": what[:200]})
+        log.debug("message ignored", extra={"server": self._server, "what": what[:200]})
 
     def count_stream_resumed(self) -> None:
-        """A stream that broke off was taken up again."""
+        """Count a stream that dropped and was resumed."""
         self._listener.on_stream_resumed()
 
     def report_health(self, reason: str | None) -> None:
-        """The server answers, and this is why it cannot do its work; None once it can again."""
+        """Report why a server that answers cannot do its work; None once it can again."""
         self._listener.on_health_changed(reason)
 
     def close(self) -> None:
-        """The connection is gone: nobody waits for answers to its questions."""
+        """Cancel the server requests: the connection is lost."""
         for question in self._server_requests.values():
             question.cancel()
 
@@ -208,7 +208,7 @@ class NotificationRouter:
             channel.send_notification(method, params)
 
     def _channel_for(self, about: OutgoingRequest | None) -> ClientBackChannel | None:
-        """The way to the client that a message concerns; None when it could be several, or none."""
+        """The channel to the client that a message concerns; None if that is not clear."""
         if about is not None and about.request is not None:
             return about.request.channel
         requests = [
@@ -223,7 +223,7 @@ class NotificationRouter:
             return next(iter(owners.values())).channel
         return None
 
-    # Questions.
+    # Requests of the server.
 
     def _route_request(
         self, envelope: Envelope, about: OutgoingRequest | None, reply: Callable[[bytes], None]
@@ -234,28 +234,28 @@ class NotificationRouter:
             return
         channel = self._channel_for(about)
         if not self._profile.supports_input_request(method, params):
-            # Servers hand these words on: they are what the model reads.
+            # Servers pass this text on to the model.
             why = self._profile.unsupported_reason(method)
             reply(encode_error(id, METHOD_NOT_FOUND, f"Method not found: {method[:200]} ({why})"))
         elif channel is None:
             reply(encode_error(id, INTERNAL_ERROR, "It is not clear which client this is for"))
         elif id in self._server_requests:
-            # A stream that was taken up again may repeat it, and it has not been answered yet.
+            # A resumed stream may repeat a request that is not answered yet.
             self.count_ignored("a question that is being asked")
         elif len(self._server_requests) >= _MOST_SERVER_REQUESTS and not self._cancel_orphaned():
             reply(encode_error(id, INTERNAL_ERROR, "Too many questions at once"))
         else:
             self._listener.on_server_request()
             task = asyncio.get_running_loop().create_task(
-                self._forward_request(channel, envelope, about, reply), name=f"question of {self._server}"
+                self._forward_request(channel, envelope, about, reply), name=f"request of {self._server}"
             )
             self._server_requests[id] = task
             task.add_done_callback(lambda _: self._remove_request(id, task))
 
     def _cancel_orphaned(self) -> bool:
-        """Withdraw the oldest question that no request under way waits for: it may never be answered."""
-        for id, held in self._suspended.items():
-            if not any(self._in_flight.get(in_flight.outgoing.token) is in_flight for in_flight in held):
+        """Cancel the oldest server request that no request in flight waits for: it may never be answered."""
+        for id, suspended in self._suspended.items():
+            if not any(self._in_flight.get(in_flight.outgoing.token) is in_flight for in_flight in suspended):
                 task = self._server_requests[id]
                 task.cancel(_REQUEST_OVER)
                 self._remove_request(id, task)
@@ -263,13 +263,13 @@ class NotificationRouter:
         return False
 
     def _remove_request(self, id: bytes, task: "asyncio.Task[None]") -> None:
-        """The question is over, and its id may be another's now."""
+        """Remove a server request that has ended, unless another has its id now."""
         if self._server_requests.get(id) is task:
             del self._server_requests[id]
             self._suspended.pop(id, None)
 
     def _suspended_by(self, about: OutgoingRequest | None) -> list[InFlightRequest]:
-        """Whose time stands still while the client is asked: nobody can say which of several waits for it."""
+        """The requests in flight that may wait for a server request; it need not name the one."""
         return [
             in_flight
             for in_flight in self._in_flight.values()
@@ -283,18 +283,18 @@ class NotificationRouter:
         about: OutgoingRequest | None,
         reply: Callable[[bytes], None],
     ) -> None:
-        # Only now, because a request may have been answered in the same breath.
-        id, held = bytes(envelope.id), self._suspended_by(about)
-        self._suspended[id] = held
-        for in_flight in held:
+        # Only now, because a request may have been answered in the same read.
+        id, suspended = bytes(envelope.id), self._suspended_by(about)
+        self._suspended[id] = suspended
+        for in_flight in suspended:
             in_flight.suspensions += 1
             in_flight.suspend()
-        self._count(id, held)
+        self._count(id, suspended)
         task = asyncio.current_task()
-        # On a client's own connection a server may ask for the client's sake, whatever is under way.
+        # On a client's own connection a server may send requests that no request in flight caused.
         certain = self._owner is None or (about is not None and about.request is not None)
-        if len(held) == 1 and task is not None and certain:
-            held[0].caused += (task,)
+        if len(suspended) == 1 and task is not None and certain:
+            suspended[0].caused += (task,)
         try:
             answer = await channel.send_request(envelope.method, _for_clients(envelope))
         except asyncio.CancelledError as cancelled:
@@ -302,34 +302,34 @@ class NotificationRouter:
                 reply(encode_error(id, INTERNAL_ERROR, "The request that this is about is over"))
             raise
         except Exception:
-            # Whatever is wrong with the client, the server must hear something.
-            log.exception("question failed", extra={"server": self._server, "method": envelope.method})
+            # The server must get a reply, whatever fails in the client.
+            log.exception("server request failed", extra={"server": self._server, "method": envelope.method})
             reply(encode_error(id, INTERNAL_ERROR, "The client could not be asked"))
             return
         finally:
             counted = self._counted.pop(id, None)
-            if counted is not None and len(held) > 1:
+            if counted is not None and len(suspended) > 1:
                 self._stop_waiting(counted)
-            for in_flight in held:
+            for in_flight in suspended:
                 self._resume_timer(in_flight)
         reply(_encode_answer(id, answer))
 
-    def _count(self, id: bytes, held: list[InFlightRequest]) -> None:
-        """One call waits for the input, the newest that may; the others may not wait for anything."""
-        for in_flight in reversed(held):
+    def _count(self, id: bytes, suspended: list[InFlightRequest]) -> None:
+        """Count one call as waiting for input, the newest of those that may; the others may not wait."""
+        for in_flight in reversed(suspended):
             if in_flight.pending_input is None and self._in_flight.get(in_flight.outgoing.token) is in_flight:
                 self._counted[id] = in_flight
                 self._start_waiting(in_flight)
                 return
 
     def _count_another(self, over: InFlightRequest) -> None:
-        """A call that counted is over, and its question is not: it belongs to another one."""
+        """The counted call has ended and the server request has not: another call waits for it."""
         for id in [id for id, in_flight in self._counted.items() if in_flight is over]:
             del self._counted[id]
             self._count(id, self._suspended.get(id, []))
 
     def _resume_timer(self, in_flight: InFlightRequest) -> None:
-        """One question less; the time of a request that waits for none, and is not over, runs again."""
+        """End one suspension; the timer of a request in flight without any restarts."""
         in_flight.suspensions -= 1
         if not in_flight.suspensions and in_flight.pending_input is not None:
             self._stop_waiting(in_flight)
@@ -353,7 +353,7 @@ class NotificationRouter:
             in_flight.pending_input = None
 
     def _cancel_request(self, params: bytes) -> None:
-        """The server does not want the answer to its question any more."""
+        """The server cancels its own request."""
         try:
             id = bytes(msgspec.json.decode(params or b"{}", type=_CancelledParams).requestId)
         except (DecodeError, UnicodeDecodeError):
@@ -363,7 +363,7 @@ class NotificationRouter:
 
 
 def _for_clients(envelope: Envelope) -> bytes:
-    """The params without what is between the server and the gateway, or the gateway's own to say."""
+    """The params without `_meta` keys of rmcp and of the gateway."""
     return without_reserved(without_rmcp_meta(bytes(envelope.params)))
 
 
@@ -374,32 +374,32 @@ def _encode_answer(id: bytes, answer: McpResponse) -> bytes:
     return encode_result(id, answer.result)
 
 
-# A server that asks faster than it takes our replies must not fill the memory or use up the sockets.
+# A server that sends requests faster than it reads replies must not fill memory or use up sockets.
 _MOST_AT_ONCE = 8
 _MOST_WAITING = 64
 
 
 class ReplyQueue:
-    """The replies on their way to one upstream."""
+    """Replies to one server, a bounded number at a time."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], router: NotificationRouter) -> None:
         """`send` raises nothing."""
         self._send = send
         self._router = router
         self._tasks = BackgroundTasks()
-        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def enqueue(self, reply: bytes) -> None:
-        """Send it when its turn comes; beyond the bound it is dropped and counted."""
+        """Send a reply after those before it; beyond the bound it is dropped and counted."""
         if len(self._tasks) >= _MOST_AT_ONCE + _MOST_WAITING:
             self._router.count_ignored("a request while too many replies wait")
             return
-        self._tasks.start(self._send_in_turn(reply), name="reply")
+        self._tasks.start(self._send_in_slot(reply), name="reply")
 
-    async def _send_in_turn(self, reply: bytes) -> None:
-        async with self._turns:
+    async def _send_in_slot(self, reply: bytes) -> None:
+        async with self._slots:
             await self._send(reply)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Cancel what is not sent yet: the connection is lost."""
         self._tasks.cancel()

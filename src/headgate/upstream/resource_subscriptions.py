@@ -1,6 +1,4 @@
-"""Resource subscriptions of one server, kept on every connection, and the change notifications that come of
-them.
-"""
+"""Resource subscriptions of one server on all its connections, and their change notifications."""
 
 import asyncio
 import logging
@@ -33,28 +31,28 @@ _OVERLAP_SECONDS = 2.0
 
 
 class ResourceSubscriptions:
-    """Counts who wants each resource: the first subscribes, the last one leaving unsubscribes."""
+    """Counts the subscribers of each resource: the first one subscribes, the last one unsubscribes."""
 
-    def __init__(self, wanted: Mapping[str, int] | None = None) -> None:
-        """`wanted` says how many want each resource already."""
-        self._wanted: Counter[str] = Counter(wanted)
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        """`counts` are the subscribers of each resource at the start."""
+        self._counts: Counter[str] = Counter(counts)
         self._changed = asyncio.Event()
         self._acknowledged = asyncio.Event()
-        # Who waits for a subscription of the stateless era that is yet to begin, and for the latest one.
+        # Callers that wait for the next subscription of the stateless era to begin, and for the latest one.
         self._waiting: set[asyncio.Future[None]] = set()
         self._begun: set[asyncio.Future[None]] = set()
 
     @property
-    def wanted(self) -> Mapping[str, int]:
-        """How many want each resource."""
-        return self._wanted
+    def counts(self) -> Mapping[str, int]:
+        """The number of subscribers of each resource."""
+        return self._counts
 
     async def add(self, uri: str, peer: McpPeer) -> McpResponse:
-        """One more wants to hear of it: the upstream's answer; raises UpstreamError or SessionGone."""
+        """Add a subscriber: the server's answer; raises UpstreamError or UpstreamSessionExpired."""
         if not peer.negotiated.supports_subscribe:
             return _UNKNOWN
-        self._wanted[uri] += 1
-        if self._wanted[uri] > 1:
+        self._counts[uri] += 1
+        if self._counts[uri] > 1:
             return _DONE
         if peer.era is Era.STATELESS:
             self._changed.set()
@@ -69,7 +67,7 @@ class ResourceSubscriptions:
         return answer
 
     async def wait_acknowledged(self) -> None:
-        """Wait until a stateless upstream has acknowledged what was added last, but not for long."""
+        """Wait a bounded time until a stateless server has acknowledged the latest subscription."""
         if not self._changed.is_set():
             return
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -84,8 +82,8 @@ class ResourceSubscriptions:
             self._begun.discard(acknowledged)
 
     async def remove(self, uri: str, peer: McpPeer | None) -> McpResponse:
-        """One does not want to hear of it any more; raises UpstreamError or SessionGone."""
-        if uri not in self._wanted or not self._release_uri(uri) or peer is None:
+        """Remove a subscriber; raises UpstreamError or UpstreamSessionExpired."""
+        if uri not in self._counts or not self._release_uri(uri) or peer is None:
             return _DONE
         if peer.era is Era.STATELESS:
             self._changed.set()
@@ -93,28 +91,28 @@ class ResourceSubscriptions:
         return await _send_for_uri(peer, "resources/unsubscribe", uri)
 
     def _release_uri(self, uri: str) -> bool:
-        """Whether that was the last one."""
-        self._wanted[uri] -= 1
-        if self._wanted[uri] <= 0:
-            del self._wanted[uri]
+        """Whether that was the last subscriber."""
+        self._counts[uri] -= 1
+        if self._counts[uri] <= 0:
+            del self._counts[uri]
             return True
         return False
 
     async def restore(self, peer: McpPeer, uris: Iterable[str] | None = None) -> None:
-        """Subscribe on one more connection to these, or to all; raises UpstreamError or SessionGone."""
+        """Subscribe on another connection to these or all; raises UpstreamError or UpstreamSessionExpired."""
         if peer.era is Era.HANDSHAKE and peer.negotiated.supports_subscribe:
-            for uri in list(self._wanted) if uris is None else uris:
+            for uri in list(self._counts) if uris is None else uris:
                 discard_payload((await _send_for_uri(peer, "resources/subscribe", uri)).result)
 
     def acknowledge(self) -> None:
-        """The upstream has taken the latest subscription."""
+        """The server has acknowledged the latest subscription."""
         self._acknowledged.set()
         for waiting in self._begun:
             if not waiting.done():
                 waiting.set_result(None)
 
     async def listen(self, peer: McpPeer) -> None:
-        """Hold the subscription of the stateless era until it ends; raises UpstreamError or SessionGone."""
+        """Keep a stateless subscription until it ends; raises UpstreamError or UpstreamSessionExpired."""
         listening: asyncio.Task[McpResponse] | None = None
         try:
             while True:
@@ -142,7 +140,7 @@ class ResourceSubscriptions:
         return listening
 
     async def _replace_subscription(self, before: "asyncio.Task[McpResponse]") -> None:
-        """Nothing may be missed between two subscriptions, so the old one ends when the new one stands."""
+        """End the old subscription once the new one is acknowledged, so that no change is missed between."""
         try:
             async with asyncio.timeout(_OVERLAP_SECONDS):
                 await self._acknowledged.wait()
@@ -152,7 +150,7 @@ class ResourceSubscriptions:
             before.cancel()
 
     async def _ended(self, listening: "asyncio.Task[McpResponse] | None") -> bool:
-        """Wait for the subscription to end, or for somebody to want another one."""
+        """Wait for the end of the subscription, or for another set of resources."""
         changed = asyncio.ensure_future(self._changed.wait())
         waiting: set[asyncio.Future[Any]] = {changed} if listening is None else {changed, listening}
         try:
@@ -170,13 +168,13 @@ class ResourceSubscriptions:
             for capability in ("tools", "prompts", "resources")
             if negotiated.notifies_list_changed(capability)
         }
-        if self._wanted and negotiated.supports_subscribe:
-            wanted["resourceSubscriptions"] = list(self._wanted)
+        if self._counts and negotiated.supports_subscribe:
+            wanted["resourceSubscriptions"] = list(self._counts)
         return wanted
 
 
 def _retrieve_exception(listening: "asyncio.Task[McpResponse]") -> None:
-    """Why a subscription ended that has been replaced is of no interest."""
+    """Retrieve the error of a replaced subscription, which is not reported."""
     if not listening.cancelled():
         listening.exception()
 
@@ -190,11 +188,11 @@ log = logging.getLogger("headgate.upstream")
 # A subscription lasts as long as its connection.
 _FOREVER_SECONDS = 10 * 365 * 86400.0
 
-# Before a subscription that has ended is opened again.
+# The pause before an ended subscription is opened again.
 _LISTEN_AGAIN_SECONDS = 2.0
 _LISTS = ("tools", "prompts", "resources")
 
-# Told the server, the resource that has changed, the params of the message, and for which client or for all.
+# Given the server, the changed resource, the params of the notification, and the client (None for all).
 NotifyUpdated = Callable[[str, str, bytes, ClientSession | None], None]
 
 
@@ -203,7 +201,7 @@ class _ResourceUpdatedParams(msgspec.Struct):
 
 
 class ResourceChangeListener:
-    """Listens to one upstream, whatever connection stands."""
+    """Listens for changes at one server, across its connections."""
 
     def __init__(
         self,
@@ -212,24 +210,24 @@ class ResourceChangeListener:
         tell: NotifyUpdated,
         list_again: Callable[[str], None],
     ) -> None:
-        """`list_again` is told which list may have changed while nobody listened."""
+        """`list_again` is called with a list that may have changed while nothing listened."""
         self._server = server
         self._subscriptions = subscriptions
         self._notify_updated = tell
         self._relist = list_again
-        # Whether changes may have been missed since somebody last listened.
+        # Whether changes may have been missed.
         self._may_have_missed = False
-        # Another keeper speaks for the server, and what this one hears is of no interest.
+        # Set when another supervisor took over: nothing is published any more.
         self.muted = False
 
     def connection_opened(self, peer: McpPeer, *, again: bool) -> None:
-        """A connection stands; the first one, or one more after a time without."""
+        """A main connection is open, the first one or another one."""
         self._may_have_missed = again
         if peer.era is Era.HANDSHAKE:
             self._notify_missed()
 
     def resource_updated(self, params: bytes, owner: ClientSession | None) -> bool:
-        """A resource has changed, for one client or for all; False when it is not said which."""
+        """Publish a change for one client or for all; False if the notification names no resource."""
         try:
             uri = msgspec.json.decode(params or b"{}", type=_ResourceUpdatedParams).uri
         except (DecodeError, UnicodeDecodeError):
@@ -239,42 +237,42 @@ class ResourceChangeListener:
         return True
 
     def subscription_acknowledged(self) -> None:
-        """The stateless upstream tells from now on what changes."""
+        """The stateless server notifies changes from now on."""
         self._subscriptions.acknowledge()
         self._notify_missed()
 
     def _notify_missed(self) -> None:
-        """Nobody knows what became of resources while nobody was told, so they count as changed."""
+        """Publish every subscribed resource as changed, since notifications may have been missed."""
         if self._may_have_missed and not self.muted:
-            for uri in self._subscriptions.wanted:
+            for uri in self._subscriptions.counts:
                 params = encode_object({"uri": Raw(msgspec.json.encode(uri))})
                 self._notify_updated(self._server, uri, params, None)
         self._may_have_missed = False
 
     async def listen(self, peer: McpPeer) -> Never:
-        """Subscribe to what changes at a stateless upstream, again and again."""
+        """Keep a subscription to the changes of a stateless server open."""
         while True:
             try:
                 await self._subscriptions.listen(peer)
             except (UpstreamError, UpstreamSessionExpired) as error:
                 log.debug("subscription ended", extra={"server": self._server, "reason": str(error)})
             except Exception:
-                # The next subscription may go better, and nobody else would hear of this.
+                # The next subscription may succeed.
                 log.exception("subscription failed", extra={"server": self._server})
             await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
-            # Something may have changed while nobody listened.
+            # Changes may be missed until the next subscription.
             self._may_have_missed = True
             for capability in _LISTS:
                 if peer.negotiated.notifies_list_changed(capability):
                     self._relist(capability)
 
 
-# How long a subscription waits for the connections of single clients to take it too.
+# How long a subscription waits for the connections of single clients.
 _CLIENT_CONNECTIONS_SECONDS = 2.0
 
 
 class SubscriptionFanout:
-    """What clients want to hear of at one upstream, on all its connections."""
+    """Subscribes on the main connection and on the connections of single clients."""
 
     def __init__(
         self,
@@ -291,7 +289,7 @@ class SubscriptionFanout:
         self._background = background
 
     async def subscribe(self, uri: str) -> McpResponse:
-        """Hear of every change of a resource; the upstream's answer, raises UpstreamError."""
+        """Subscribe to a resource; the server's answer, raises UpstreamError."""
         peer = await self._main_connection.wait_connected()
         try:
             answer = await self._subscriptions.add(uri, peer)
@@ -301,32 +299,32 @@ class SubscriptionFanout:
         if answer.error:
             return answer
         try:
-            # Whoever has the answer relies on it.
+            # The caller relies on the subscription once it has the answer.
             await self._subscriptions.wait_acknowledged()
             await self._subscribe_client_connections(uri)
         except asyncio.CancelledError:
-            # Nobody will unsubscribe who does not know that it is subscribed.
+            # A caller that does not get the answer will not unsubscribe.
             self._background.start(self._withdraw(uri), name=f"unsubscribe at {self._server}")
             raise
         return answer
 
     async def _subscribe_client_connections(self, uri: str) -> None:
-        """Hear of it also where the calls of single clients change it."""
+        """Subscribe where the calls of single clients make changes, too."""
         peers = self._pool.client_peers()
         if not peers:
             return
-        told = asyncio.Event()
-        self._background.start(self._subscribe_each(peers, uri, told), name=f"subscribe at {self._server}")
+        done = asyncio.Event()
+        self._background.start(self._subscribe_each(peers, uri, done), name=f"subscribe at {self._server}")
         try:
             async with asyncio.timeout(_CLIENT_CONNECTIONS_SECONDS):
-                await told.wait()
+                await done.wait()
         except TimeoutError:
-            # One of them may be busy with a call for long, which is nothing to those who subscribe.
+            # One of them may be busy with a long call, which must not delay subscribers.
             return
 
-    async def _subscribe_each(self, peers: list[McpPeer], uri: str, told: asyncio.Event) -> None:
+    async def _subscribe_each(self, peers: list[McpPeer], uri: str, done: asyncio.Event) -> None:
         await asyncio.gather(*(self.restore(peer, (uri,)) for peer in peers))
-        told.set()
+        done.set()
 
     async def _withdraw(self, uri: str) -> None:
         try:
@@ -341,15 +339,15 @@ class SubscriptionFanout:
             raise UpstreamUnreachable(self._server, "it forgets every session at once") from error
 
     async def unsubscribe(self, uri: str) -> McpResponse:
-        """One client less wants to hear of it; raises UpstreamError."""
+        """End one client's subscription; raises UpstreamError."""
         try:
             return await self._subscriptions.remove(uri, self._main_connection.peer)
         except UpstreamSessionExpired:
-            # Then there is nothing to be unsubscribed from.
+            # The subscription ended with its session.
             return McpResponse(b"{}")
 
     async def restore(self, peer: McpPeer, uris: Iterable[str] | None = None) -> None:
-        """Subscribe on a client's own connection to these, or to all, if that is possible."""
+        """Subscribe on a client's own connection to these or to all; a failure is logged."""
         try:
             await self._subscriptions.restore(peer, uris)
         except (UpstreamError, UpstreamSessionExpired) as error:

@@ -47,40 +47,40 @@ from headgate.upstream.message_assembly import (
 from headgate.upstream.transport import UpstreamSessionExpired
 
 _MARKS = (META.encode(), META_ALIAS.encode())
-# To look through a larger result takes so long that others would notice.
+# Searching a larger result takes so long that other clients would notice.
 _LARGE_BYTES = 256 * 1024
-# What a transfer may be; the same as the largest message of a server, and more parts than anybody needs.
+# The limits of a transfer: the largest message of a server, and more chunks than any needs.
 _LIMITS = MessageLimits(2048 * 1024 * 1024, 1024 * 1024, Path(tempfile.gettempdir()))
 _MOST_PARTS = 1_000_000
 _AT_ONCE = 4
 _FETCH_ATTEMPTS = 3
 _LONGEST_CODE = 200
-# How a call ended to which the server has no answer of its own, because it is a gateway too.
+# The final states of a call without an answer, at a server that is a gateway itself.
 _WITHOUT_ANSWER = ("failed", "timeout")
-# What a result has around it when it comes as a message.
+# A transferred result is read like a message.
 _OPENING, _CLOSING = b'{"jsonrpc":"2.0","id":1,"result":', b"}"
 
-# Asks the upstream something in the gateway's own name; raises UpstreamError or SessionGone.
+# Sends a request of the gateway's own; raises UpstreamError or UpstreamSessionExpired.
 SendGatewayRequest = Callable[[str, dict[str, Raw]], Awaitable[McpResponse]]
 
 
 class RmcpClient:
-    """Writes and reads `_meta.rmcp` for one upstream, and fetches results that come in parts."""
+    """Writes and reads `_meta.rmcp` for one server, and fetches results in chunks."""
 
     def __init__(
         self,
         spec: ServerSpec,
         features: frozenset[str],
-        ask: SendGatewayRequest,
+        send_request: SendGatewayRequest,
         limits: MessageLimits | None = None,
     ) -> None:
         self._spec = spec
         self._features = features
-        self._send_request = ask
+        self._send_request = send_request
         self._limits = limits or _LIMITS
 
     def request_meta(self, call: UpstreamCall) -> Raw:
-        """What a call of a tool says of its delivery; its transaction is the gateway's own."""
+        """The delivery metadata of a call; a transaction is not passed on."""
         delivery_options = call.delivery_options
         seconds = self._spec.timeout_seconds
         if delivery_options is not None and delivery_options.deadline is not None:
@@ -99,35 +99,36 @@ class RmcpClient:
         )
 
     async def unwrap_answer(self, answer: McpResponse, what: str) -> McpResponse:
-        """The answer without what it says of its delivery, and with all of its result.
+        """The answer without delivery metadata, and with its whole result.
 
-        Raises NotProcessed, UpstreamUnsure, BrokenTransfer, InvalidAnswer, AnswerNotStored or UpstreamLost.
+        Raises UpstreamNack, UpstreamOutcomeUnknown, TransferIntegrityError, InvalidUpstreamResponse,
+        ResponseNotStored or UpstreamLost.
         """
         if answer.error:
-            said, answer = _split_error(answer)
-            if said.final_status in _WITHOUT_ANSWER and said.processed is None:
-                # A gateway was refused this attempt, and does not know what became of the one before.
-                raise self._failure(said, what)
+            metadata, answer = _split_error(answer)
+            if metadata.final_status in _WITHOUT_ANSWER and metadata.processed is None:
+                # A gateway had this attempt refused, and does not know the outcome of the one before.
+                raise self._failure(metadata, what)
             return answer
-        said, result = await _split_result(answer.result)
-        if said.ack is False or (said.final_status in _WITHOUT_ANSWER and not said.processed):
+        metadata, result = await _split_result(answer.result)
+        if metadata.ack is False or (metadata.final_status in _WITHOUT_ANSWER and not metadata.processed):
             discard_payload(result)
-            raise self._failure(said, what)
-        if said.chunked is not None and "chunking" in self._features:
+            raise self._failure(metadata, what)
+        if metadata.chunked is not None and "chunking" in self._features:
             discard_payload(result)
-            _, result = await _split_result(await self._fetch_transfer(said.chunked, what))
+            _, result = await _split_result(await self._fetch_transfer(metadata.chunked, what))
         return answer if result is answer.result else msgspec.structs.replace(answer, result=result)
 
-    def _failure(self, said: RmcpResponseMeta, what: str) -> UpstreamNack | UpstreamOutcomeUnknown:
-        code = (said.error_code or "")[:_LONGEST_CODE]
-        if said.ack is not False and said.processed is None:
+    def _failure(self, metadata: RmcpResponseMeta, what: str) -> UpstreamNack | UpstreamOutcomeUnknown:
+        code = (metadata.error_code or "")[:_LONGEST_CODE]
+        if metadata.ack is not False and metadata.processed is None:
             return UpstreamOutcomeUnknown(self._spec.name, what, code)
         error = UpstreamNack(self._spec.name, what, code)
-        error.effect = Effect.DONE if said.processed else Effect.NONE
+        error.effect = Effect.DONE if metadata.processed else Effect.NONE
         error.retryable = error.effect is Effect.NONE and code in RETRYABLE
         return error
 
-    # A result in parts.
+    # Results in chunks.
 
     async def _fetch_transfer(self, chunked: RmcpTransfer, what: str) -> Payload:
         """The whole result, in memory or on disk."""
@@ -154,14 +155,14 @@ class RmcpClient:
         return result
 
     async def _fetch_chunks(self, chunked: RmcpTransfer, indexes: range, what: str) -> list[bytes]:
-        """Some parts, fetched at the same time."""
+        """Some chunks, fetched in parallel."""
         fetching = [asyncio.ensure_future(self._fetch_chunk(chunked, index, what)) for index in indexes]
         try:
             return await asyncio.gather(*fetching)
         except (HeadgateError, UpstreamSessionExpired) as error:
             if isinstance(error, TransferIntegrityError):
                 raise
-            # The call itself was carried out, so nothing may look as if it had not been sent.
+            # The call was executed, so no error may report that it was not sent.
             reason = str(error) or "it forgot the session"
             raise UpstreamLost(self._spec.name, what, f"while its result was fetched: {reason}") from error
         finally:
@@ -181,25 +182,25 @@ class RmcpClient:
         raise TransferIntegrityError(f"part {index} of the result of {what!r}")
 
     async def _release_transfer(self, chunked: RmcpTransfer) -> None:
-        """Let the server forget the result; one that does not hear of it forgets it in time."""
+        """Let the server drop the result; otherwise it expires there."""
         params = {"transfer_id": Raw(msgspec.json.encode(chunked.transfer_id))}
         with suppress(HeadgateError, UpstreamSessionExpired):
             discard_payload((await self._send_request(DONE_METHOD, params)).result)
 
 
 def _finish_transfer(assembly: MessageAssembler) -> Payload:
-    """The result of which all parts are there; raises Garbled or TooLarge."""
+    """The result of all chunks; raises MalformedMessage or MessageTooLarge."""
     assembly.add(_CLOSING)
     return assembly.finish().result
 
 
 async def _split_result(result: Payload) -> tuple[RmcpResponseMeta, Payload]:
-    """What a result says of its delivery, and the result without it."""
-    said = NO_RESPONSE_META
+    """The delivery metadata of a result, and the result without it."""
+    metadata = NO_RESPONSE_META
 
     def take(meta: dict[str, Raw]) -> None:
-        nonlocal said
-        said = pop_response_meta(meta)
+        nonlocal metadata
+        metadata = pop_response_meta(meta)
 
     if not isinstance(result, bytes):
         rest: Payload = await asyncio.to_thread(with_edited_meta_on_disk, result, take)
@@ -209,18 +210,18 @@ async def _split_result(result: Payload) -> tuple[RmcpResponseMeta, Payload]:
         rest = with_edited_meta(result, take)
     else:
         rest = await asyncio.to_thread(with_edited_meta, result, take)
-    return said, rest
+    return metadata, rest
 
 
 def _split_error(answer: McpResponse) -> tuple[RmcpResponseMeta, McpResponse]:
-    """What an error says of delivery in its `data`, and the error without it."""
+    """The delivery metadata in the `data` of an error, and the error without it."""
     if not any(mark in answer.error for mark in _MARKS):
         return NO_RESPONSE_META, answer
-    said = NO_RESPONSE_META
+    metadata = NO_RESPONSE_META
 
     def take(meta: dict[str, Raw]) -> None:
-        nonlocal said
-        said = pop_response_meta(meta)
+        nonlocal metadata
+        metadata = pop_response_meta(meta)
 
     try:
         members = decode_object(answer.error)
@@ -229,7 +230,7 @@ def _split_error(answer: McpResponse) -> tuple[RmcpResponseMeta, McpResponse]:
     if "data" not in members:
         return NO_RESPONSE_META, answer
     members["data"] = Raw(with_edited_meta(bytes(members["data"]), take))
-    return said, msgspec.structs.replace(answer, error=encode_object(members))
+    return metadata, msgspec.structs.replace(answer, error=encode_object(members))
 
 
 def _is_consistent(chunked: RmcpTransfer) -> bool:
@@ -239,7 +240,7 @@ def _is_consistent(chunked: RmcpTransfer) -> bool:
 
 
 def _verified_chunk(chunked: RmcpTransfer, index: int, answer: McpResponse) -> bytes | None:
-    """The bytes of one part; None when they are not those that were promised."""
+    """The bytes of one chunk; None if they do not match its metadata."""
     result = answer.result
     try:
         whole = result if isinstance(result, bytes) else b"".join(result.chunks())

@@ -137,7 +137,7 @@ class UpstreamSupervisor:
     @property
     def _may_start_on_demand(self) -> bool:
         known = self._events.has_listing(self.spec.name, PLAIN_PROFILE)
-        return self.spec.cold and known and not self.subscriptions.wanted
+        return self.spec.cold and known and not self.subscriptions.counts
 
     # Calls.
 
@@ -383,7 +383,7 @@ class UpstreamSupervisor:
 
     def seconds_until_idle(self) -> float | None:
         """Seconds until the idle timeout, 0 when it is reached; None for a server that never stops."""
-        used = bool(self.in_flight or len(self.pool) or self.subscriptions.wanted)
+        used = bool(self.in_flight or len(self.pool) or self.subscriptions.counts)
         return self._idle_timer.seconds_left(used=used)
 
     def status(self) -> ServerStatus:

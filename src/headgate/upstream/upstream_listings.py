@@ -1,4 +1,4 @@
-"""What one server lists for clients of each profile: fetched, marked stale, and fetched again with
+"""The listings of one server for each client profile: fetched, marked stale, and fetched again with
 backoff.
 """
 
@@ -40,28 +40,28 @@ _MOST_PAGES = 1000
 _MOST_ITEMS = 100_000
 _SHORTEST_GAP_SECONDS = 1.0
 _LONGEST_GAP_SECONDS = 30.0
-# A server that said nothing for so long after it was asked has come to rest.
+# After this long without a change the backoff starts anew.
 _QUIET_SECONDS = 60.0
-# Timers of the loop may be that much too early.
+# Timers of the event loop may fire this much too early.
 _EARLY_SECONDS = 0.01
 
 
 class RelistBackoff:
-    """The first time at once, then after a gap that doubles for as long as there is no rest."""
+    """Lists at once the first time, then after gaps that double while changes follow each other."""
 
     def __init__(self) -> None:
         self._gap = _SHORTEST_GAP_SECONDS
         self._last: float | None = None
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the server may be asked again."""
+        """Seconds until the next listing may be fetched."""
         if self._last is None:
             return 0.0
         left = self._last + self._gap - now
         return left if left > _EARLY_SECONDS else 0.0
 
     def record_request(self, now: float) -> None:
-        """It is asked now."""
+        """A listing is fetched now."""
         if self._last is None or now - self._last > _QUIET_SECONDS:
             self._gap = _SHORTEST_GAP_SECONDS
         else:
@@ -69,48 +69,48 @@ class RelistBackoff:
         self._last = now
 
 
-# A server that does not tell changes is asked again when a client lists, but not more often than this.
+# A server that does not notify changes is listed again when a client lists, at most this often.
 _SHORTEST_AGE_SECONDS = 60.0
 
 
 class ListResult(msgspec.Struct, frozen=True):
-    """Everything of one kind that an upstream lists, as it wrote it."""
+    """All definitions of one kind, as the server wrote them."""
 
     definitions: list[bytes]
     hint: CacheHint = NO_HINT
-    # The instances of gateways whose things may be among these; none of a server that is no gateway.
+    # The instances of gateways behind the server; empty if it is no gateway.
     gateways: frozenset[str] = frozenset()
 
 
 class ListingConsumer(Protocol):
-    """Who wants to know what an upstream lists."""
+    """Receives the listings of all servers."""
 
-    # Whose turn it is to be listened to: hundreds may start at once, and clients want to be served meanwhile.
+    # Taken for each step: hundreds of servers may start at once, and clients are served meanwhile.
     listing_lock: asyncio.Lock
 
     def prepare_listing(self, server: str, kind: ItemKind, definitions: list[bytes]) -> Iterator[None]:
-        """Look at what is about to be offered, one definition at a step."""
+        """Prepare definitions before they are received, one at each step."""
 
     def listing_received(
         self, server: str, kind: ItemKind, definitions: list[bytes], profile: ClientProfile, hint: CacheHint
     ) -> dict[str, str]:
-        """These are all; returns the ones that cannot be served, with the reason."""
+        """Take over a whole listing; returns the definitions that cannot be served, with the reason."""
 
     def gateways_discovered(self, server: str, gateways: frozenset[str]) -> None:
-        """The server is a gateway, and these are behind it; raises GatewayLoop if this one is."""
+        """Record the gateways behind a server; raises GatewayLoop if this one is among them."""
 
     def has_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether a listing for that profile is kept."""
+        """Whether a listing for that profile is stored."""
 
 
 class UpstreamListings:
-    """Asks for listings and hands them on."""
+    """Fetches the listings of one server and passes them to the consumer."""
 
     def __init__(self, server: str, consumer: ListingConsumer) -> None:
         self._server = server
         self._consumer = consumer
         self._loop = asyncio.get_running_loop()
-        # One for each capability: a server whose resources come and go still tells of a new tool at once.
+        # One for each capability: resources that change all the time must not delay a new tool.
         self._backoffs = {kind.capability: RelistBackoff() for kind in ItemKind}
         self._stale: dict[ClientProfile, set[ItemKind]] = {}
         self._fresh: set[ClientProfile] = set()
@@ -118,13 +118,13 @@ class UpstreamListings:
         self._hints: dict[ItemKind, CacheHint] = {}
         self.counts: dict[ItemKind, int] = {}
         self.left_out: dict[str, str] = {}
-        # Another keeper speaks for the server, and what this one hears is of no interest.
+        # Set when another supervisor took over: nothing is published any more.
         self.muted = False
 
     async def refresh(
         self, peer: McpPeer, profile: ClientProfile, kinds: Iterable[ItemKind] = ItemKind
     ) -> None:
-        """Ask for what clients of that profile are shown; raises UpstreamError or SessionGone."""
+        """Fetch the listing for clients of that profile; raises UpstreamError or UpstreamSessionExpired."""
         if profile is PLAIN_PROFILE:
             self._refreshed_at = self._loop.time()
         for kind in kinds:
@@ -139,7 +139,7 @@ class UpstreamListings:
                 self._hints[kind] = listed.hint
             if profile is PLAIN_PROFILE and kind is ItemKind.TOOLS:
                 self.left_out = left_out
-        # Clients may declare whatever they like, and only so many listings are kept.
+        # Clients may declare any profile, and the consumer stores a bounded number of listings.
         kept = {
             one
             for one in self._fresh
@@ -150,11 +150,11 @@ class UpstreamListings:
     async def _pass_to_consumer(
         self, kind: ItemKind, listed: ListResult, profile: ClientProfile
     ) -> dict[str, str]:
-        """What a server lists is the server's own: it may be very much, and must not hold up anybody else."""
+        """A listing may be very large, so it is prepared in time slices."""
         steps = self._consumer.prepare_listing(self._server, kind, listed.definitions)
         while True:
             async with self._consumer.listing_lock:
-                # Others are served before the next one has the floor.
+                # Clients are served before the next step.
                 await asyncio.sleep(0)
                 if not _has_more_steps(steps):
                     return self._consumer.listing_received(
@@ -162,29 +162,29 @@ class UpstreamListings:
                     )
 
     def clear(self) -> None:
-        """Nothing of what it listed is shown any more."""
+        """Withdraw everything that it listed."""
         for kind in ItemKind:
             if not self.muted:
                 self._consumer.listing_received(self._server, kind, [], PLAIN_PROFILE, NO_HINT)
         self.counts.clear()
 
     def has_listing(self, profile: ClientProfile) -> bool:
-        """Whether it has been asked on behalf of such clients since it was connected."""
+        """Whether the listing for that profile was fetched since the server was connected."""
         return profile in self._fresh and self._consumer.has_listing(self._server, profile)
 
     def forget(self, profile: ClientProfile) -> None:
-        """What clients of that profile are shown must be asked for anew."""
+        """Fetch the listing for that profile again before its next use."""
         self._fresh.discard(profile)
 
     def reset(self) -> list[ClientProfile]:
-        """A new connection stands, maybe to a new version; returns the profiles that were known."""
+        """A new connection may be to another version of the server; returns the profiles known before."""
         known = [profile for profile in self._fresh if profile is not PLAIN_PROFILE]
         self._fresh.clear()
         self._stale.clear()
         return known
 
     def mark_expired(self, negotiated: NegotiationResult) -> bool:
-        """A client is about to list: whether something is out of date that nobody would have told us of."""
+        """Mark old listings stale that the server does not notify of; returns whether any is stale."""
         limit = max(strictest(self._hints.values()).ttl_ms / 1000, _SHORTEST_AGE_SECONDS)
         if self._loop.time() - self._refreshed_at > limit:
             self._refreshed_at = self._loop.time()
@@ -195,7 +195,7 @@ class UpstreamListings:
         return self.stale
 
     def mark_stale(self, capability: str, profile: ClientProfile) -> bool:
-        """The upstream said so; returns whether that was news."""
+        """Mark a listing stale; returns whether it was not before."""
         kinds = {kind for kind in ItemKind if kind.capability == capability}
         stale = self._stale.setdefault(profile, set())
         news = not kinds <= stale and not self.muted
@@ -203,17 +203,17 @@ class UpstreamListings:
         return news
 
     def mark_stale_for_all(self, capability: str) -> bool:
-        """The upstream of the stateless era said so, on behalf of everybody."""
+        """Mark the listings of every profile stale; returns whether one was not before."""
         news = [self.mark_stale(capability, profile) for profile in {PLAIN_PROFILE, *self._fresh}]
         return any(news)
 
     @property
     def stale(self) -> bool:
-        """Whether something must be listed again."""
+        """Whether any listing is stale."""
         return any(self._stale.values()) and not self.muted
 
     def seconds_until_refresh(self) -> float:
-        """Seconds until the upstream may be asked again for something that is stale."""
+        """Seconds until a stale listing may be fetched again."""
         stale = {kind.capability for kinds in self._stale.values() for kind in kinds}
         return min((self._seconds_until(capability) for capability in stale), default=0.0)
 
@@ -221,7 +221,7 @@ class UpstreamListings:
         return self._backoffs[capability].seconds_left(self._loop.time())
 
     def take_stale(self) -> dict[ClientProfile, set[ItemKind]]:
-        """What is to be listed again now; the rest stays for later."""
+        """Take out the stale listings that may be fetched now."""
         due = {kind for kind in ItemKind if self._seconds_until(kind.capability) == 0}
         taken = {profile: kinds & due for profile, kinds in self._stale.items() if kinds & due}
         self._stale = {profile: kinds - due for profile, kinds in self._stale.items() if kinds - due}
@@ -235,9 +235,9 @@ class UpstreamListings:
         peer_for_profile: Callable[[ClientProfile], McpPeer | None],
         busy: Callable[[], bool],
     ) -> None:
-        """List again what is out of date; raises UpstreamError or SessionGone.
+        """Fetch stale listings again; raises UpstreamError or UpstreamSessionExpired.
 
-        `line_of` is a connection that declares a profile, `busy` whether calls are under way.
+        `peer_for_profile` finds a connection of a profile; `busy` tells whether calls are in flight.
         """
         problem: UpstreamError | None = None
         for profile, kinds in self.take_stale().items():
@@ -245,20 +245,20 @@ class UpstreamListings:
                 peer if peer.era is Era.STATELESS or profile is PLAIN_PROFILE else peer_for_profile(profile)
             )
             if speaker is None:
-                # Nobody of that profile is connected; whoever comes next has it listed.
+                # No client of that profile is connected; the next one has it fetched.
                 self.forget(profile)
                 continue
             try:
                 await self.refresh(speaker, profile, kinds)
             except (UpstreamError, UpstreamSessionExpired) as error:
                 if speaker is not peer:
-                    # What is wrong with another connection is no reason to end this one.
+                    # A failure of another connection must not end this one.
                     self.forget(profile)
                 elif busy() and isinstance(error, UpstreamTimeout):
-                    # It may do one thing after the other: it is asked again later, and its calls go on.
+                    # It may execute one request at a time: its calls go on, and the listing is fetched later.
                     self.requeue(profile, kinds)
                 elif isinstance(error, InvalidUpstreamResponse | ResponseNotStored):
-                    # The clients of other profiles are shown what is new to them all the same.
+                    # The listings of other profiles are fetched all the same.
                     problem = error
                 else:
                     raise
@@ -266,18 +266,18 @@ class UpstreamListings:
             raise problem
 
     def requeue(self, profile: ClientProfile, kinds: set[ItemKind]) -> None:
-        """It could not be listed, and is tried again later."""
+        """Mark a listing stale again that could not be fetched."""
         self._stale.setdefault(profile, set()).update(kinds)
 
 
 def _has_more_steps(steps: Iterator[None]) -> bool:
-    """Take steps until the turn is over; tells whether there are more."""
+    """Take steps for one time slice; returns whether there are more."""
     time_slice = TimeSlice()
     return any(time_slice.expired for _ in steps)
 
 
 class ListPage(msgspec.Struct, rename={"meta": "_meta"}):
-    """Some of the definitions, how to get the next ones, and how long they may be believed."""
+    """One page of definitions, with the cursor of the next one and the cache hint."""
 
     items: list[Raw] = []
     nextCursor: str | None = None  # noqa: N815 (the protocol's spelling)
@@ -298,7 +298,7 @@ _PAGE_DECODERS = {kind: _page_decoder(kind) for kind in ItemKind}
 
 
 def read_list_page(kind: ItemKind, result: bytes) -> ListPage:
-    """One page, without what only the gateway says in the `_meta` of a definition; raises ValueError."""
+    """One page, without reserved keys in the `_meta` of definitions; raises ValueError."""
     try:
         page = _PAGE_DECODERS[kind].decode(result)
     except (DecodeError, RecursionError):
@@ -312,12 +312,12 @@ def _without_reserved_keys(item: Raw) -> Raw:
     try:
         return Raw(without_reserved(bytes(item)))
     except UnreadableMeta:
-        # What cannot be opened is left out by whoever takes it in.
+        # The consumer leaves out what it cannot read.
         return item
 
 
 def _scanned_page(kind: ItemKind, result: bytes) -> ListPage:
-    """A page that no parser takes, cut at its members."""
+    """A page that the parser refuses, cut at its members."""
     scanner = JsonObjectScanner()
     scanner.feed(result)
     values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
@@ -351,7 +351,7 @@ async def list_all(peer: McpPeer, kind: ItemKind, profile: ClientProfile = PLAIN
 
 async def _list_page(peer: McpPeer, kind: ItemKind, cursor: str | None, profile: ClientProfile) -> ListPage:
     params = {"cursor": Raw(msgspec.json.encode(cursor))} if cursor else {}
-    # One bad byte costs the definition that it is in.
+    # A byte that is not UTF-8 costs only its definition.
     answer = await peer.send_gateway_request(
         kind.list_method, params, profile=profile, accepts_invalid_utf8=True
     )
@@ -359,7 +359,7 @@ async def _list_page(peer: McpPeer, kind: ItemKind, cursor: str | None, profile:
         if kind is ItemKind.TOOLS or cursor:
             reason = f"the error {answer.error[:200].decode(errors='replace')}"
             raise InvalidUpstreamResponse(peer.spec.name, kind.list_method, reason)
-        # Many servers declare resources and know no templates; what they do have is served.
+        # Many servers declare resources and know no templates; the rest is served.
         log.debug("not listed", extra={"server": peer.spec.name, "method": kind.list_method})
         return ListPage()
     result = payload_bytes(answer.result)
@@ -372,6 +372,6 @@ async def _list_page(peer: McpPeer, kind: ItemKind, cursor: str | None, profile:
 
 
 def _cache_hint(page: ListPage) -> CacheHint:
-    """How long a page may be believed and by whom; a server that does not say so means: not at all."""
+    """The cache hint of a page; without one it may not be cached."""
     milliseconds = page.ttlMs if page.ttlMs is not None and page.ttlMs > 0 else 0
     return CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public")
