@@ -24,7 +24,7 @@ from headgate.catalog.evaluation.labelled_set import (
 )
 from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.embedding.embedding_input import (
+from headgate.embedding.embedder import (
     INPUT_VERSION,
     TEXTS_PER_TOOL,
     blend_vectors,

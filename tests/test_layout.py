@@ -32,11 +32,7 @@ LARGEST = 500
 # Modules that may be small although at most one module imports them, each with its reason.
 SMALL_ON_PURPOSE: dict[str, str] = {}
 # Modules that are being rebuilt; none is added here.
-TOO_SMALL_STILL = frozenset(
-    {
-        "headgate.knowledge.stores.store_factory",
-    }
-)
+TOO_SMALL_STILL: frozenset[str] = frozenset()
 TOO_LARGE_STILL = frozenset({"headgate.storage.sqlite.ledger_rows", "headgate.upstream.supervisor"})
 
 

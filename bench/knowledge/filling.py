@@ -14,12 +14,12 @@ import numpy
 import psycopg
 
 from bench.knowledge.corpus import Corpus, Postings
+from headgate.knowledge.composition import open_postgres_store as open_postgres
 from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
-from headgate.knowledge.stores.postgres.chunk_queries import lexeme, padded_words
+from headgate.knowledge.stores.postgres.full_text import lexeme, padded_words
 from headgate.knowledge.stores.postgres.vector_index import create_index_statement
 from headgate.knowledge.stores.sqlite import schema
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 from headgate.search.text_analysis import words
 from headgate.storage.sqlite.database_file import open_database_file
 

@@ -16,10 +16,10 @@ from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.composition import open_postgres_store as open_postgres
 from headgate.knowledge.extraction.extractor import RuleBasedExtractor
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 
 # Every so many-th page of the manual; vectors take longer, and are made of fewer.
 _EVERY: Final = {False: 2, True: 24}

@@ -24,13 +24,13 @@ from bench.retrieval.engine import percentiles
 from bench.tables import figure, table
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.composition import open_postgres_store as open_postgres
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.search.hybrid_search import RESULT_DEPTH, HybridSearch
 from headgate.knowledge.search.query import SearchQuery
 from headgate.knowledge.search.query_cache import QueryCache
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 from headgate.search.rank_fusion import ReciprocalRankFusion
 from headgate.search.text_analysis import terms
 

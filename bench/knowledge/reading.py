@@ -13,7 +13,7 @@ from bench.knowledge.kept import KeptPassages
 from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.sets import MANUAL, Knowledge, read
 from bench.tables import figure, table
-from headgate.embedding.embedding_input import embedding_query
+from headgate.embedding.embedder import embedding_query
 from headgate.embedding.minilm import MiniLMEmbedder, MiniLMWeights
 from headgate.knowledge.ingestion.chunker import chunk_document
 from headgate.knowledge.readers.markdown import parse

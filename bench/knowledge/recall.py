@@ -27,12 +27,12 @@ from bench.knowledge.sets import NAMES, read
 from bench.knowledge.taking_in import take_in
 from bench.tables import table
 from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.composition import open_postgres_store as open_postgres
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.stores.postgres.vector_index import create_index_statement
 from headgate.knowledge.stores.sqlite import schema
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 from headgate.knowledge.stores.sqlite.vector_index import PROMISING, SHORTLIST, SqliteVectorIndex, binary_code
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.sqlite.database_file import open_database_file
 

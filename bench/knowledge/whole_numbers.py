@@ -12,7 +12,7 @@ from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.reading import matrix, passages_of
 from bench.knowledge.sets import NAMES, Knowledge, read
 from bench.tables import figure, table
-from headgate.embedding.embedding_input import embedding_query
+from headgate.embedding.embedder import embedding_query
 from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLMEmbedder, MiniLMWeights
 from headgate.knowledge.search.hybrid_search import RESULT_DEPTH
 

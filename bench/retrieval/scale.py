@@ -19,7 +19,7 @@ from bench.retrieval.sets import Labelled, of_size
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolDocument
-from headgate.embedding.embedding_input import tool_texts
+from headgate.embedding.embedder import tool_texts
 
 SIZES: Final = (100, 1_000, 10_000)
 QUICK_SIZES: Final = (100,)

@@ -21,7 +21,7 @@ from headgate.catalog.evaluation.labelled_set import measure as judge
 from headgate.catalog.evaluation.searchability import derive_queries
 from headgate.catalog.search.lexical_index import LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.embedding.embedding_input import blend_vectors, embedding_query, tool_texts
+from headgate.embedding.embedder import blend_vectors, embedding_query, tool_texts
 from headgate.embedding.vector_index import VectorIndex
 from headgate.search.rank_fusion import fuse
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from headgate.embedding.embedder import Embedder, EmbeddingProgress
-from headgate.embedding.embedding_input import EmbeddingQuery, embedding_query
+from headgate.embedding.embedder import Embedder, EmbeddingProgress, EmbeddingQuery, embedding_query
 from headgate.embedding.minilm import MiniLMEmbedder, fingerprint_of
 
 KEPT: Final = Path(__file__).resolve().parents[2] / ".bench" / "vectors"

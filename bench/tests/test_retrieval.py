@@ -13,7 +13,7 @@ from bench.retrieval.semantic import Catalog
 from bench.retrieval.sets import SAMPLE, of_size, read_sets
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.search.tool_document import ToolDocument, document_of
-from headgate.embedding.embedding_input import embedding_query
+from headgate.embedding.embedder import embedding_query
 
 
 def test_a_short_run_measures_every_engine_on_the_sample(

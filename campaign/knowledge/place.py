@@ -14,9 +14,9 @@ from typing import Any
 
 from campaign.knowledge.server import new_database
 from campaign.trial import Trial
+from headgate.knowledge.composition import open_postgres_store as open_postgres
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 
 FILE = "knowledge.db"
 WORDS_ALONE = {"HEADGATE_EMBEDDER": "BM25"}

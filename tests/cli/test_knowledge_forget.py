@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import ConfigError
-from headgate.knowledge.commands.forget import forget
+from headgate.knowledge.commands.document_commands import remove_by_name
 from headgate.knowledge.data_model import NewEntity
 from tests.cli.test_knowledge import GRAPH, refused, told
 from tests.knowledge.memory_store import MemoryKnowledgeStore
@@ -35,7 +35,7 @@ async def test_a_root_or_a_directory_leaves_with_all_below_it(
     name: str, documents: int, chunks: int, left: list[str]
 ) -> None:
     store = await filled()
-    forgotten = await forget(store, name)
+    forgotten = await remove_by_name(store, name)
     assert (forgotten.documents, forgotten.chunks, forgotten.entities) == (documents, chunks, None)
     assert sorted(await store.source_digests()) == left
     assert await store.graph_origins() == ["vendors.jsonl"]
@@ -44,14 +44,14 @@ async def test_a_root_or_a_directory_leaves_with_all_below_it(
 async def test_many_files_leave_in_several_steps() -> None:
     store = await filled()
     store.asked.clear()
-    await forget(store, "docs")
+    await remove_by_name(store, "docs")
     assert store.asked.count("remove") == 3
 
 
 async def test_what_a_file_and_a_graph_of_the_same_name_brought_leaves_together() -> None:
     store = await filled()
     await store.replace_document(document("vendors.jsonl", "Acme"))
-    forgotten = await forget(store, "vendors.jsonl")
+    forgotten = await remove_by_name(store, "vendors.jsonl")
     assert (forgotten.documents, forgotten.chunks, forgotten.entities) == (1, 1, 1)
     assert await store.graph_origins() == []
 
@@ -61,10 +61,10 @@ async def test_a_graph_may_be_named_without_its_directory_if_no_other_is_called_
     for place in ("old", "new"):
         await store.import_graph(f"{place}/g.jsonl", [NewEntity(type="ORG", name=place)], [])
     with pytest.raises(ConfigError, match=r"2 graphs are called 'g\.jsonl'") as several:
-        await forget(store, "g.jsonl")
+        await remove_by_name(store, "g.jsonl")
     assert several.value.hint == "name one of them: 'new/g.jsonl', 'old/g.jsonl'"
-    assert (await forget(store, "old/g.jsonl")).entities == 1
-    assert (await forget(store, "g.jsonl")).entities == 1
+    assert (await remove_by_name(store, "old/g.jsonl")).entities == 1
+    assert (await remove_by_name(store, "g.jsonl")).entities == 1
     assert await store.graph_origins() == []
 
 
@@ -81,7 +81,7 @@ async def test_a_graph_may_be_named_without_its_directory_if_no_other_is_called_
 async def test_an_unknown_name_gets_the_nearest_ones(name: str, nearest: str) -> None:
     store = await filled()
     with pytest.raises(ConfigError) as unknown:
-        await forget(store, name)
+        await remove_by_name(store, name)
     assert repr(name) in unknown.value.message
     assert nearest in unknown.value.hint
     assert len(await store.source_digests()) == 252
@@ -89,7 +89,7 @@ async def test_an_unknown_name_gets_the_nearest_ones(name: str, nearest: str) ->
 
 async def test_an_empty_store_says_so() -> None:
     with pytest.raises(ConfigError, match="'docs'") as unknown:
-        await forget(MemoryKnowledgeStore(), "docs")
+        await remove_by_name(MemoryKnowledgeStore(), "docs")
     assert unknown.value.hint == "it is empty"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
-from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.embedder import EmbeddingQuery
 from headgate.embedding.huggingface import HuggingFaceEmbedder
 
 

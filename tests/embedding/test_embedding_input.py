@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from headgate.embedding.embedding_input import (
+from headgate.embedding.embedder import (
     BLEND_WEIGHTS,
     LONGEST_QUESTION,
     MOST_CLAUSES,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import EmbedderUnavailable
-from headgate.embedding.embedding_input import EmbeddingQuery, embedding_query
+from headgate.embedding.embedder import EmbeddingQuery, embedding_query
 from headgate.embedding.minilm import (
     DIMENSIONS,
     MiniLMEmbedder,

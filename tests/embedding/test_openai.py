@@ -13,7 +13,7 @@ import pytest
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.embedding import openai
-from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.embedder import EmbeddingQuery
 from headgate.embedding.openai import OpenAIEmbedder
 from tests.embedding.embeddings_endpoint import (
     Reply,

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.domain.errors import ConfigError
-from headgate.embedding.embedder import Embedder, EmbeddingProgress
-from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.embedder import Embedder, EmbeddingProgress, EmbeddingQuery
 from headgate.embedding.threaded_embedder import RELOAD_SECONDS, PassageEmbedder
 
 BOUND_SECONDS = 5.0

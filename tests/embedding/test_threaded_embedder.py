@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.domain.errors import EmbedderUnavailable
-from headgate.embedding.embedder import EmbeddingProgress
-from headgate.embedding.embedding_input import INPUT_VERSION, EmbeddingQuery
+from headgate.embedding.embedder import INPUT_VERSION, EmbeddingProgress, EmbeddingQuery
 from headgate.embedding.threaded_embedder import ThreadedEmbedder
 
 BOUND_SECONDS = 5.0

@@ -13,8 +13,7 @@ import pytest
 
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.errors import ConfigError
-from headgate.embedding.embedder import Embedder
-from headgate.embedding.embedding_input import TEXTS_PER_TOOL
+from headgate.embedding.embedder import TEXTS_PER_TOOL, Embedder
 from headgate.embedding.minilm import MiniLMEmbedder
 from headgate.embedding.openai import OpenAIEmbedder
 from headgate.embedding.threaded_embedder import BATCH_TOOLS

@@ -1,12 +1,91 @@
-"""What every embedder offers, and how it says that it cannot work."""
+"""The Protocol of an embedder, the texts it reads of tools and queries, and the error of a missing extra."""
 
 import importlib
+import math
+import re
+import struct
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from headgate.domain.errors import ConfigError
-from headgate.embedding.embedding_input import EmbeddingQuery
+
+# The whole text, the name alone and the first sentence alone: a long description would drown both.
+BLEND_WEIGHTS: Final = (1.0, 0.5, 0.5)
+TEXTS_PER_TOOL: Final = len(BLEND_WEIGHTS)
+# Raised whenever a tool would get another vector from the same model.
+INPUT_VERSION: Final = 2
+# What a tool is for stands at the beginning.
+LONGEST_SENTENCE: Final = 300
+LONGEST_DESCRIPTION: Final = 2_000
+LONGEST_QUESTION: Final = 4_000
+
+_SENTENCE_END: Final = re.compile(r"\.\s")
+_WORD: Final = re.compile(r"[^\W_]+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CLAUSE_END: Final = re.compile(
+    r"[.!?;:]\s+|[\n\r]+|,\s+|[\u3002\uff01\uff1f\uff1b\uff0c\u3001]|\b(?:and|then|also|additionally|finally)\b",
+    re.IGNORECASE,
+)
+# A shorter question asks for one thing, however many commas it has.
+LONG_QUESTION_WORDS: Final = 30
+# Fewer words ask for nothing by themselves.
+SHORTEST_CLAUSE: Final = 3
+MOST_CLAUSES: Final = 12
+
+
+class EmbeddingQuery(msgspec.Struct, frozen=True):
+    """What is asked, and where its clauses begin and end, if it is long: each may ask for another tool."""
+
+    text: str
+    clauses: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """The question, then its clauses."""
+        return [self.text, *(self.text[start:end] for start, end in self.clauses)]
+
+
+def tool_texts(server: str, name: str, description: str) -> tuple[str, str, str]:
+    """The texts whose vectors `blend` makes one of; none is empty."""
+    called = f"{_spoken(server)} {_spoken(name)}".strip() or name
+    first = _SENTENCE_END.split(description, maxsplit=1)[0][:LONGEST_SENTENCE].strip()
+    return f"{called}: {description[:LONGEST_DESCRIPTION]}", called, first or _spoken(name) or called
+
+
+def embedding_query(text: str) -> EmbeddingQuery:
+    """What of a request is embedded."""
+    text = text[:LONGEST_QUESTION]
+    if len(_WORD.findall(text)) < LONG_QUESTION_WORDS:
+        return EmbeddingQuery(text)
+    ends = [match.span() for match in _CLAUSE_END.finditer(text)]
+    clauses = zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True)
+    telling = [(start, end) for start, end in clauses if _tells(text[start:end])]
+    return EmbeddingQuery(text, tuple(telling[:MOST_CLAUSES]) if len(telling) > 1 else ())
+
+
+def _tells(clause: str) -> bool:
+    return len(_WORD.findall(clause)) >= SHORTEST_CLAUSE
+
+
+def blend_vectors(vectors: Sequence[bytes]) -> bytes:
+    """One vector of the vectors of a tool's texts, of length one again."""
+    count = len(vectors[0]) // 4
+    sums = [0.0] * count
+    for share, vector in zip(BLEND_WEIGHTS, vectors, strict=True):
+        for place, number in enumerate(struct.unpack(f"<{count}f", vector)):
+            sums[place] += share * number
+    # Three opposite vectors could cancel each other out; the whole text stands then.
+    length = math.hypot(*sums)
+    return struct.pack(f"<{count}f", *(number / length for number in sums)) if length else vectors[0]
+
+
+def _spoken(name: str) -> str:
+    """`getUserInfo` and `get_user_info` as a person would say them."""
+    return " ".join(_WORD.findall(_HUMP.sub(" ", name))).lower()
+
 
 # An agent waits for its search; words alone answer at once.
 QUERY_TIMEOUT_SECONDS = 2.0

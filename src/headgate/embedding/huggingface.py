@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
-from headgate.embedding.embedder import EmbeddingProgress, import_extra
-from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.embedder import EmbeddingProgress, EmbeddingQuery, import_extra
 
 CHOICE = "HF"
 EXTRA = "huggingface"

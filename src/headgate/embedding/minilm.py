@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
-from headgate.embedding.embedder import EmbeddingProgress, import_extra
-from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.embedder import EmbeddingProgress, EmbeddingQuery, import_extra
 from headgate.embedding.wordpiece import WordPiece
 
 CHOICE = "SEMANTIC"

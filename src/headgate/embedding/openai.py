@@ -15,8 +15,7 @@ import msgspec
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.domain.regular_file import unusable_certificates
-from headgate.embedding.embedder import QUERY_TIMEOUT_SECONDS, EmbeddingProgress
-from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.embedder import QUERY_TIMEOUT_SECONDS, EmbeddingProgress, EmbeddingQuery
 
 BASE_URL: Final = "https://api.openai.com/v1"
 MODEL: Final = "text-embedding-3-small"

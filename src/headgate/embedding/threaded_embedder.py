@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
-from headgate.embedding.embedder import QUERY_TIMEOUT_SECONDS, Embedder
-from headgate.embedding.embedding_input import (
+from headgate.embedding.embedder import (
     INPUT_VERSION,
     LONGEST_QUESTION,
+    QUERY_TIMEOUT_SECONDS,
     TEXTS_PER_TOOL,
+    Embedder,
     EmbeddingQuery,
     blend_vectors,
     embedding_query,

@@ -14,8 +14,7 @@ from typing import Final, Protocol
 
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.errors import EmbedderUnavailable, HeadgateError
-from headgate.embedding.embedder import Embedder
-from headgate.embedding.embedding_input import tool_texts
+from headgate.embedding.embedder import Embedder, tool_texts
 from headgate.embedding.threaded_embedder import TextsOfTool, ThreadedEmbedder
 from headgate.embedding.vector_index import BYTES_PER_NUMBER, Allowed, DimensionMismatch, VectorIndex
 

@@ -1,12 +1,14 @@
 """Builds store, embedder and tools of the document server from its options."""
 
+import asyncio
 import datetime
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+from headgate.domain.errors import ConfigError
 from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.extraction.extractor import RuleBasedExtractor
@@ -21,8 +23,7 @@ from headgate.search.token_counter import count_tokens
 
 
 class KnowledgeComponents(NamedTuple):
-    """The open store, the embedder if there is one, the tools over both, and the
-    entity extractor."""
+    """The open store, the embedder if there is one, the tools over both, and the entity extractor."""
 
     store: KnowledgeStore
     vectors: PassageEmbedder | None
@@ -63,8 +64,6 @@ def open_configured_store(options: KnowledgeOptions) -> AbstractAsyncContextMana
     """The store alone; raises ConfigError for a PostgreSQL that cannot be used."""
     # Only the driver of the configured store is imported.
     if options.store_url is not None:
-        from headgate.knowledge.stores.store_factory import open_postgres_store
-
         return open_postgres_store(
             options.store_url,
             replica_url=options.replica_url,
@@ -74,6 +73,42 @@ def open_configured_store(options: KnowledgeOptions) -> AbstractAsyncContextMana
     from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 
     return open_sqlite_store(options.database_path)
+
+
+_OpenStore = Callable[
+    [str, str | None, Callable[[], float], tuple[int, int]], AbstractAsyncContextManager[KnowledgeStore]
+]
+
+
+@asynccontextmanager
+async def open_postgres_store(
+    url: str,
+    *,
+    replica_url: str | None = None,
+    fewest_connections: int = 2,
+    most_connections: int = 10,
+    now: Callable[[], float] = time.time,
+) -> AsyncIterator[KnowledgeStore]:
+    """The store in the database of `url`, while the block lasts; searches read the replica, if any.
+
+    Missing tables are created. A server or a database that cannot be used is tried again with every use,
+    which raises StoreUnavailable until it can. Raises ConfigError for a wrong URL and a missing driver.
+    """
+    # In a thread, because the import takes long.
+    opened = await asyncio.to_thread(_import_store)
+    async with opened(url, replica_url, now, (fewest_connections, most_connections)) as store:
+        yield store
+
+
+def _import_store() -> _OpenStore:
+    try:
+        from headgate.knowledge.stores.postgres.store import open_store_on
+    except ImportError as error:
+        raise ConfigError(
+            "a store in PostgreSQL needs packages that are not installed",
+            hint='pip install "headgate[postgres]"',
+        ) from error
+    return open_store_on
 
 
 def _open_embedder(options: KnowledgeOptions, offline: OfflineModel) -> PassageEmbedder | None:

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pytest
 
+from headgate.knowledge.composition import open_postgres_store as open_database
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_database
 from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import Clock
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from headgate.knowledge.composition import open_postgres_store as open_database
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_database
 from testkit.postgres import server
 from tests.knowledge.stores.conftest import Opening
 from tests.knowledge.stores.sample_documents import all_entities, document, entity, found, phrase

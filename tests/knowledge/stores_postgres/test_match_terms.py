@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headgate.knowledge.data_model import DocumentFilters
-from headgate.knowledge.stores.postgres import chunk_queries, schema
+from headgate.knowledge.stores.postgres import full_text, schema
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection, open_databases
@@ -27,7 +27,7 @@ async def test_it_finds_the_same_however_many_it_looks_at_first(looked_at: int) 
             async def find(
                 connection: Connection, filters: DocumentFilters = filters, limit: int = limit
             ) -> list[ScoredChunk]:
-                return await chunk_queries.match_terms(
+                return await full_text.match_terms(
                     connection, ["pump", "valv"], limit, filters, most_allowed=0, looked_at=looked_at
                 )
 

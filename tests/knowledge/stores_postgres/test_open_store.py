@@ -10,11 +10,11 @@ import pytest
 import uvloop
 
 from headgate.domain.errors import ConfigError, StoreUnavailable
+from headgate.knowledge.composition import open_postgres_store
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.postgres import schema
 from headgate.knowledge.stores.postgres.statements import fetch_rows
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
-from headgate.knowledge.stores.store_factory import open_postgres_store
 from headgate.storage.postgres.connection_pool import Connection, open_databases
 from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import MODEL, all_chunks, document, found, near, vector
@@ -45,7 +45,7 @@ async def test_a_url_that_cannot_be_used_is_not_repeated(url: str, *, of_replica
 def test_without_the_driver_it_is_said_what_to_install() -> None:
     program = (
         "import asyncio, sys; sys.modules['psycopg'] = None\n"
-        "from headgate.knowledge.stores.store_factory import open_postgres_store\n"
+        "from headgate.knowledge.composition import open_postgres_store\n"
         "async def main():\n"
         "    async with open_postgres_store('postgresql://host/db'): pass\n"
         "try: asyncio.run(main())\n"

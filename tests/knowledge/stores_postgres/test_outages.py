@@ -10,9 +10,9 @@ import pytest
 from psycopg import sql
 
 from headgate.domain.errors import StoreUnavailable
+from headgate.knowledge.composition import open_postgres_store
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.postgres import schema
-from headgate.knowledge.stores.store_factory import open_postgres_store
 from headgate.storage.postgres.connection_pool import MOST_CONNECTIONS, Connection, open_databases
 from testkit.postgres import Database, server
 from tests.knowledge.stores.sample_documents import document, found

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from headgate.knowledge.composition import open_postgres_store
 from headgate.knowledge.stores.postgres import schema
-from headgate.knowledge.stores.store_factory import open_postgres_store
 from headgate.storage.postgres.connection_pool import Connection, open_databases
 from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import document

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headgate.knowledge.composition import open_postgres_store
 from headgate.knowledge.interfaces import KnowledgeStore
-from headgate.knowledge.stores.store_factory import open_postgres_store
 from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import (
     all_chunks,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headgate.knowledge.composition import open_postgres_store as open_database
 from headgate.knowledge.data_model import (
     NO_FILTERS,
     DocumentFilters,
@@ -21,7 +22,6 @@ from headgate.knowledge.data_model import (
 from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
-from headgate.knowledge.stores.store_factory import open_postgres_store as open_database
 from testkit.postgres import server
 from tests.knowledge.stores.sample_documents import Clock, document, found, vector
 

@@ -98,7 +98,7 @@ def forget(
     directory or a file below, as in docs/old. The files themselves stay as they are.
     """
     from headgate.knowledge.commands import document_commands
-    from headgate.knowledge.commands.forget import print_forget_result
+    from headgate.knowledge.commands.document_commands import print_forget_result
 
     host = command_host()
     with exit_on_store_error(store_options, interrupted="interrupted; the same command goes on from there"):

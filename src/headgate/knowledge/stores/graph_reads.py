@@ -12,8 +12,7 @@ from headgate.knowledge.graph.claims import (
     merge_claims_by_id,
     missing_endpoints,
 )
-from headgate.knowledge.stores.row_mapping import entity_from_row, relationship_from_row
-from headgate.knowledge.stores.store_connection import StoreConnection
+from headgate.knowledge.stores.store_connection import StoreConnection, entity_from_row, relationship_from_row
 
 
 async def find_by_keys(connection: StoreConnection, keys: Iterable[str]) -> list[Entity]:

@@ -19,13 +19,15 @@ from headgate.knowledge.data_model import (
 )
 from headgate.knowledge.interfaces import MentionRecord
 from headgate.knowledge.stores import document_writes, graph_reads, graph_writes
-from headgate.knowledge.stores.row_mapping import (
+from headgate.knowledge.stores.store_connection import (
+    StoreConnection,
+    StoreSql,
+    WriteConnection,
     chunk_from_row,
     entity_from_row,
     relationship_from_row,
     source_from_row,
 )
-from headgate.knowledge.stores.store_connection import StoreConnection, StoreSql, WriteConnection
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import VendorNeighbourhood, vendor_neighbourhood
 from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools import result_fields
 from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.cursor_pagination import (
     CursorPager,
@@ -160,10 +160,10 @@ class FindVendorInfo:
         answer = {
             **select_fields(view, wanted),
             "execution_time_ms": 0.0,
-            "pagination": envelope.pagination(cursor, question.page_size or _MOST[mode].entities, total),
+            "pagination": result_fields.pagination(cursor, question.page_size or _MOST[mode].entities, total),
         }
         cut = cursor is not None and question.page_size is None and mode in _WHOLE
-        return envelope.with_warnings(
+        return result_fields.with_warnings(
             answer, [_truncated(opened, most, entities, relationships)] if cut else []
         )
 
@@ -216,7 +216,7 @@ def _view(
         "top_entities": shown,
         "entities": shown,
         "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
-        "last_updated": envelope.iso_timestamp(about.updated),
+        "last_updated": result_fields.iso_timestamp(about.updated),
     }
 
 

@@ -8,7 +8,7 @@ from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.interfaces import IndexReader
 from headgate.knowledge.search.filters import NOTHING_INGESTED, suggest_filters
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools import result_fields
 from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.cursor_pagination import CursorPager, PageSnapshot, page_of
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
@@ -52,10 +52,12 @@ class ListSources:
                 ],
                 "total_found": len(ids),
                 "execution_time_ms": round((self._clock() - began) * 1000, 2),
-                "pagination": envelope.pagination(cursor, size, len(ids)),
+                "pagination": result_fields.pagination(cursor, size, len(ids)),
             }
             warnings = () if ids else await self._why_none(filters)
-            return await self._token_meter.charge_answer(reserved, envelope.with_warnings(answer, warnings))
+            return await self._token_meter.charge_answer(
+                reserved, result_fields.with_warnings(answer, warnings)
+            )
 
     async def _snapshot(self, filters: DocumentFilters) -> PageSnapshot[None]:
         # Asked first: what changes while it is read is then known to have changed.

@@ -21,7 +21,7 @@ from headgate.knowledge.graph.traversal import (
 )
 from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools import result_fields
 from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.cursor_pagination import (
     CursorPager,
@@ -166,14 +166,14 @@ class NeighboursTool:
             answer["relationships"] = [relationship_fields(one, names) for one in shown]
         answer["total_found"] = total
         answer["execution_time_ms"] = 0.0
-        answer["pagination"] = envelope.pagination(cursor, question.page_size, total)
+        answer["pagination"] = result_fields.pagination(cursor, question.page_size, total)
         warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
         if around.instead is not None:
             warnings.append(_of_other_types(around.instead))
         # Once is enough for those who read on.
         elif around.walk.unsure and not opened.offsets[0]:
             warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
-        return envelope.with_warnings(answer, warnings)
+        return result_fields.with_warnings(answer, warnings)
 
 
 def _unsure(relationships: int, least: float) -> Notice:

@@ -19,7 +19,7 @@ from headgate.knowledge.search.query import (
     SearchStrategy,
 )
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools import result_fields
 from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.cursor_pagination import (
     CursorPager,
@@ -37,7 +37,6 @@ from headgate.knowledge.tools.response_modes import (
     modes_with,
     select_fields,
 )
-from headgate.knowledge.tools.result_fields import result_fields
 from headgate.knowledge.tools.token_budget import TokenMeter, TokenReservation, estimate_results
 
 NAME: Final = "semantic_search"
@@ -104,7 +103,7 @@ class SemanticSearch:
         passages: IndexReader,
         token_meter: TokenMeter,
         clock: Callable[[], float],
-        envelope_metadata: envelope.EnvelopeMetadata,
+        envelope_metadata: result_fields.EnvelopeMetadata,
         *,
         boosted: bool = False,
     ) -> None:
@@ -175,7 +174,7 @@ class SemanticSearch:
             "total_found": len(ranking.found),
             "strategy_used": str(ranking.strategy),
             "execution_time_ms": 0.0,
-            "pagination": envelope.pagination(cursor, question.page_size, len(ranking.found)),
+            "pagination": result_fields.pagination(cursor, question.page_size, len(ranking.found)),
         }
 
     @staticmethod
@@ -187,11 +186,11 @@ class SemanticSearch:
         fields: Sequence[str],
     ) -> dict[str, Any]:
         """A result; with a snippet that is the passage which matched, under the headings above it."""
-        shown = result_fields(chunk, ranked, ranking)
+        result = result_fields.ranked_chunk_fields(chunk, ranked, ranking)
         if chunk is None or "chunk_snippet" not in fields:
-            return shown
+            return result
         passage = highlight(chunk, question.query.text)
-        return {**shown, "chunk_snippet": passage.snippet, "context_header": passage.header}
+        return {**result, "chunk_snippet": passage.snippet, "context_header": passage.header}
 
     async def _in_envelope(
         self,
@@ -205,15 +204,17 @@ class SemanticSearch:
         if not ranking.found:
             warnings += await suggest_filters(self._passages, question.query.filters)
         if question.format is ResponseFormat.STANDARD:
-            return await self._token_meter.charge_answer(reserved, envelope.with_warnings(answer, warnings))
-        handling = envelope.ExecutionInfo(
+            return await self._token_meter.charge_answer(
+                reserved, result_fields.with_warnings(answer, warnings)
+            )
+        handling = result_fields.ExecutionInfo(
             operation=NAME,
             tokens_estimated=reserved.tokens,
             cache_hit=opened.kept,
             execution_time_ms=answer["execution_time_ms"],
         )
-        wrapped = envelope.desktop_envelope(answer, warnings, handling, self._envelope_metadata)
-        reserved.settle(envelope.with_tokens(wrapped, await self._token_meter.count_answer(wrapped)))
+        wrapped = result_fields.desktop_envelope(answer, warnings, handling, self._envelope_metadata)
+        reserved.settle(result_fields.with_tokens(wrapped, await self._token_meter.count_answer(wrapped)))
         return wrapped
 
 

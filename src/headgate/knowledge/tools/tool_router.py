@@ -23,12 +23,12 @@ from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.interfaces import GraphReader, IndexReader
 from headgate.knowledge.tools import get_chunks, semantic_search
 from headgate.knowledge.tools.definitions import DEFINITIONS
-from headgate.knowledge.tools.envelope import EnvelopeMetadata, envelope_header
 from headgate.knowledge.tools.find_vendor_info import FindVendorInfo
 from headgate.knowledge.tools.get_chunks import GetChunks
 from headgate.knowledge.tools.list_sources import ListSources
 from headgate.knowledge.tools.neighbours import NeighboursTool
 from headgate.knowledge.tools.response_modes import encode_answer
+from headgate.knowledge.tools.result_fields import EnvelopeMetadata, envelope_header
 from headgate.knowledge.tools.semantic_search import ChunkSearch, SemanticSearch
 from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, TokenMeter
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from headgate.knowledge.data_model import NewChunk
-from headgate.knowledge.stores.postgres import postings
-from headgate.knowledge.stores.postgres.postings import ChunkTerms, PostingsUpdate, analyze_chunks
+from headgate.knowledge.stores.postgres import full_text
+from headgate.knowledge.stores.postgres.full_text import ChunkTerms, PostingsUpdate, analyze_chunks
 from headgate.knowledge.stores.postgres.statements import (
     StoreCounters,
     execute,
@@ -92,7 +92,7 @@ class PostgresWriteConnection(PostgresConnection):
 
     async def reindex_chunks(self) -> int:
         """Make the terms of all chunks again."""
-        return await postings.reindex_chunks(self._connection, self._counters)
+        return await full_text.reindex_chunks(self._connection, self._counters)
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         """Store and index new chunks."""

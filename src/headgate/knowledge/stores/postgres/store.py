@@ -14,13 +14,13 @@ from headgate.knowledge.data_model import (
     StoreStatistics,
 )
 from headgate.knowledge.stores import document_writes
-from headgate.knowledge.stores.postgres import chunk_queries, schema, vector_index
+from headgate.knowledge.stores.postgres import full_text, schema, vector_index
 from headgate.knowledge.stores.postgres.connection import (
     POSTGRES_SQL,
     PostgresConnection,
     PostgresWriteConnection,
 )
-from headgate.knowledge.stores.postgres.postings import analyze_chunks
+from headgate.knowledge.stores.postgres.full_text import analyze_chunks
 from headgate.knowledge.stores.postgres.statements import read_counters, read_revision, storable
 from headgate.knowledge.stores.sql_store import ReadWork, SqlKnowledgeStore, WriteWork
 from headgate.search.block_postings import ScoredChunk
@@ -69,7 +69,7 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
         """The chunks nearest to a vector, by cosine."""
 
         async def find(connection: Connection) -> list[ScoredChunk]:
-            selection = await chunk_queries.select_chunks(connection, filters)
+            selection = await full_text.select_chunks(connection, filters)
             counters = await read_counters(connection)
             return await vector_index.nearest(connection, counters, vector, limit, selection)
 
@@ -80,20 +80,18 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
     ) -> list[ScoredChunk]:
         """The chunks with the best BM25 score for these stems."""
         return await self._databases.read(
-            lambda connection: chunk_queries.match_terms(connection, terms, limit, filters)
+            lambda connection: full_text.match_terms(connection, terms, limit, filters)
         )
 
     async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
         """How many chunks have each of the terms; a term without any is left out."""
         return await self._databases.read(
-            lambda connection: chunk_queries.document_frequencies(connection, terms)
+            lambda connection: full_text.document_frequencies(connection, terms)
         )
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
         """The sources that pass, by the names of their files."""
-        found = await self._databases.read(
-            lambda connection: chunk_queries.passing_sources(connection, filters)
-        )
+        found = await self._databases.read(lambda connection: full_text.passing_sources(connection, filters))
         return [id for id, _ in found]
 
     async def statistics(self) -> StoreStatistics:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy
 
-from headgate.knowledge.stores.postgres.chunk_queries import ChunkSelection
+from headgate.knowledge.stores.postgres.full_text import ChunkSelection
 from headgate.knowledge.stores.postgres.statements import (
     StoreCounters,
     execute,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from headgate.knowledge.data_model import NewChunk
-from headgate.knowledge.stores.sqlite import postings, schema
+from headgate.knowledge.stores.sqlite import full_text, schema
 from headgate.knowledge.stores.sqlite.vector_index import drop_vectors
 from headgate.knowledge.stores.store_connection import IdKind, Row, StoreSql, read_statements
 
@@ -64,7 +64,7 @@ class SqliteConnection:
 
     async def reindex_chunks(self) -> int:
         """Make the terms of all chunks again."""
-        return postings.reindex_chunks(self._connection)
+        return full_text.reindex_chunks(self._connection)
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         """Store and index new chunks."""
@@ -77,7 +77,7 @@ class SqliteConnection:
             ],
         )
         self._connection.executemany("INSERT INTO waiting VALUES (?)", [(id,) for id, _, _ in chunks])
-        postings.index_chunks(self._connection, [(id, chunk.header, chunk.text) for id, _, chunk in chunks])
+        full_text.index_chunks(self._connection, [(id, chunk.header, chunk.text) for id, _, chunk in chunks])
 
     async def delete_chunks(self, ids: Sequence[int]) -> None:
         """Delete chunks with their terms and vectors."""
@@ -87,7 +87,7 @@ class SqliteConnection:
         stored = self._connection.execute(
             "SELECT id, header, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))", which
         ).fetchall()
-        postings.unindex_chunks(self._connection, stored)
+        full_text.unindex_chunks(self._connection, stored)
         drop_vectors(self._connection, ids)
         for table, column in (("waiting", "chunk_id"), ("chunks", "id")):
             self._connection.execute(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from headgate.domain.errors import StoreFailed, StoreUnavailable
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.stores.sql_store import ReadWork, SqlKnowledgeStore, WriteWork
-from headgate.knowledge.stores.sqlite import chunk_queries, schema, vector_index
+from headgate.knowledge.stores.sqlite import full_text, schema, vector_index
 from headgate.knowledge.stores.sqlite.connection import SQLITE_SQL, SqliteConnection
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS, REPLACED, explain_error
 from headgate.knowledge.stores.sqlite.vector_index import SqliteVectorIndex
@@ -66,8 +66,8 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
         # Why the last use failed; empty after a success.
         self._trouble = ""
         # Each is used by one thread.
-        self._filter_cache = chunk_queries.FilterCache()
-        self._reader_filter_cache = chunk_queries.FilterCache()
+        self._filter_cache = full_text.FilterCache()
+        self._reader_filter_cache = full_text.FilterCache()
         self._vector_index = SqliteVectorIndex()
 
     async def revision(self) -> int:
@@ -94,17 +94,17 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
 
         def match(connection: sqlite3.Connection) -> list[ScoredChunk]:
             allowed = self._filter_cache.matching_chunks(connection, filters)
-            return chunk_queries.match_terms(connection, terms, limit, allowed)
+            return full_text.match_terms(connection, terms, limit, allowed)
 
         return await self._read_file(match)
 
     async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
         """How many chunks have each of the terms; a term without any is left out."""
-        return await self._read_file(lambda connection: chunk_queries.document_frequencies(connection, terms))
+        return await self._read_file(lambda connection: full_text.document_frequencies(connection, terms))
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
         """The sources that pass, by the names of their files."""
-        return await self._read_file(lambda connection: chunk_queries.source_ids(connection, filters))
+        return await self._read_file(lambda connection: full_text.source_ids(connection, filters))
 
     async def set_model(self, model: str, dimensions: int) -> int:
         """Expect vectors of this model from now on, and drop those of another; returns how many."""
