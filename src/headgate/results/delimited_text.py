@@ -144,7 +144,6 @@ def _pad(record: list[str], count: int) -> list[str]:
 
 
 def _column_indexes(names: Sequence[str], requested: Mapping[str, JsonPath]) -> set[int]:
-    """The indexes of the columns that the fields name."""
     found: set[int] = set()
     for field, path in requested.items():
         found |= _columns(names, field, path)

@@ -212,7 +212,6 @@ def extract_json(text: Content, scratch: Scratch | None = None, depth: int = 0) 
 
 
 def _inside_string(text: Content, scratch: Scratch) -> Content | None:
-    """The text of a content that is one JSON string."""
     try:
         literal = decode_raw(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):

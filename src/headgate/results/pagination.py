@@ -127,7 +127,6 @@ def _behind_lines(texts: Iterator[str], count: int) -> tuple[int, Iterator[str]]
 
 
 def _whole_lines(head: str, limit: int, room: int) -> tuple[str, int]:
-    """The whole lines of the head, and their number."""
     shown, start, count = 0, 0, 0
     while count < limit:
         end = head.find("\n", start)
@@ -200,7 +199,6 @@ def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
 
 
 def _has_more(members: Mapping[str, Raw], main: str) -> bool:
-    """Whether the member has more elements than the object has members."""
     container = decode_container(members[main])
     return isinstance(container, list) and len(container) > len(members)
 

@@ -327,7 +327,6 @@ class _ProjectionRun:
     def _keep(
         self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> Sequence[_Kept]:
-        """What remains of each value."""
         if not values or not (keep or drop):
             return values
         if keep and keep.ends:
@@ -396,7 +395,6 @@ class _ProjectionRun:
     def _arrays(
         self, arrays: list[list[Raw]], keep: FieldSelection | None, drop: FieldSelection | None
     ) -> Iterator[_Kept]:
-        """What remains of each array."""
         if not all(arrays):
             # An empty array may well have the fields elsewhere.
             self.found.update(keep.fields if keep else (), drop.fields if drop else ())

@@ -90,7 +90,6 @@ def _fields(projection: ProjectionParams) -> tuple[str, ...]:
 
 
 def _run_processors(parsed: ParsedResult, job: ReadJob, query: Processor | None) -> ProcessorResult:
-    """Run the processors that the job has parameters for."""
     processors: list[Processor] = [
         ProjectionProcessor(),
         SearchProcessor(scratch=parsed.scratch),
@@ -257,7 +256,6 @@ class _ReadReply:
         return {index: _beginning(text, share) for (index, text), share in zip(texts, rooms, strict=True)}
 
     def _blocks(self, texts: Mapping[int, bytes]) -> list[bytes]:
-        """The blocks of the result with replaced texts."""
         return [
             bytes(block.raw) if block.text is None else block.with_text(texts[index])
             for index, block in enumerate(self._parsed.structure.blocks)

@@ -211,7 +211,6 @@ def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room:
 
 
 def _without_codes(texts: TextChunks) -> TextChunks:
-    """The text without terminal control sequences."""
     return lambda: (_CODE.sub("", text) for text in texts())
 
 
@@ -374,7 +373,6 @@ def _is_markdown(start: str) -> bool:
 
 
 def _headings(texts: Iterator[str]) -> dict[str, Any]:
-    """The headings, each with its line offset."""
     headings: list[dict[str, Any]] = []
     line = more = 0
     in_code = False

@@ -305,7 +305,6 @@ def _render(root: OutlineBranch, facts: dict[str, Any], style: _OutlineStyle, ro
 def _branches_below(
     branch: OutlineBranch, style: _OutlineStyle, depth: int
 ) -> Iterator[tuple[OutlineBranch, int]]:
-    """All branches below a branch, each with the remaining depth."""
     if depth == 0:
         return
     for child in branch.children.branches[: style.width]:
@@ -334,7 +333,6 @@ def _branch_facts(branch: OutlineBranch, style: _OutlineStyle, depth: int) -> di
 
 
 def _count_facts(branch: OutlineBranch, style: _OutlineStyle) -> dict[str, Any]:
-    """The number and types of the elements."""
     inside = branch.contents
     if inside is None:
         return {}

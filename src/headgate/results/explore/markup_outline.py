@@ -91,7 +91,6 @@ class _ElementCounts:
 
 
 def _tags(data: bytes) -> Counter[str]:
-    """The frequency of each tag name."""
     return Counter({name.decode(): count for name, count in Counter(_TAG_NAME.findall(data)).items()})
 
 

@@ -276,7 +276,6 @@ class _PassageHits:
         return True
 
     def _covered_end(self) -> int:
-        """The end of the hits that the passage includes."""
         covered = self.end + 1 if self._content[self.end : self.end + 1] == b"\n" else self.end
         return covered if self._passage.cut_after else max(covered, self._reach.behind)
 

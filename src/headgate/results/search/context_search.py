@@ -217,7 +217,6 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
 
 
 def _value_or_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
-    """The value whole, or the matches in it."""
     data = memoryview(value)
     if len(data) <= room:
         return bytes(data)
@@ -231,7 +230,6 @@ def _value_or_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
 
 
 def _string_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
-    """The context of the matches in a string."""
     if memoryview(value)[0] != ord('"'):
         return b"null"
     assembly = JsonAssembler(is_object=False, room=room + len("[]"))

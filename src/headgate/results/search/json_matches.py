@@ -142,7 +142,6 @@ class JsonMatcher:
         return [b"".join((name, self._colon, value)) for name, value in zip(names, values, strict=True)]
 
     def _in_small(self, texts: Sequence[bytes | Raw], *, members: bool) -> list[int]:
-        """The indexes of the matching texts."""
         joined = b"\n".join(texts)
         anchored, escapes = self.pattern.anchored, b"\\" in joined
         found = _matches_each(self.pattern.prefilter if anchored else self.pattern, texts, joined)
@@ -325,7 +324,6 @@ class JsonMatchFinder:
     def _parts(
         self, value: Raw, decoded: JsonContainer, container: MatchContainer, key: str | None, index: int
     ) -> Iterator[JsonMatch]:
-        """The matching parts of a matching value."""
         empty = True
         for finding in self._inside(decoded, container.child(decoded, key, index)):
             empty = False
@@ -335,7 +333,6 @@ class JsonMatchFinder:
             yield JsonMatch(container, key, value, index, too_large=not self._fits(value, container, key))
 
     def _all(self, value: Raw, container: MatchContainer, key: str | None, index: int) -> Iterator[JsonMatch]:
-        """The whole value, or else all of its parts."""
         decoded = None if self._fits(value, container, key) else decode_container_or_none(value)
         if decoded is None or container.depth >= _MAX_DEPTH:
             yield from self._single(value, container, key, index)

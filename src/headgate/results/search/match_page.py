@@ -96,7 +96,6 @@ def position_after(content: Content, position: int, ceiling: int, count: int) ->
 
 
 def _extends_grapheme(sign: str, before: str) -> bool:
-    """Whether the character is part of the grapheme before it."""
     if before == _JOINER or sign == _JOINER or ord(sign) in _SKIN_TONES:
         return True
     if ord(sign) in _FLAG_LETTERS:

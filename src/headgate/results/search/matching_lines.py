@@ -196,7 +196,6 @@ class MatchingLinesPage:
 
     @property
     def _shown_to(self) -> int:
-        """The end of the last line that is shown."""
         return self._rows[-1].last if self._rows else -1
 
     def _with_context(
@@ -247,7 +246,6 @@ class MatchingLinesPage:
         return _ShownLine(*match_window(self._content, (at, stop), (floor, ceiling), self._widths), *line)
 
     def _row(self, start: int, end: int) -> _ShownLine:
-        """A line of context."""
         if is_longer(self._content, (start, end), self._widths.line):
             return _ShownLine(
                 start, position_after(self._content, start, end, self._widths.context), start, end

@@ -311,7 +311,6 @@ def _paragraphs(content: Content) -> RankingUnits:
 
 
 def _lines(content: Content) -> tuple["array[int]", "array[int]"]:
-    """The spans of the lines that are not empty."""
     starts, ends = array("q"), array("q")
     base, size = 0, len(content)
     while base < size:

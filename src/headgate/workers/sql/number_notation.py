@@ -141,7 +141,6 @@ def _ungroup(text: str, mark: str | None) -> str | None:
 
 
 def _decimal_mark(text: str) -> str | None:
-    """The decimal mark of the text; None if it has no decimals."""
     point, comma = text.rfind("."), text.rfind(",")
     if point >= 0 and comma >= 0:
         return text[max(point, comma)]
