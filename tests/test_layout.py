@@ -82,7 +82,6 @@ PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.upstream.resource_subscriptions": frozenset({"keeper"}),
     "headgate.upstream.supervisor": frozenset({"keeper"}),
     "headgate.upstream.upstream_listings": frozenset({"keeper"}),
-    "headgate.workers.sql.table_columns": frozenset({"wish"}),
 }
 # Modules that are being renamed; none is added here.
 NAMES_STILL: dict[str, set[str]] = {

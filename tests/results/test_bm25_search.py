@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
-from headgate.results.search.bm25_search import Bm25Processor
+from headgate.results.search.ranked_search import Bm25Processor
 
 
 def search(content: bytes, pattern: str, **options: Any) -> ProcessorResult:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
-from headgate.results.search.fuzzy_search import FuzzyProcessor
+from headgate.results.search.ranked_search import FuzzyProcessor
 from headgate.search.folded_text import FuzzyVocabulary
 
 PRODUCTS = (

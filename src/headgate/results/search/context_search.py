@@ -31,7 +31,7 @@ from headgate.results.search.matching_lines import line_numbers
 from headgate.results.truncation import fair_shares
 
 _MOST_SHOWN = 5
-# More hits are never read, and each costs a look at its surroundings.
+# More hits are never read, and each costs a scan of its context.
 _MOST_FOUND = 1_000
 # A shorter passage says nothing.
 _FEWEST_CHARACTERS = 200

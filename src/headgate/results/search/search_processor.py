@@ -18,9 +18,7 @@ from headgate.results.content import (
 from headgate.results.jobs import SearchMode, SearchParams
 from headgate.results.pipeline import Processor, ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
-from headgate.results.search.bm25_search import Bm25Processor
 from headgate.results.search.context_search import ContextProcessor
-from headgate.results.search.fuzzy_search import FuzzyProcessor
 from headgate.results.search.json_assembly import JsonAssembler
 from headgate.results.search.json_matches import LONGEST_STRING_BYTES, JsonMatch, JsonMatcher, JsonMatchFinder
 from headgate.results.search.match_page import MatchCounter, window_widths
@@ -31,6 +29,7 @@ from headgate.results.search.matching_lines import (
     matching_lines,
     with_next,
 )
+from headgate.results.search.ranked_search import Bm25Processor, FuzzyProcessor
 from headgate.results.search.structure_search import StructureProcessor
 
 # How many line numbers the metadata lists.

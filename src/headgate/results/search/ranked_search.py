@@ -1,7 +1,8 @@
-"""Fuzzy search over the units of one content, by edit distance of words."""
+"""Ranked search over the units of one content, without an index: BM25 and fuzzy."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -9,10 +10,167 @@ from headgate.results.content import Content
 from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
 from headgate.results.search.match_page import RankedHit, RankedPage, best_first, render_ranked_page
-from headgate.results.search.ranking_units import RankingUnits, elements_or_lines
-from headgate.search.folded_text import FuzzyVocabulary, fold_bytes, json_unescaped, query_words
+from headgate.results.search.ranking_units import RankingUnits, elements_or_lines, elements_or_paragraphs
+from headgate.search.bm25 import Bm25, inverse_document_frequency
+from headgate.search.folded_text import (
+    FuzzyVocabulary,
+    fold_bytes,
+    is_unspaced_script,
+    json_escaped,
+    json_unescaped,
+    query_words,
+    word_or_bigrams,
+)
+from headgate.search.text_analysis import stem
 
-_LONGEST_QUERY = 200
+_LONGEST_BM25_QUERY = 1_000
+_MOST_TERMS = 32
+# A term this frequent says little about the position of a match.
+_MOST_HITS_PER_TERM = 200_000
+# Enough to find where in a unit they are densest.
+_MOST_PLACES = 10_000
+_BM25 = Bm25(k1=1.2, b=0.75)
+# Longer words of a content are no forms of an English word.
+_LONGEST_FORM = 40
+# With fewer letters in common with its stem, as `dying` has with `die`, a word is found only as it is.
+_SHORTEST_PREFIX = 2
+
+
+class Bm25Processor:
+    """Ranks the elements of JSON, or the paragraphs or lines of a text, by the words of the pattern."""
+
+    name = "bm25"
+
+    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
+        """The best units, best first. Raises ProcessingError."""
+        terms = _terms(params.pattern)
+        limit = params.top_k if params.max_results is None else params.max_results
+        page = RankedPage(params.offset, limit, params.room, between=b"\n--\n")
+        units = elements_or_paragraphs(content)
+        counts, capped = _term_frequencies(units, terms)
+        hits = _rank_by_bm25(units, counts)
+        metadata = {"mode": self.name} | ({"at_least": True} if capped else {})
+        return render_ranked_page(
+            content, units, hits, page, lambda index: _term_positions(units, index, terms), metadata
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryTerm:
+    """One word of the query as it appears in a folded content."""
+
+    # Each begins with the space before the word and ends with the one behind it, or with the last letter that
+    # all forms of the word share. Scripts without spaces have neither.
+    needles: tuple[bytes, ...]
+    # The stem of every form; empty where the needles are the whole word.
+    stem: str = ""
+
+    def occurrences(self, text: bytes) -> list[int]:
+        """The offsets of the word in a folded text that begins and ends with a space."""
+        found: list[int] = []
+        find = text.find
+        for needle in self.needles:
+            # The space behind one word is the space before the next one.
+            length = len(needle.rstrip())
+            at = find(needle)
+            while at >= 0:
+                end = at + length
+                if not self.stem or self._is_form(text, at + 1, find(b" ", end)):
+                    found.append(at)
+                at = find(needle, end)
+        return found
+
+    def _is_form(self, text: bytes, start: int, end: int) -> bool:
+        if end - start > _LONGEST_FORM:
+            return False
+        word = text[start:end]
+        return word.isalpha() and stem(word.decode()) == self.stem
+
+
+def _terms(pattern: str) -> list[_QueryTerm]:
+    words = _words(pattern, "bm25", _LONGEST_BM25_QUERY)
+    parts = list(dict.fromkeys(part for word in words for part in word_or_bigrams(word)))
+    _check_count(parts, "bm25", _MOST_TERMS)
+    return list(dict.fromkeys(map(_term, parts)))
+
+
+def _words(pattern: str, mode: str, longest: int) -> list[str]:
+    if len(pattern) > longest:
+        raise ProcessingError(
+            f"`pattern` has {len(pattern)} characters and mode {mode} takes {longest}; "
+            "give only the words that matter."
+        )
+    words = query_words(pattern)
+    if not words:
+        raise ProcessingError(
+            "`pattern` has no word in it; give words to look for, or use mode regex for signs."
+        )
+    return words
+
+
+def _check_count(words: Sequence[str], mode: str, most: int) -> None:
+    if len(words) > most:
+        raise ProcessingError(f"`pattern` has {len(words)} words and mode {mode} takes {most}; give fewer.")
+
+
+def _term(word: str) -> _QueryTerm:
+    if not word.isascii():
+        space = "" if is_unspaced_script(word) else " "
+        return _QueryTerm(tuple(f"{space}{form}{space}".encode() for form in (word, json_escaped(word))))
+    word_stem = stem(word)
+    # A last `e`, `i` or `y` changes from form to form: hope and hoping, query and queries.
+    prefix = word_stem.rstrip("eiy")
+    while not word.startswith(prefix):
+        prefix = prefix[:-1]
+    if word.isalpha() and len(prefix) >= _SHORTEST_PREFIX and len(word) <= _LONGEST_FORM:
+        return _QueryTerm((f" {prefix}".encode(),), word_stem)
+    return _QueryTerm((f" {word} ".encode(),))
+
+
+def _term_frequencies(units: RankingUnits, terms: Sequence[_QueryTerm]) -> tuple[list[dict[int, int]], bool]:
+    """The frequency of each term in each unit that has it, and whether the counting ended early."""
+    counts: list[dict[int, int]] = [{} for _ in terms]
+    left = [_MOST_HITS_PER_TERM] * len(terms)
+    for base, window in units.windows():
+        text = b" %b " % fold_bytes(window, escaped=units.is_json)
+        for number, term in enumerate(terms):
+            if left[number] > 0:
+                found = term.occurrences(text)
+                left[number] -= len(found)
+                _count(units, base, found, counts[number])
+    return counts, min(left) <= 0
+
+
+def _count(units: RankingUnits, base: int, found: Sequence[int], count: dict[int, int]) -> None:
+    for index in units.indexes_at(base, found):
+        count[index] = count.get(index, 0) + 1
+
+
+def _rank_by_bm25(units: RankingUnits, counts: Sequence[dict[int, int]]) -> list[RankedHit]:
+    number, starts, ends = len(units), units.starts, units.ends
+    average = max((sum(ends) - sum(starts)) / max(number, 1), 1.0)
+    scores: dict[int, float] = {}
+    for count in counts:
+        weight = inverse_document_frequency(number, len(count))
+        for index, times in count.items():
+            added = _BM25.score(weight, times, ends[index] - starts[index], average)
+            scores[index] = scores.get(index, 0.0) + added
+    return best_first((score, index) for index, score in scores.items())
+
+
+def _term_positions(units: RankingUnits, index: int, terms: Sequence[_QueryTerm]) -> list[int]:
+    start = units.starts[index]
+    found: list[int] = []
+    for base, window in units.windows_of(start, units.ends[index]):
+        text = b" %b " % fold_bytes(window, escaped=units.is_json)
+        for term in terms:
+            found += [base - start + at for at in term.occurrences(text)]
+        if len(found) > _MOST_PLACES:
+            break
+    return sorted(found)
+
+
+_LONGEST_FUZZY_QUERY = 200
 _MOST_WORDS = 16
 _DEFAULT_RESULTS = 10
 # Each form is one more scan of the content.
@@ -21,7 +179,6 @@ _MOST_PIECES_PER_FORM = 200_000
 # Of hits with equal word scores, so many of the first are compared as phrases.
 _MOST_COMPARED = 100
 _COMPARED_BYTES = 1_000
-_MOST_PLACES = 10_000
 _LARGEST_KEPT_BYTES = 16 * 1024 * 1024
 
 # The forms to find in a folded content, each with its similarity to query words (by their number).
@@ -37,7 +194,8 @@ class FuzzyProcessor:
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
         """The most similar units first; each score is 0 to 1. Raises ProcessingError."""
-        words = _words(params.pattern)
+        words = _words(params.pattern, self.name, _LONGEST_FUZZY_QUERY)
+        _check_count(words, self.name, _MOST_WORDS)
         if not 0 <= params.threshold <= 1:
             raise ProcessingError(
                 f"`threshold` is {params.threshold:g}; give a number from 0 (anything) to 1 (the same)."
@@ -50,13 +208,13 @@ class FuzzyProcessor:
         vocabulary = FuzzyVocabulary.of(text for _, text in texts)
         forms = _forms(words, vocabulary, params.threshold)
         found, capped = _units_by_form(texts, forms)
-        hits = _rank(texts, words, forms, found, params.threshold)
+        hits = _rank_by_similarity(texts, words, forms, found, params.threshold)
         metadata: dict[str, Any] = {"mode": self.name}
         metadata["words"] = [json_unescaped(form) for form in list(forms)[:10]]
         if capped or vocabulary.is_cut:
             metadata["at_least"] = True
         return render_ranked_page(
-            content, units, hits, page, lambda index: _positions(texts, index, forms), metadata
+            content, units, hits, page, lambda index: _form_positions(texts, index, forms), metadata
         )
 
 
@@ -82,24 +240,6 @@ class _FoldedWindows:
             yield base, b" %b " % fold_bytes(window, escaped=self.units.is_json, digits=self._digits)
 
 
-def _words(pattern: str) -> list[str]:
-    if len(pattern) > _LONGEST_QUERY:
-        raise ProcessingError(
-            f"`pattern` has {len(pattern)} characters and mode fuzzy takes {_LONGEST_QUERY}; "
-            "give only the words that matter."
-        )
-    words = query_words(pattern)
-    if not words:
-        raise ProcessingError(
-            "`pattern` has no word in it; give words to look for, or use mode regex for signs."
-        )
-    if len(words) > _MOST_WORDS:
-        raise ProcessingError(
-            f"`pattern` has {len(words)} words and mode fuzzy takes {_MOST_WORDS}; give fewer."
-        )
-    return words
-
-
 def _forms(words: Sequence[str], vocabulary: FuzzyVocabulary, threshold: float) -> _Forms:
     forms: dict[bytes, dict[int, float]] = {}
     most = max(_MOST_FORMS // len(words), 3)
@@ -117,7 +257,7 @@ def _forms(words: Sequence[str], vocabulary: FuzzyVocabulary, threshold: float) 
     return forms
 
 
-def _rank(
+def _rank_by_similarity(
     texts: _FoldedWindows, words: Sequence[str], forms: _Forms, found: _UnitsByForm, threshold: float
 ) -> list[RankedHit]:
     # A long word has more weight than a short one.
@@ -184,7 +324,7 @@ def _rerank_by_phrase(texts: _FoldedWindows, words: Sequence[str], hits: list[Ra
     return sorted(hits[:_MOST_COMPARED], key=sort_key) + hits[_MOST_COMPARED:]
 
 
-def _positions(texts: _FoldedWindows, index: int, forms: _Forms) -> list[int]:
+def _form_positions(texts: _FoldedWindows, index: int, forms: _Forms) -> list[int]:
     start = texts.units.starts[index]
     found: list[int] = []
     for base, text in texts.of(index):
