@@ -15,14 +15,16 @@ from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.collaborators import (
+from headgate.gateway.calls import ToolCalls
+from headgate.gateway.gateway import Gateway
+from headgate.gateway.interfaces import (
     AccessControl,
     GatewayTool,
     LargeResultHandler,
     ToolCaller,
     TransactionSteps,
 )
-from headgate.gateway.gateway import Gateway
+from headgate.gateway.resources import ResourceRequests
 from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
@@ -136,19 +138,28 @@ class GatewayHarness:
         self.upstream_calls = UpstreamCalls(
             access, self.catalog, self.tool_listings, delivery, input_bridge, task_registry
         )
-        self.gateway = Gateway(
+        transfers = WholeTransfers()
+        calls = ToolCalls(
             access,
             self.catalog,
             self.tool_listings,
-            delivery,
-            input_bridge,
-            task_registry,
             responses or WholeResponses(),
             transactions or NoTransactions(),
-            WholeTransfers(),
+            transfers,
             self.upstream_calls,
             own,
         )
+        resources = ResourceRequests(
+            access,
+            self.catalog,
+            delivery,
+            input_bridge,
+            task_registry,
+            transfers,
+            self.upstream_calls,
+            calls,
+        )
+        self.gateway = Gateway(calls, resources, self.tool_listings)
 
     @property
     def sent(self) -> list[UpstreamCall]:

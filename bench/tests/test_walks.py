@@ -38,7 +38,7 @@ def test_a_run_records_every_walk_and_lists_its_functions() -> None:
         "retrieve_tools",
         "knowledge search",
     ]
-    call = ("headgate.gateway.gateway", "Gateway.call")
+    call = ("headgate.gateway.calls", "ToolCalls.call")
     assert all(call in functions for functions in found.values())
     assert len(set(found["plain call"])) == len(found["plain call"])
     assert len(found["plain call"]) < min(

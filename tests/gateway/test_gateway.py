@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -23,8 +24,8 @@ from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.collaborators import ToolCaller
 from headgate.gateway.gateway import Gateway
+from headgate.gateway.interfaces import ToolCaller
 from headgate.protocol.protocol_version import Era
 from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import DONE, SUBSCRIBED, WAIT_SECONDS
@@ -379,14 +380,14 @@ class Gatekeeper:
             raise ResourceExhausted("not for you")
 
 
-Way = tuple[Callable[[Gateway, McpRequest], Awaitable[McpResponse]], McpRequest, str]
+Way = tuple[Callable[[Gateway], Callable[[McpRequest], Awaitable[McpResponse]]], McpRequest, str]
 WAYS: dict[str, Way] = {
-    "call": (Gateway.call, request("tools/call", "other_pay"), "other pay"),
-    "prompt": (Gateway.get_prompt, request("prompts/get", "other_hello"), "other hello"),
-    "read": (Gateway.read_resource, request("resources/read", OTHERS), f"other {SHARED}"),
-    "subscribe": (Gateway.subscribe, request("resources/subscribe", OTHERS), f"other {SHARED}"),
+    "call": (attrgetter("call"), request("tools/call", "other_pay"), "other pay"),
+    "prompt": (attrgetter("get_prompt"), request("prompts/get", "other_hello"), "other hello"),
+    "read": (attrgetter("read_resource"), request("resources/read", OTHERS), f"other {SHARED}"),
+    "subscribe": (attrgetter("subscribe"), request("resources/subscribe", OTHERS), f"other {SHARED}"),
     "complete": (
-        Gateway.complete,
+        attrgetter("complete"),
         request("completion/complete", "other_hello", {"ref": {"name": "other_hello"}}),
         "other hello",
     ),
@@ -407,7 +408,7 @@ def guarded(gatekeeper: Gatekeeper) -> GatewayHarness:
 async def test_a_caller_is_counted_and_then_permitted_what_was_found(way: Way) -> None:
     gatekeeper = Gatekeeper()
     do, asked, found = way
-    await do(guarded(gatekeeper).gateway, asked)
+    await do(guarded(gatekeeper).gateway)(asked)
     assert gatekeeper.asked == ["admit", f"permit {found}"]
 
 
@@ -417,7 +418,7 @@ async def test_a_caller_who_asks_too_often_does_not_even_learn_what_exists(way: 
     do, asked, _ = way
     for name in (asked.name, "nobody_has_this"):
         with pytest.raises(ResourceExhausted, match="too many"):
-            await do(harness.gateway, msgspec.structs.replace(asked, name=name))
+            await do(harness.gateway)(msgspec.structs.replace(asked, name=name))
     assert harness.sent == []
 
 
@@ -426,7 +427,7 @@ async def test_what_a_caller_may_not_use_reaches_no_server(way: Way) -> None:
     harness = guarded(Gatekeeper(permits=False))
     do, asked, _ = way
     with pytest.raises(ResourceExhausted, match="not for you"):
-        await do(harness.gateway, asked)
+        await do(harness.gateway)(asked)
     assert (harness.sent, harness.desk.upstream.subscriptions) == ([], [])
 
 

@@ -21,7 +21,7 @@ from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.collaborators import ToolCaller
+from headgate.gateway.interfaces import ToolCaller
 from headgate.protocol.message_meta import SplicedJson, with_edited_meta_on_disk
 from headgate.results import job_runner
 from headgate.results.large_results import JobRunner, LargeResults, TruncationSettings

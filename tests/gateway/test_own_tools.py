@@ -19,7 +19,7 @@ from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
 from headgate.domain.mcp_request import ClientSession, McpResponse
-from headgate.gateway.collaborators import AccessControl, GatewayTool
+from headgate.gateway.interfaces import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
 from testkit.waiting import eventually
 from tests.catalog.sample_listings import UnreachableChannel

@@ -21,7 +21,7 @@ from headgate.delivery.upstream_delivery import CallCounter, UpstreamDelivery
 from headgate.domain.errors import HeadgateError, StoreFailed
 from headgate.domain.identity import Identity, recorded_identity
 from headgate.domain.item import Item, ItemKind
-from headgate.gateway.collaborators import ToolCaller
+from headgate.gateway.interfaces import ToolCaller
 from headgate.storage.files.result_transfers import ResultTransfers, open_transfers
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger

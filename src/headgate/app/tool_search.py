@@ -26,7 +26,7 @@ from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
-from headgate.gateway.collaborators import GatewayTool
+from headgate.gateway.interfaces import GatewayTool
 from headgate.search.token_counter import count_tokens
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore

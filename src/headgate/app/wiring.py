@@ -37,8 +37,10 @@ from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.event_loop import BackgroundTasks
-from headgate.gateway.collaborators import AccessControl
+from headgate.gateway.calls import ToolCalls
 from headgate.gateway.gateway import Gateway
+from headgate.gateway.interfaces import AccessControl
+from headgate.gateway.resources import ResourceRequests
 from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
@@ -159,19 +161,27 @@ async def open_gateway_runtime(
             # Before the search is answered, so that the client can call what it found.
             lambda group: change_notifier.notify_now(ItemKind.TOOLS.capability, (group,)),
         )
-        gateway = Gateway(
+        calls = ToolCalls(
             access,
             catalog,
             search.tool_listings,
-            delivery_services.delivery,
-            input_bridge,
-            task_registry,
             results.large_results,
             transactions.tools,
             delivery_services.transfers,
             upstream_calls,
             {**search_tools.tools_by_name, **transactions.tools.tools_by_name},
         )
+        resources = ResourceRequests(
+            access,
+            catalog,
+            delivery_services.delivery,
+            input_bridge,
+            task_registry,
+            delivery_services.transfers,
+            upstream_calls,
+            calls,
+        )
+        gateway = Gateway(calls, resources, search.tool_listings)
         router = MethodRouter(gateway, settings.name, server_facade, lambda: federation.member)
 
         # Background work; it ends first.

@@ -6,7 +6,7 @@ from headgate.domain.errors import HeaderMismatch
 from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.collaborators import (
+from headgate.gateway.interfaces import (
     AccessControl,
     CatalogLookup,
     ClientListings,

@@ -1,0 +1,201 @@
+"""The path of a tool call: from the name that the client uses to the result that it is shown."""
+
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from headgate.catalog.argument_correction import may_be_refusal, schema_text, with_schema_on_refusal
+from headgate.catalog.errors import ToolNotFound
+from headgate.catalog.own_tools import (
+    CALL_DEFINITION,
+    EXPAND_DEFINITION,
+    read_wrapped_call,
+    retrieve_definition,
+)
+from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.public_uris import names_server
+from headgate.delivery.transactions.tool_definitions import DEFINITIONS as DELIVERY_DEFINITIONS
+from headgate.delivery.transactions.tool_definitions import STEP_TOOL
+from headgate.domain.errors import HeadgateError, UnknownArgument
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
+from headgate.gateway.interfaces import (
+    AccessControl,
+    CatalogLookup,
+    ChunkedTransfers,
+    ClientListings,
+    GatewayTool,
+    LargeResultHandler,
+    TransactionSteps,
+)
+from headgate.gateway.upstream_calls import UpstreamCalls
+from headgate.protocol.result_conversion import with_public_uris
+from headgate.results.tools import DEFINITIONS as READER_DEFINITIONS
+
+# The gateway's own tools, whose schemas explain an error about an unknown argument.
+_OWN_DEFINITIONS = {
+    CALL_TOOL: CALL_DEFINITION,
+    EXPAND_SCHEMA: EXPAND_DEFINITION,
+    **dict.fromkeys((RETRIEVE_TOOLS, RETRIEVE_TOOL), retrieve_definition(())),
+    **READER_DEFINITIONS,
+    **DELIVERY_DEFINITIONS,
+}
+
+
+class ToolCalls:
+    """Calls tools of servers and of the gateway itself."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        catalog: CatalogLookup,
+        listings: ClientListings,
+        large_results: LargeResultHandler,
+        transactions: TransactionSteps,
+        transfers: ChunkedTransfers,
+        upstream_calls: UpstreamCalls,
+        gateway_tools: Mapping[str, GatewayTool] = MappingProxyType({}),
+    ) -> None:
+        """`gateway_tools` are the gateway's own tools by name; `call_tool` calls any tool."""
+        self._access = access
+        self._catalog = catalog
+        self._listings = listings
+        self._large_results = large_results
+        self._transactions = transactions
+        self._transfers = transfers
+        self._calls = upstream_calls
+        self._gateway_tools = gateway_tools
+
+    async def call(self, request: McpRequest) -> McpResponse:
+        """Carry one tool call to whoever has the tool, and the answer back; raises HeadgateError."""
+        # Before resolving, so that guessing tool names is not free.
+        self._access.admit(request.caller)
+        wrapped = request.name == CALL_TOOL and self._listings.serves_gateway_tools(request)
+        try:
+            if wrapped:
+                request = _unwrap_call(request)
+            own = self._gateway_tools.get(request.name)
+            if own is not None and self._listings.serves_gateway_tools(request):
+                return await own.run(request)
+            if self._large_results.is_result_tool(request.name) and self._listings.serves_gateway_tools(
+                request
+            ):
+                return await self._read_large_result(request)
+            call, answer = await self._call_or_step(request)
+        except (UnknownArgument, ToolNotFound) as error:
+            explained = await self._explain_error(error, request, wrapped=wrapped)
+            if explained is error:
+                raise
+            raise explained from error
+        # After delivery, so that what is recorded is what the upstream said, not what we showed.
+        answer = await self.limit_result(call, answer)
+        if not may_be_refusal(answer):
+            return answer
+        # Whoever has not seen the schema can correct itself by it.
+        return with_schema_on_refusal(
+            call.item, answer, seen_whole=self._listings.shows_full_schemas(request) and not wrapped
+        )
+
+    async def _explain_error(
+        self, error: HeadgateError, request: McpRequest, *, wrapped: bool
+    ) -> HeadgateError:
+        """The error with what helps to correct the call: a schema, or how other tools are found."""
+        if isinstance(error, UnknownArgument):
+            error = await self._with_schema(request, error)
+        if not isinstance(error, ToolNotFound) or not (wrapped or self._listings.lists_search_tool(request)):
+            return error
+        finder = f"{RETRIEVE_TOOLS} finds others"
+        if error.name == CALL_TOOL:
+            finder = f"{CALL_TOOL} does not call itself, so give the name of the inner call; {finder}"
+        return ToolNotFound(error.name, error.nearest, finder=finder)
+
+    async def _with_schema(self, request: McpRequest, unknown: UnknownArgument) -> HeadgateError:
+        """The refusal of a member, with the schema of the tool that it may have been meant for.
+
+        A tool that the caller cannot call is what is wrong first.
+        """
+        definition = _OWN_DEFINITIONS.get(unknown.target)
+        if definition is not None:
+            unknown.details = schema_text(
+                Item(ItemKind.TOOLS, "", unknown.target, unknown.target, definition)
+            )
+        elif unknown.target:
+            try:
+                await self._calls.await_server_of(ItemKind.TOOLS, unknown.target, request.caller)
+                tool = self._catalog.resolve(ItemKind.TOOLS, unknown.target, request.caller)
+                self._access.permit(request.caller, tool)
+            except HeadgateError as error:
+                return error
+            unknown.details = schema_text(tool)
+        return unknown
+
+    async def _read_large_result(self, request: McpRequest) -> McpResponse:
+        """Look at a large result: one that is stored, or that of a call that is made now."""
+        read_request = await self._large_results.parse_read_request(request)
+        if read_request.cache_id:
+            name, answer = await self._large_results.read_stored(request, read_request)
+            return self._with_stored_uris(request, name, answer)
+        params = {**request.params, "arguments": read_request.arguments}
+        inner = msgspec.structs.replace(request, name=read_request.tool, params=params, headers=None)
+        if inner.name == CALL_TOOL and self._listings.serves_gateway_tools(inner):
+            inner = _unwrap_call(inner)
+        call, answer = await self._call_or_step(inner)
+        if may_be_refusal(answer):
+            answer = with_schema_on_refusal(call.item, answer)
+        shown = await self._large_results.read_new(call, read_request, answer)
+        # What was on disk has not been looked at before.
+        return shown if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, shown)
+
+    async def limit_result(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
+        """What the client is shown of an answer."""
+        if call.request.delivery_request is not None and self._transfers.needs_chunks(call.request, answer):
+            return await self._transfers.announce_chunks(call.request, answer)
+        if self._large_results.passes_unchanged(answer):
+            # Nearly always: it is not opened.
+            return answer
+        if not self._large_results.may_exceed_limit(answer):
+            if isinstance(answer.result, bytes):
+                return self._large_results.mark_spoofed_notices(answer)
+            return await self._large_results.mark_spoofed_notices_on_disk(answer)
+        shown = await self._large_results.truncate_if_large(call, answer)
+        # What was on disk has not been looked at before.
+        return shown if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, shown)
+
+    def _call_or_step(self, request: McpRequest) -> Awaitable[tuple[UpstreamCall, McpResponse]]:
+        """Carry one tool call out, by itself or as a step of a transaction; raises HeadgateError.
+
+        Not a coroutine of its own, because every call comes by here.
+        """
+        if request.name != STEP_TOOL and request.delivery_request is None:
+            # Nearly always.
+            return self._calls.call_upstream_tool(request)
+        if not self._transactions.is_step(request):
+            return self._calls.call_upstream_tool(request)
+        in_transaction = request.delivery_request is not None and bool(request.delivery_request.transaction)
+        # Where the gateway's own tools are not served, a server may have one of that name.
+        if in_transaction or self._listings.serves_gateway_tools(request):
+            return self._transactions.run_step(request, self._calls.call_upstream_tool)
+        return self._calls.call_upstream_tool(request)
+
+    def _with_stored_uris(self, request: McpRequest, name: str, answer: McpResponse) -> McpResponse:
+        """The same for a part of a stored result, in which links may have their public names already."""
+        try:
+            server = self._catalog.resolve(ItemKind.TOOLS, name, request.caller).server
+        except HeadgateError:
+            # It is gone, and where its links lead with it.
+            return answer
+        if not self._catalog.has_renamed_uris(server) or not isinstance(answer.result, bytes):
+            return answer
+        public = with_public_uris(
+            answer.result, lambda uri: uri if names_server(uri) else self._catalog.public_uri(server, uri)
+        )
+        return msgspec.structs.replace(answer, result=public)
+
+
+def _unwrap_call(request: McpRequest) -> McpRequest:
+    """The call that is inside a call of call_tool; raises InvalidArguments."""
+    name, arguments = read_wrapped_call(request.params)
+    params = {**request.params, "arguments": arguments}
+    # Headers repeat the arguments of call_tool, of which there are none that they should.
+    return msgspec.structs.replace(request, name=name, params=params, headers=None)
