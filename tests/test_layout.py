@@ -60,11 +60,9 @@ PRIVATE_ALONE = words("""
 PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.access.local": frozenset({"door"}),
     "headgate.catalog.finder": frozenset({"wish"}),
-    "headgate.catalog.listing_cache": frozenset({"circle", "circles", "scene", "scenes"}),
     "headgate.catalog.name_allocation": frozenset({"wish"}),
     "headgate.catalog.public_names": frozenset({"wish"}),
     "headgate.catalog.retrieve_tools": frozenset({"circle"}),
-    "headgate.catalog.tool_listings": frozenset({"circle", "circles"}),
     "headgate.catalog.tool_pool": frozenset({"circle", "circles"}),
     "headgate.delivery.idempotency_key": frozenset({"errand"}),
     "headgate.delivery.transactions.step_runner": frozenset({"wish"}),

@@ -82,7 +82,7 @@ def fitted(
 
 
 def own_names(result: FittedListing) -> list[str]:
-    return [name for name, _ in result.shown if name in OWN_TOOLS]
+    return [name for name, _ in result.listed if name in OWN_TOOLS]
 
 
 # Whatever the tools are.
@@ -125,13 +125,13 @@ def test_neither_the_tokens_nor_the_tools_are_ever_more_than_allowed_and_nothing
     tools: list[ListingCandidate], budget: int, most: int | None
 ) -> None:
     result = fitted(tools, budget, most)
-    assert result.tokens == tokens(result.shown) <= budget
-    assert most is None or len(result.shown) <= most
+    assert result.tokens == tokens(result.listed) <= budget
+    assert most is None or len(result.listed) <= most
     own = own_names(result)
-    listed = [name for name, _ in result.shown[len(own) :]]
+    listed = [name for name, _ in result.listed[len(own) :]]
     # In the order of the catalog, behind the gateway's own tools.
     assert listed == [one.name for one in tools if result.levels[one.name] is not DetailLevel.NONE]
-    assert [form for _, form in result.shown[len(own) :]] == [
+    assert [form for _, form in result.listed[len(own) :]] == [
         one.form(result.levels[one.name]) for one in tools if one.name in listed
     ]
     assert result.levels.keys() == {one.name for one in tools}
@@ -149,9 +149,9 @@ def test_what_reads_results_keeps_to_its_share_and_leaves_no_other_tool_to_searc
     tools: list[ListingCandidate], budget: int, most: int | None
 ) -> None:
     result, without = fitted(tools, budget, most, READING), fitted(tools, budget, most)
-    assert result.tokens == tokens(result.shown) <= budget
-    assert most is None or len(result.shown) <= most
-    readers = [name for name, _ in result.shown if name in NAMES]
+    assert result.tokens == tokens(result.listed) <= budget
+    assert most is None or len(result.listed) <= most
+    readers = [name for name, _ in result.listed if name in NAMES]
     assert readers in ([], list(NAMES))
     assert result.own == {*own_names(result), *readers}
     assert left(without) or not left(result)
@@ -226,7 +226,7 @@ def test_when_everything_fits_whole_there_is_no_own_tool() -> None:
     tools = [candidate(f"tool{number}") for number in range(4)]
     result = fitted(tools, SMALLEST)
     assert set(result.levels.values()) == {DetailLevel.WHOLE}
-    assert [name for name, _ in result.shown] == [one.name for one in tools]
+    assert [name for name, _ in result.listed] == [one.name for one in tools]
 
 
 def test_everything_is_whole_as_soon_as_that_fits_to_the_token() -> None:
@@ -250,8 +250,8 @@ def test_when_everything_fits_in_few_words_only_what_expands_is_added_and_room_i
 
 def test_otherwise_what_finds_and_calls_the_others_comes_first() -> None:
     result = fitted([candidate(f"tool{number}") for number in range(300)], 3000)
-    assert [name for name, _ in result.shown][:3] == OWN_TOOLS
-    assert dict(result.shown)[CALL_TOOL] == CALL_DEFINITION
+    assert [name for name, _ in result.listed][:3] == OWN_TOOLS
+    assert dict(result.listed)[CALL_TOOL] == CALL_DEFINITION
     assert left(result)
 
 
@@ -261,7 +261,7 @@ def test_own_tools_become_stubs_and_then_two_when_they_would_take_more_than_half
     assert whole > stubs > two
     for budget, finders in ((2 * whole, 0), (2 * whole - 1, 1), (2 * stubs, 1), (2 * stubs - 1, 2), (two, 2)):
         result = fitted(tools, budget)
-        assert result.shown[: len(OWN.finders[finders])] == OWN.finders[finders]
+        assert result.listed[: len(OWN.finders[finders])] == OWN.finders[finders]
         assert result.tokens <= budget
 
 
@@ -288,7 +288,7 @@ def test_beside_whole_tools_they_are_whole_or_stubs_or_not_there_as_there_is_roo
     ):
         result = fitted(tools, budget, own=READING)
         # Behind them, as in the mode full.
-        assert result.shown == (*forms, *readers)
+        assert result.listed == (*forms, *readers)
         assert result.own == {name for name, _ in readers}
 
 
@@ -299,12 +299,12 @@ def test_a_quarter_of_the_room_is_kept_for_them() -> None:
     for budget, readers in ((enough, list(NAMES)), (enough - 1, [])):
         result = fitted(tools, budget, own=READING)
         # Before the tools of the servers, and behind what expands them.
-        assert [name for name, _ in result.shown] == [EXPAND_SCHEMA, *readers, *(one.name for one in tools)]
+        assert [name for name, _ in result.listed] == [EXPAND_SCHEMA, *readers, *(one.name for one in tools)]
         assert left(result) == 0
     many = [candidate(f"tool{number}") for number in range(300)]
     for budget, readers in ((enough, list(NAMES)), (enough - 1, [])):
         result = fitted(many, budget, own=READING)
-        assert [name for name, _ in result.shown][: 3 + len(readers)] == [*OWN_TOOLS, *readers]
+        assert [name for name, _ in result.listed][: 3 + len(readers)] == [*OWN_TOOLS, *readers]
         assert result.own == {*OWN_TOOLS, *readers}
 
 
@@ -339,7 +339,7 @@ def test_they_take_no_place_that_a_tool_needs(number: int) -> None:
 def test_the_smallest_budget_has_room_for_own_tools_and_some_others() -> None:
     result = fitted([candidate(f"tool{number}") for number in range(300)], SMALLEST)
     assert own_names(result)[:2] == [RETRIEVE_TOOLS, CALL_TOOL]
-    assert len(result.shown) > 5
+    assert len(result.listed) > 5
 
 
 # Who is shown, and how.
@@ -359,7 +359,7 @@ def test_pins_are_shown_in_full_before_what_is_used_most() -> None:
     result = fitted(tools, 1500)
     assert result.levels["pinned"] is DetailLevel.WHOLE
     # The order is that of the catalog all the same.
-    assert result.shown[-1][0] == "pinned"
+    assert result.listed[-1][0] == "pinned"
 
 
 def test_what_is_used_most_is_whole_and_leaves_room_for_others_to_be_seen() -> None:
@@ -391,7 +391,7 @@ def test_a_tool_that_is_too_large_does_not_keep_smaller_ones_out() -> None:
 def test_a_client_that_can_handle_few_tools_is_shown_no_more_however_small_they_are() -> None:
     tools = [candidate(f"tool{number}", 0) for number in range(100)]
     result = fitted(tools, 1_000_000, most=40)
-    assert len(result.shown) == 40
+    assert len(result.listed) == 40
     assert own_names(result) == OWN_TOOLS
     assert left(fitted(tools[:40], 1_000_000, most=40)) == 0
     # What expands takes a place, so whole tools in its stead.
@@ -405,7 +405,7 @@ def test_a_tool_that_is_called_like_an_own_one_is_left_to_search_where_that_is_s
     assert left(fitted(tools, 3000)) == 0
     for budget in (500, 700, 900):
         result = fitted(tools, budget)
-        names = [shown for shown, _ in result.shown]
+        names = [shown for shown, _ in result.listed]
         assert len(names) == len(set(names))
         assert result.levels[name] is DetailLevel.NONE
         assert {RETRIEVE_TOOLS, CALL_TOOL} <= set(names)
@@ -435,7 +435,7 @@ def test_only_forms_that_may_be_shown_are_put_into_the_dialect() -> None:
 
     tools = [candidate(f"tool{number}", 50) for number in range(2000)]
     result = fit_to_budget(tools, OWN, 1000, ListingTokenMeter(count_tokens), serve=serve)
-    assert result.tokens == tokens(result.shown) <= 1000
+    assert result.tokens == tokens(result.listed) <= 1000
     assert len(set(asked)) < 400
 
 

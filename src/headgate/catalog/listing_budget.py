@@ -13,99 +13,99 @@ from headgate.catalog.public_names import OWN_NAMES
 
 NamedDefinition = tuple[str, bytes]
 
-# Tools that are called often get so much of the room in full; the others want to be seen too.
+# The share of the budget for full definitions of frequently called tools.
 _MOST_USED_SHARE: Final = 0.5
-# The gateway's own tools are said in full only where they leave half of it to others.
+# The gateway's own tools are listed in full only if they leave half of the budget.
 _OWN_SHARE: Final = 0.5
-# So much of it is kept for those that read large results: without them nobody gets at the rest of one.
+# The share reserved for the tools that read large results: without them the rest of a result is lost.
 _READERS_SHARE: Final = 0.25
-# A tool that does not fit may be followed by a shorter one, but not for ever.
+# After a tool that does not fit a shorter one may follow; the search for one is bounded.
 _MOST_MISSES: Final = 64
-# Tokens by which one tool may cost less in its array than it was estimated at.
+# Tokens by which a tool may cost less in its array than estimated.
 _MOST_OVERRATED: Final = 2
-# Of what is large, so many bytes for each token that could fit are counted: few texts have more in each.
+# Of a large form, this many bytes per token that could fit are counted: few texts have more per token.
 _SAMPLE_BYTES: Final = 16
-# Forms whose cost is remembered.
+# Forms whose cost is cached.
 _MOST_COSTS: Final = 60_000
-# What is estimated one by one is counted as a whole, and what that leaves is filled again.
+# Estimates are per tool; the total is counted, and the remaining room filled again.
 _MOST_ROUNDS: Final = 4
 
 
 class DetailLevel(IntEnum):
-    """How much is said of a tool."""
+    """How much of a tool is listed."""
 
     WHOLE = 0
     SLIM = 1
     STUB = 2
-    # Found by search alone.
+    # Not listed; found by search alone.
     NONE = 3
-    # With the top-level arguments; a budget does not choose it, but a mode or a server's listing may.
+    # With the top-level arguments; chosen by a mode or a server's listing, never by a budget.
     PARTITIONED = 4
 
 
 class ListingCandidate(msgspec.Struct, frozen=True):
-    """A tool that could be shown."""
+    """A tool that could be listed."""
 
     name: str
     server: str
-    # One for each level from WHOLE to STUB; None where the tool is never shown so.
+    # One for each level from WHOLE to STUB; None for a level that the tool does not have.
     forms: tuple[bytes | None, bytes | None, bytes | None]
     pinned: bool = False
-    # Among those that are called, the most used first; None for one that nobody calls.
+    # The rank among called tools, the most used first; None for a tool that is not called.
     rank: int | None = None
 
     def at(self, level: DetailLevel) -> DetailLevel:
-        """The fullest level that it has, from that one on."""
+        """The fullest available level, from that one on."""
         return next((lower for lower in DetailLevel if lower >= level and self.form(lower)), DetailLevel.NONE)
 
     @property
     def leanest(self) -> DetailLevel:
-        """The level at which least is said of it."""
+        """The shortest available level."""
         return next((level for level in reversed(DetailLevel) if self.form(level)), DetailLevel.NONE)
 
     def form(self, level: DetailLevel) -> bytes | None:
-        """What is shown of it."""
+        """The form of that level."""
         return self.forms[level] if level < DetailLevel.NONE else None
 
 
 class OwnToolForms(msgspec.Struct, frozen=True):
-    """The gateway's own tools: what expands others, and what finds and calls them, the fullest set first."""
+    """The gateway's own tools: those that expand schemas, and those that find and call, fullest set first."""
 
     expander: tuple[NamedDefinition, ...]
     finders: tuple[tuple[NamedDefinition, ...], ...]
-    # What reads large results, whole and in as little as a model needs.
+    # The tools that read large results, in full and as stubs.
     readers: tuple[NamedDefinition, ...] = ()
     reader_stubs: tuple[NamedDefinition, ...] = ()
 
 
 class FittedListing(msgspec.Struct, frozen=True):
-    """What is shown, in order, and what is not."""
+    """The listed tools, in order, and the level of each tool."""
 
-    shown: tuple[NamedDefinition, ...]
+    listed: tuple[NamedDefinition, ...]
     tokens: int
     levels: dict[str, DetailLevel]
-    # The names of those of the gateway's own tools that are shown.
+    # The names of the gateway's own tools that are listed.
     own: frozenset[str]
-    # Pinned, and yet left to search.
+    # Pinned tools that did not fit.
     pins_left: tuple[str, ...] = ()
 
 
 class ListingTokenMeter:
-    """Counts tokens."""
+    """Counts tokens of definitions and listings."""
 
     def __init__(self, count: Callable[[bytes], int], enough: int | None = None) -> None:
-        """What costs more than `enough` tokens never fits, and need not be counted to its end."""
+        """A form above `enough` tokens never fits, so it is not counted to its end."""
         self._count = count
         self._enough = enough
         self._costs: dict[bytes, int] = {}
 
     def tokens(self, tools: Iterable[NamedDefinition]) -> int:
-        """Of the whole tools array of a listing."""
+        """The tokens of the whole tools array of a listing."""
         return self._count(b"[" + b",".join(definition for _, definition in tools) + b"]")
 
     def cost(self, form: bytes) -> int:
-        """About what a tool adds to an array; counted as it stands there, behind another."""
-        # By a digest, so that nothing is kept of forms that are shown no more.
+        """About what a tool adds to an array, counted in its place after another."""
+        # Keyed by digest, so that no unused form is kept in memory.
         key = hashlib.blake2b(form, digest_size=16).digest()
         cost = self._costs.get(key)
         if cost is None:
@@ -115,7 +115,7 @@ class ListingTokenMeter:
         return cost
 
     def _too_much(self, form: bytes) -> int | None:
-        """An estimate of what is far too large: to count a megabyte holds up every thread for a while."""
+        """An estimate for a form that is far too large: counting a megabyte would block other threads."""
         if self._enough is None or len(form) <= (sample := self._enough * _SAMPLE_BYTES):
             return None
         estimate = self._count(form[:sample]) * len(form) // sample
@@ -131,10 +131,10 @@ def fit_to_budget(
     most: int | None = None,
     serve: Callable[[bytes], bytes] = lambda form: form,
 ) -> FittedListing:
-    """As much as fits `budget` tokens and `most` tools; never more of either.
+    """The fullest listing within `budget` tokens and `most` tools.
 
-    The order is that of the candidates, behind the gateway's own tools, or before them where all are whole.
-    `serve` gives what is sent for a form; it may take long, and is asked only for forms that may be shown.
+    Tools keep the order of the candidates, after the gateway's own, or before them if all are in full.
+    `serve` returns the bytes sent for a form; it may be slow and is called only for forms that may be listed.
     """
     kept = _kept_readers(own, budget, meter, most)
     for level, beside in _ways_to_show_all(candidates, own, kept):
@@ -156,7 +156,7 @@ def fit_to_budget(
 def _kept_readers(
     own: OwnToolForms, budget: int, meter: ListingTokenMeter, most: int | None
 ) -> tuple[NamedDefinition, ...]:
-    """Stubs of what reads large results, if the room that is kept for them is enough."""
+    """Stubs of the tools that read large results, if they fit their reserved share."""
     stubs = own.reader_stubs
     too_many = most is not None and len(stubs) > most * _READERS_SHARE
     return () if too_many or meter.tokens(stubs) > budget * _READERS_SHARE else stubs
@@ -165,10 +165,10 @@ def _kept_readers(
 def _ways_to_show_all(
     candidates: Sequence[ListingCandidate], own: OwnToolForms, kept: tuple[NamedDefinition, ...]
 ) -> Iterable[tuple[DetailLevel, tuple[NamedDefinition, ...]]]:
-    """How much could be said of every tool, and what of the gateway's own goes with it, the best first.
+    """The levels at which every tool could be listed, with the own tools that go with each, best first.
 
-    What reads large results is listed where that costs no other tool a word, or where room is kept for it;
-    but no tool is left to search because of it.
+    The tools that read large results are listed if that shortens no other tool, or within their reserved
+    share; no tool is left to search because of them.
     """
     ways = (
         (DetailLevel.WHOLE, _unclaimed(own.readers, candidates)),
@@ -178,7 +178,7 @@ def _ways_to_show_all(
         (DetailLevel.SLIM, own.expander),
         (DetailLevel.STUB, own.expander),
     )
-    # Some are the same where nothing reads results.
+    # Some are equal if there are no such tools.
     return dict.fromkeys(ways)
 
 
@@ -186,7 +186,7 @@ def _unclaimed(
     readers: tuple[NamedDefinition, ...], candidates: Sequence[ListingCandidate]
 ) -> tuple[NamedDefinition, ...]:
     names = {one.name for one in candidates}
-    # Where there is nothing to call there is no result to read.
+    # Without tools to call there are no results to read.
     return tuple(tool for tool in readers if tool[0] not in names) if names else ()
 
 
@@ -199,7 +199,7 @@ def _finders(
 
 
 class _BudgetFill:
-    """Takes tools in until there is no room."""
+    """Adds tools until the budget is used."""
 
     def __init__(
         self,
@@ -212,8 +212,8 @@ class _BudgetFill:
         *,
         whole: bool,
     ) -> None:
-        # Where names are not reserved a server may have a tool that is called like an own one: to whoever
-        # sees every tool whole the name means that, to all others the gateway's own.
+        # Where names are not reserved, a server may have a tool with the name of an own one. The name means
+        # the server's tool for clients that see every tool in full, and the own tool for all others.
         self._candidates = [one for one in candidates if whole or one.name not in OWN_NAMES]
         self._own = own
         self._whole = whole
@@ -223,16 +223,16 @@ class _BudgetFill:
         self._places = (most or len(candidates) + len(own)) - len(own)
         self._levels: dict[str, DetailLevel] = {one.name: DetailLevel.NONE for one in candidates}
         self._room = budget - meter.tokens(own)
-        # Those that come first when there is room, and go last when there is none.
+        # In order of preference: added first, demoted last.
         self._favoured = sorted(self._candidates, key=lambda one: (not one.pinned, _rank(one)))
 
     def take_all(self, level: DetailLevel) -> bool:
-        """Show everything at that level or less; tells whether it fits."""
+        """List everything at that level or a shorter one; returns whether it fits."""
         if len(self._levels) > min(self._places, len(self._candidates)):
             return False
         for count, one in enumerate(self._candidates, start=1):
             fitting = one.at(level) if one.at(level) is not DetailLevel.NONE else one.leanest
-            # What has no form is left to search; what is whole must be so for all.
+            # A tool without a form is left to search; full means full for all.
             if fitting is DetailLevel.NONE or (fitting > level and level is DetailLevel.WHOLE):
                 return False
             self._put(one, fitting)
@@ -241,13 +241,13 @@ class _BudgetFill:
         return self._tokens() <= self._budget
 
     def take_pins(self) -> None:
-        """What the operator pinned, in full if it can be."""
+        """Add the pinned tools, in full if possible."""
         for one in self._favoured:
             if one.pinned:
                 self._take(one, DetailLevel.WHOLE)
 
     def lift_pins(self) -> None:
-        """Say all of what the operator pinned, or as much as there is room for."""
+        """Raise the pinned tools to the fullest level that fits."""
         for one in self._favoured:
             for level in (DetailLevel.WHOLE, DetailLevel.SLIM):
                 could_be = one.form(level) is not None and level < self._levels[one.name]
@@ -255,14 +255,14 @@ class _BudgetFill:
                     break
 
     def take_most_used(self) -> None:
-        """What is called most, in full; what is called less, in a few words."""
+        """Add the most called tools in full, the less called ones slim."""
         least = self._room * (1 - _MOST_USED_SHARE)
         for one in self._favoured:
             if not one.pinned and one.rank is not None:
                 self._take(one, DetailLevel.WHOLE if self._room > least else DetailLevel.SLIM)
 
     def take_stubs(self) -> None:
-        """A word of every other tool, one of each server in turn, so that each is seen."""
+        """Add stubs of all other tools, round-robin over the servers."""
         misses = 0
         others = [one for one in self._favoured if not one.pinned and one.rank is None]
         for one in _round_robin([one for one in others if one.leanest is not DetailLevel.NONE]):
@@ -271,7 +271,7 @@ class _BudgetFill:
                 return
 
     def enrich(self) -> None:
-        """Say more of what is shown, as long as there is room."""
+        """Raise the levels of listed tools while there is room."""
         for level in (DetailLevel.SLIM, DetailLevel.WHOLE):
             misses = 0
             for one in self._favoured:
@@ -280,7 +280,7 @@ class _BudgetFill:
                     misses += not self._promote(one, level)
 
     def result(self) -> FittedListing:
-        """What is shown, counted as a whole: within the budget, and as much as there is room for."""
+        """The final listing, counted as a whole: within the budget and as full as possible."""
         for _ in range(_MOST_ROUNDS):
             tokens = self._tokens()
             before = dict(self._levels)
@@ -295,13 +295,13 @@ class _BudgetFill:
                 break
         while (tokens := self._tokens()) > self._budget and self._demote_last():
             continue
-        pins_left = [one.name for one in self._candidates if one.pinned and not self._shown(one)]
+        pins_left = [one.name for one in self._candidates if one.pinned and not self._is_listed(one)]
         own = frozenset(name for name, _ in self._own)
         return FittedListing(tuple(self._array()), tokens, dict(self._levels), own, tuple(pins_left))
 
     def _take(self, one: ListingCandidate, level: DetailLevel) -> bool:
-        """Show it at that level or at the fullest below that fits."""
-        if self._shown(one):
+        """Add the tool at that level or the fullest one below that fits."""
+        if self._is_listed(one):
             return True
         if self._places <= 0:
             return False
@@ -327,9 +327,9 @@ class _BudgetFill:
         self._places -= 1
 
     def _demote_last(self) -> bool:
-        """Say less of the least favoured tool that is shown."""
+        """Lower the level of the least preferred listed tool."""
         for one in reversed(self._favoured):
-            if self._shown(one):
+            if self._is_listed(one):
                 now = self._levels[one.name]
                 less = one.at(DetailLevel(now + 1))
                 self._levels[one.name] = less
@@ -337,7 +337,7 @@ class _BudgetFill:
                 return True
         return False
 
-    def _shown(self, one: ListingCandidate) -> bool:
+    def _is_listed(self, one: ListingCandidate) -> bool:
         return self._levels[one.name] is not DetailLevel.NONE
 
     def _cost(self, one: ListingCandidate, level: DetailLevel) -> int:
@@ -346,9 +346,9 @@ class _BudgetFill:
 
     def _array(self) -> list[NamedDefinition]:
         forms = ((one.name, one.form(self._levels[one.name])) for one in self._candidates)
-        shown = [(name, self._serve(form)) for name, form in forms if form is not None]
-        # In the order of the mode full where it is like that.
-        return [*shown, *self._own] if self._whole else [*self._own, *shown]
+        listed = [(name, self._serve(form)) for name, form in forms if form is not None]
+        # In the order of mode full if it is equivalent.
+        return [*listed, *self._own] if self._whole else [*self._own, *listed]
 
     def _tokens(self) -> int:
         return self._meter.tokens(self._array())
@@ -361,8 +361,8 @@ def _rank(one: ListingCandidate) -> float:
 def _round_robin(candidates: Sequence[ListingCandidate]) -> list[ListingCandidate]:
     """The first of each server, then the second of each, and so on."""
     positions: dict[str, int] = {}
-    turns: list[tuple[int, int]] = []
+    rounds: list[tuple[int, int]] = []
     for index, one in enumerate(candidates):
-        positions[one.server] = turn = positions.get(one.server, -1) + 1
-        turns.append((turn, index))
-    return [candidates[index] for _, index in sorted(turns)]
+        positions[one.server] = round_number = positions.get(one.server, -1) + 1
+        rounds.append((round_number, index))
+    return [candidates[index] for _, index in sorted(rounds)]

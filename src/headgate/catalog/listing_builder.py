@@ -40,49 +40,49 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
 from headgate.protocol.protocol_version import Era
 
-# Of a report; a dialect may change every tool of thousands.
+# In a report; a dialect may change every one of thousands of tools.
 _MOST_REPORTED: Final = 1_000
-# To count what is this many times the budget says nothing more about it.
+# Counting is stopped at this multiple of the budget.
 _MOST_COUNTED: Final = 20
-# Of the gateway's own tools, by dialect and the servers that they name.
+# Own tools by dialect and the servers that they name.
 _MOST_OWN_FORMS: Final = 64
-# For fewer tools what they have in common costs more than it saves.
+# For fewer tools the shared text costs more than it saves.
 _FEWEST_SHARING: Final = 3
 
 
 def choice_line(resulting_mode: ListingMode, full_tokens: str, slim_tokens: str, budget_tokens: int) -> str:
-    """What auto chose and why, in one line."""
+    """The choice of auto and its reason, in one line."""
     tokens = f"Full {full_tokens} tokens, slim {slim_tokens}, limit {budget_tokens:,}"
     return f"Mode: auto -> {resulting_mode}. {tokens}"
 
 
 class BuiltListing(msgspec.Struct, frozen=True):
-    """A listing, and what is worth knowing about it."""
+    """A listing, and facts about it."""
 
-    # What it came to be: auto is nothing that is shown.
+    # The resulting mode, never auto.
     mode: ListingMode
     listing: PagedListing
     levels: dict[DetailLevel, int]
-    # The names of those of the gateway's own tools that are listed; a server's may be called the same.
+    # The names of the gateway's own tools in it; a server may have tools of the same names.
     own: frozenset[str]
-    # None where nobody counted.
+    # None if they were not counted.
     tokens: int | None = None
     pins_left: tuple[str, ...] = ()
-    # What was changed for the dialect, by tool.
+    # The changes for the dialect, by tool.
     adapted: Mapping[str, tuple[str, ...]] = {}
-    # What several tools of a server repeat, said once.
+    # The text that several tools of a server share.
     shared_texts: Mapping[str, str] = {}
-    # In the mode auto: what it chose and why, in one line.
+    # The choice of auto and its reason, in one line.
     choice: str = ""
 
     @property
     def is_full(self) -> bool:
-        """Whether every tool is shown whole."""
+        """Whether every tool is listed in full."""
         return not self.levels.keys() - {DetailLevel.WHOLE}
 
     @property
     def lists_result_readers(self) -> bool:
-        """Whether what reads large results is listed."""
+        """Whether the tools that read large results are listed."""
         return not self.own.isdisjoint(RESULT_READERS)
 
     @property
@@ -92,17 +92,17 @@ class BuiltListing(msgspec.Struct, frozen=True):
 
 
 class CurationSource(Protocol):
-    """What the operator wants, and what clients use most."""
+    """The operator's choices for the listings of servers."""
 
     def curation(self, server: str) -> Curation:
-        """How the server's tools are to be shown."""
+        """The curation of the server's tools."""
 
     def servers(self) -> tuple[str, ...]:
         """The servers, in the order of the configuration."""
 
 
 class ListingBuilder:
-    """Makes views; thousands of tools take a second, so this is work for another thread."""
+    """Builds listings; thousands of tools take a second, so it runs in another thread."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ListingBuilder:
         ranks: Callable[[], Mapping[Key, int]],
         readers: Sequence[OwnToolDefinition] = (),
     ) -> None:
-        """`readers` are those of the gateway's own tools that are listed behind those of servers."""
+        """`readers` are the gateway's own tools that are listed after those of servers."""
         self.budget_tokens = budget_tokens
         self.readers = readers
         self._curations = curations
@@ -130,25 +130,27 @@ class ListingBuilder:
         return self._forms.adapted(definition, dialect).definition
 
     def has_server_modes(self, items: Sequence[Item]) -> bool:
-        """Whether some server's tools are to be shown in another way than the mode says."""
-        # Asked for every listing, and mostly there is none.
-        wanted = {server for server in self._curations.servers() if self._curations.curation(server).mode}
-        return bool(wanted) and any(item.server in wanted for item in items)
+        """Whether a server has a listing mode of its own."""
+        # Checked for every listing; mostly no server has one.
+        server_modes = {
+            server for server in self._curations.servers() if self._curations.curation(server).mode
+        }
+        return bool(server_modes) and any(item.server in server_modes for item in items)
 
     def search_tools(self, listing_format: ListingFormat, servers: tuple[str, ...]) -> list[NamedDefinition]:
-        """The gateway's own tools where nothing is listed but what was found on these servers."""
+        """The gateway's own tools in a listing that has only found tools besides."""
         own = self._own(listing_format, servers)
         if listing_format.mode is ListingMode.DYNAMIC:
-            # What is found is listed whole, and called by its name.
+            # Found tools are listed in full and called by name.
             retrieve = [tool for tool in own.finders[0] if tool[0] not in (CALL_TOOL, EXPAND_SCHEMA)]
             return [*retrieve, *own.reader_stubs]
-        # Everything is called by one tool here, also what reads large results.
+        # One tool calls all others here, including those that read large results.
         return list(own.finders[0])
 
     def build(
         self, listing_format: ListingFormat, items: Sequence[Item], servers: tuple[str, ...]
     ) -> BuiltListing:
-        """What is seen of these tools in the modes auto, full, partitioned, slim and budget."""
+        """The listing of these tools in the modes auto, full, partitioned, slim and budget."""
         build = _ListingBuild(self._curations, self._forms, listing_format, items)
         own = self._own(listing_format, servers)
         if listing_format.mode in (ListingMode.FULL, ListingMode.PARTITIONED, ListingMode.SLIM):
@@ -167,7 +169,7 @@ class ListingBuilder:
             _resulting_mode(counted.keys())
             if listing_format.mode is ListingMode.AUTO
             else listing_format.mode,
-            PagedListing(ItemKind.TOOLS.result_member, fitted.shown, self._page_bytes),
+            PagedListing(ItemKind.TOOLS.result_member, fitted.listed, self._page_bytes),
             dict(counted),
             fitted.own,
             fitted.tokens or None,
@@ -178,20 +180,20 @@ class ListingBuilder:
         )
 
     def _choice(self, fitted: FittedListing, build: "_ListingBuild", own: OwnToolForms) -> str:
-        """What auto chose, with the numbers that decided; large catalogs are not counted to their end."""
+        """The choice of auto with the numbers behind it; a large catalog is not counted to its end."""
         resulting_mode = _resulting_mode(set(fitted.levels.values()))
         sizes = {
             ListingMode.FULL: self._size(build.forms_at(DetailLevel.WHOLE), own.readers),
             ListingMode.SLIM: self._size(build.forms_at(DetailLevel.SLIM), own.expander + own.reader_stubs),
         }
-        # What is listed may have fewer of the gateway's own tools than the mode itself.
+        # The listing may have fewer of the gateway's own tools than the mode itself.
         sizes |= {resulting_mode: f"{fitted.tokens:,}"}
         return choice_line(
             resulting_mode, sizes[ListingMode.FULL], sizes[ListingMode.SLIM], self.budget_tokens
         )
 
     def _size(self, forms: Iterator[bytes], beside: Sequence[NamedDefinition]) -> str:
-        """The tokens of a listing, as far as it is worth counting."""
+        """The tokens of a listing, counted up to a limit."""
         most = _MOST_COUNTED * self.budget_tokens
         left = most
         listed = list(beside)
@@ -231,7 +233,7 @@ class ListingBuilder:
 
 
 class _ListingBuild:
-    """One view in the making."""
+    """One listing being built."""
 
     def __init__(
         self,
@@ -251,8 +253,8 @@ class _ListingBuild:
     @property
     def _has_slim(self) -> bool:
         servers = {item.server for item in self._items}
-        wanted = {self._curations.curation(server).mode for server in servers}
-        return ListingMode.SLIM in wanted or self._listing_format.mode not in (
+        server_modes = {self._curations.curation(server).mode for server in servers}
+        return ListingMode.SLIM in server_modes or self._listing_format.mode not in (
             ListingMode.FULL,
             ListingMode.PARTITIONED,
         )
@@ -265,19 +267,21 @@ class _ListingBuild:
                 yield self._served(form).definition
 
     def shared_texts(self, levels: Mapping[str, DetailLevel]) -> dict[str, str]:
-        """What the tools of a server have in common, where several of them are shown in few words."""
-        shown = Counter(item.server for item in self._items if levels[item.public_name] is DetailLevel.SLIM)
+        """The shared text of each server that has several slim tools."""
+        slim_counts = Counter(
+            item.server for item in self._items if levels[item.public_name] is DetailLevel.SLIM
+        )
         return {
             server: worded.shared_text
             for server, worded in self._reduced.items()
-            if worded.shared_text and shown[server] >= _FEWEST_SHARING
+            if worded.shared_text and slim_counts[server] >= _FEWEST_SHARING
         }
 
     def uniform(self, own: OwnToolForms) -> FittedListing:
-        """Every tool as the mode says, or as is wanted for its server."""
+        """Every tool at the level of the mode, or of its server's own mode."""
         levels = {item.public_name: self._level(item) for item in self._items}
         if set(levels.values()) - {DetailLevel.WHOLE}:
-            # Such a name means the gateway's own tool then, also where names are not reserved.
+            # Such a name then means the gateway's own tool, even where names are not reserved.
             levels |= dict.fromkeys(levels.keys() & OWN_NAMES, DetailLevel.NONE)
         first: tuple[NamedDefinition, ...] = ()
         last: tuple[NamedDefinition, ...] = ()
@@ -288,11 +292,11 @@ class _ListingBuild:
         elif levels:
             last = tuple(tool for tool in own.readers if tool[0] not in levels)
         forms = ((item.public_name, self._form(item, levels[item.public_name])) for item in self._items)
-        shown = [(name, self._served(form).definition) for name, form in forms if form is not None]
-        return FittedListing((*first, *shown, *last), 0, levels, frozenset(name for name, _ in first + last))
+        listed = [(name, self._served(form).definition) for name, form in forms if form is not None]
+        return FittedListing((*first, *listed, *last), 0, levels, frozenset(name for name, _ in first + last))
 
     def candidates(self, ranks: Mapping[Key, int]) -> list[ListingCandidate]:
-        """Every tool with what could be shown of it."""
+        """Every tool with its possible forms."""
         return [
             ListingCandidate(
                 item.public_name,
@@ -305,7 +309,7 @@ class _ListingBuild:
         ]
 
     def changes(self, levels: Mapping[str, DetailLevel]) -> dict[str, tuple[str, ...]]:
-        """What was changed for the dialect of those that are shown."""
+        """The changes for the dialect, of the listed tools."""
         changed: dict[str, tuple[str, ...]] = {}
         for item in self._items:
             form = self._form(item, levels[item.public_name])
@@ -340,7 +344,7 @@ class _ListingBuild:
             item.name
         )
         partitioned = reduced and curation.mode is ListingMode.PARTITIONED
-        # A model that keeps strictly to an empty schema could send nothing.
+        # A model that obeys an empty schema strictly could send nothing.
         stubbed = self._listing_format.dialect is not Dialect.OPENAI
         return (
             None if reduced else self._form(item, DetailLevel.WHOLE),
@@ -360,13 +364,13 @@ class _ListingBuild:
                 form = self._reduced[item.server].stubs[item.definition]
             case DetailLevel.NONE:
                 return None
-        # What cannot be said in few words is said whole, and not in a way that a client cannot read.
+        # A slim form that the dialect cannot express is replaced by the full one.
         whole = form == item.definition and self._listing_format.era is Era.HANDSHAKE
         return item.handshake_definition if whole else form
 
 
 def _resulting_mode(levels: Set[DetailLevel]) -> ListingMode:
-    """The mode that a listing is in which shows as much as there is room for."""
+    """The mode that a listing with these levels amounts to."""
     if not levels - {DetailLevel.WHOLE}:
         return ListingMode.FULL
     return ListingMode.BUDGET if levels & {DetailLevel.STUB, DetailLevel.NONE} else ListingMode.SLIM

@@ -17,9 +17,9 @@ from headgate.domain.item import Item
 
 log = logging.getLogger("headgate.catalog")
 
-# Prepared listings of many tools take megabytes each.
+# A built listing of many tools takes megabytes.
 _MOST_LISTINGS: Final = 64
-# While a view of thousands of tools is made the catalog may change, but not for ever.
+# The catalog may change while a listing of thousands of tools is built; after so many attempts it is used.
 _MOST_REBUILDS: Final = 3
 _MOST_NAMED: Final = 20
 
@@ -28,46 +28,46 @@ class VisibleTools(Protocol):
     """The tools of the catalog."""
 
     def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
-        """What such clients see; an equal list until something changes."""
+        """The tools that such clients see; an equal list until something changes."""
 
     def differs(self, profile: ClientProfile) -> bool:
         """Whether they see other tools than clients without capabilities."""
 
     def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """Their servers, in the order of the configuration, which the description of the search names."""
+        """Their servers, in the order of the configuration; the search tool's description names them."""
 
 
-# What a view was made of.
+# The inputs of a built listing.
 _BuildInput = tuple[list[Item], tuple[str, ...]]
 
 
 class ListingCache:
-    """One view for each scene; profiles that are shown what everybody is shown share one."""
+    """One built listing for each variant; profiles that see the same tools share one."""
 
     def __init__(self, everything: VisibleTools, views: ListingBuilder) -> None:
         self._tools = everything
         self._builder = views
-        # With what each was made of.
+        # Each with its inputs.
         self._built: dict[ListingVariant, tuple[_BuildInput, BuiltListing]] = {}
-        # How often everything was forgotten: what was in the making meanwhile is out of date.
+        # The number of invalidations: a listing that was being built meanwhile is stale.
         self._generation = 0
-        # A client that leaves does not stop what others may wait for.
+        # A client that disconnects does not stop a build that others may wait for.
         self._building: dict[ListingVariant, asyncio.Task[None]] = {}
-        # One view at a time: each takes a processor for itself.
+        # One build at a time: each takes a whole core.
         self._thread = ThreadPoolExecutor(1, "listings")
 
     @property
     def listings(self) -> Mapping[ListingVariant, BuiltListing]:
-        """What was made so far."""
-        return {variant: view for variant, (_, view) in self._built.items()}
+        """All listings built so far."""
+        return {variant: built for variant, (_, built) in self._built.items()}
 
     def cached(self, variant: ListingVariant) -> BuiltListing | None:
-        """The view as it was made last."""
+        """The listing as last built."""
         made = self._built.get(self.shared_variant(variant))
         return made[1] if made is not None else None
 
     def shared_variant(self, variant: ListingVariant) -> ListingVariant:
-        """The scene of all clients that see the same."""
+        """The variant of all clients that see the same."""
         return (
             variant
             if self._tools.differs(variant.profile)
@@ -75,25 +75,27 @@ class ListingCache:
         )
 
     async def get(self, variant: ListingVariant) -> BuiltListing:
-        """The view of the catalog as it is now, or was a moment ago if it changes all the time."""
+        """The listing of the current catalog, or of a moment ago if it changes all the time."""
         rounds = 0
         while True:
             variant = self.shared_variant(variant)
             made = self._built.get(variant)
             if made is not None and (made[0] == self._build_input(variant) or rounds >= _MOST_REBUILDS):
-                # To the end, where it is not dropped: what is asked for again and again stays.
+                # To the end of the dict, so that frequently used listings are evicted last.
                 self._built[variant] = self._built.pop(variant)
                 return made[1]
             rounds += 1
             if variant not in self._building:
-                self._building[variant] = making = asyncio.create_task(self._build(variant), name="view")
+                self._building[variant] = making = asyncio.create_task(
+                    self._build(variant), name="listing-build"
+                )
                 making.add_done_callback(partial(self._build_ended, variant))
             await asyncio.shield(self._building[variant])
 
     def _build_ended(self, variant: ListingVariant, making: "asyncio.Task[None]") -> None:
         del self._building[variant]
         if not making.cancelled() and (error := making.exception()) is not None:
-            # Whoever waited for it may be gone.
+            # Its waiters may be gone.
             log.error("a listing could not be made", exc_info=error, extra={"listing": variant.label})
 
     def _build_input(self, variant: ListingVariant) -> _BuildInput:
@@ -104,48 +106,52 @@ class ListingCache:
         source, forgotten = self._build_input(variant), self._generation
         loop = asyncio.get_running_loop()
         # In another thread: thousands of tools take a second.
-        view = await loop.run_in_executor(self._thread, self._builder.build, variant.listing_format, *source)
+        built = await loop.run_in_executor(self._thread, self._builder.build, variant.listing_format, *source)
         if forgotten == self._generation:
-            self._keep(variant, source, view)
+            self._keep(variant, source, built)
 
-    def _keep(self, variant: ListingVariant, source: _BuildInput, view: BuiltListing) -> None:
+    def _keep(self, variant: ListingVariant, source: _BuildInput, built: BuiltListing) -> None:
         before = self._built.pop(variant, None)
-        self._built[variant] = (source, view)
+        self._built[variant] = (source, built)
         if len(self._built) > _MOST_LISTINGS:
             del self._built[next(iter(self._built))]
-        _log_listing(variant, view, before[1] if before is not None else None)
+        _log_listing(variant, built, before[1] if before is not None else None)
 
     def clear(self) -> None:
-        """What views are made of besides the tools has changed."""
+        """Drop all listings: an input other than the tools has changed."""
         self._built.clear()
         self._generation += 1
 
     def close(self) -> None:
-        """Make nothing more; what is in the making is not waited for."""
+        """Build nothing more; a running build is not awaited."""
         for making in self._building.values():
             making.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _log_listing(variant: ListingVariant, view: BuiltListing, before: BuiltListing | None) -> None:
-    """Say what an operator should know of a view, once."""
-    if view.choice and variant.profile == PLAIN_PROFILE and (before is None or before.choice != view.choice):
-        log.info(view.choice, extra={"listing": variant.label})
-    if view.pins_left and (before is None or before.pins_left != view.pins_left):
-        extra = {"listing": variant.label, "tools": list(view.pins_left[:_MOST_NAMED])}
+def _log_listing(variant: ListingVariant, built: BuiltListing, before: BuiltListing | None) -> None:
+    """Log once what an operator should know about a listing."""
+    if (
+        built.choice
+        and variant.profile == PLAIN_PROFILE
+        and (before is None or before.choice != built.choice)
+    ):
+        log.info(built.choice, extra={"listing": variant.label})
+    if built.pins_left and (before is None or before.pins_left != built.pins_left):
+        extra = {"listing": variant.label, "tools": list(built.pins_left[:_MOST_NAMED])}
         log.warning("pinned tools do not fit the budget and are left to search", extra=extra)
-    if view.adapted and (before is None or before.adapted.keys() != view.adapted.keys()):
-        extra = {"listing": variant.label, "tools": list(view.adapted)[:_MOST_NAMED]}
+    if built.adapted and (before is None or before.adapted.keys() != built.adapted.keys()):
+        extra = {"listing": variant.label, "tools": list(built.adapted)[:_MOST_NAMED]}
         log.info("schemas were changed for the client's dialect", extra=extra)
 
 
-# Circles that have listed, and scenes of each; who has not listed for the longest time goes first.
+# Groups that have listed, and variants of each; the least recent goes first.
 _MOST_GROUPS: Final = 10_000
 _MOST_VARIANTS: Final = 64
 
 
 class LastListed:
-    """The digest of what each circle of clients was shown last, in each scene."""
+    """The digest of the listing that each visibility group got last, in each variant."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[ListingVariant, str]] = {}
@@ -153,9 +159,9 @@ class LastListed:
     def record(
         self, visibility_group: str, variant: ListingVariant, digest: str, *, shared: bool = False
     ) -> None:
-        """The circle has been shown this.
+        """Record that the group got this listing.
 
-        Of a `shared` one only a single client has, so the others are still to be told of a change.
+        If it is `shared`, only one client of the group got it, and the others must still be notified.
         """
         seen = self._by_group.pop(visibility_group, {})
         before = seen.pop(variant, digest)
@@ -167,7 +173,7 @@ class LastListed:
             del self._by_group[next(iter(self._by_group))]
 
     def mark_notified(self, visibility_group: str, digests: Mapping[ListingVariant, str]) -> None:
-        """All of the circle are told that this is shown now."""
+        """Record that all clients of the group are notified of these listings."""
         seen = self._by_group.get(visibility_group, {})
         seen.update((variant, digests[variant]) for variant in seen.keys() & digests.keys())
 
@@ -175,16 +181,16 @@ class LastListed:
         return iter(list(self._by_group.items()))
 
     def variants(self) -> Collection[ListingVariant]:
-        """Every scene that somebody is in."""
+        """Every variant that some client uses."""
         return {variant: None for seen in self._by_group.values() for variant in seen}.keys()
 
     def forget(self, visibility_group: str) -> None:
-        """Its clients are gone."""
+        """Forget a group whose clients are gone."""
         self._by_group.pop(visibility_group, None)
 
 
 class AllExcept:
-    """Every circle but some."""
+    """Contains every visibility group but some."""
 
     def __init__(self, others: Collection[str]) -> None:
         self._others = frozenset(others)

@@ -16,90 +16,90 @@ from headgate.domain.listing_mode import ListingMode
 
 log = logging.getLogger("headgate.catalog")
 
-# Listings differ by mode, dialect and what clients declare; those of clients that declare odd things may go.
+# Listings differ by mode, dialect and capabilities; those of clients with unusual capabilities go first.
 _MOST_LISTINGS: Final = 64
 _MOST_NAMED: Final = 20
 
 
 class ListingChange(msgspec.Struct, frozen=True):
-    """What a listing has and had not, lost, or says otherwise."""
+    """The items that a listing gained, lost or changed."""
 
     at: float
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changed: tuple[str, ...]
-    # More than are named.
+    # The number beyond those that are named.
     more: int = 0
 
 
 class ListingDigestStore(Protocol):
-    """Remembers across restarts what was shown."""
+    """Stores digests of listings across restarts."""
 
     def listing_digest(self, label: str) -> str | None:
-        """What was shown the last time."""
+        """The stored digest."""
 
     def remember_listing(self, label: str, digest: str) -> None:
-        """What is shown now."""
+        """Store a digest."""
 
 
 class _TrackedListing:
-    """One listing as it was shown last."""
+    """One listing as it was last served."""
 
-    def __init__(self, label: str, shown: ListingFingerprint, changes: int) -> None:
+    def __init__(self, label: str, fingerprint: ListingFingerprint, changes: int) -> None:
         self.label = label
-        self.fingerprint = shown
+        self.fingerprint = fingerprint
         self.changes = changes
         self.last: ListingChange | None = None
 
 
 class ListingChangeLog:
-    """Compares each listing with what was shown before."""
+    """Compares each listing with the one served before."""
 
     def __init__(self, memory: ListingDigestStore, now: Callable[[], float] = time.time) -> None:
         self._memory = memory
         self._now = now
         self._known: dict[str, _TrackedListing] = {}
 
-    def record(self, label: str, shown: ListingFingerprint, variant: str = "") -> None:
-        """This is shown now; variants of a listing have one label, and each is compared with itself."""
+    def record(self, label: str, fingerprint: ListingFingerprint, variant: str = "") -> None:
+        """Record a served listing; its variants share a label, and each is compared with itself."""
         key = f"{label} {variant}".rstrip()
-        # To the end, where it is not dropped.
-        known = self._known.pop(key) if key in self._known else self._first(key, label, shown)
+        # To the end of the dict, so that it is evicted last.
+        known = self._known.pop(key) if key in self._known else self._first(key, label, fingerprint)
         self._known[key] = known
-        if known.fingerprint.digest != shown.digest:
+        if known.fingerprint.digest != fingerprint.digest:
             known.changes += 1
-            known.last = _difference(known.fingerprint, shown, self._now())
+            known.last = _difference(known.fingerprint, fingerprint, self._now())
             _log_change(label, known)
-        known.fingerprint = shown
-        self._memory.remember_listing(key, shown.digest)
+        known.fingerprint = fingerprint
+        self._memory.remember_listing(key, fingerprint.digest)
 
-    def _first(self, key: str, label: str, shown: ListingFingerprint) -> _TrackedListing:
+    def _first(self, key: str, label: str, fingerprint: ListingFingerprint) -> _TrackedListing:
         if len(self._known) >= _MOST_LISTINGS:
             del self._known[next(iter(self._known))]
         before = self._memory.listing_digest(key)
-        differs = before is not None and before != shown.digest
+        differs = before is not None and before != fingerprint.digest
         if differs:
             log.info("listing is not what it was before the restart", extra={"listing": label})
-        return _TrackedListing(label, shown, int(differs))
+        return _TrackedListing(label, fingerprint, int(differs))
 
     @property
     def total(self) -> int:
-        """How often any listing changed."""
+        """The number of changes of all listings."""
         return sum(known.changes for known in self._known.values())
 
     def counts(self) -> dict[str, int]:
-        """How often each listing changed."""
+        """The number of changes of each listing."""
         counts: dict[str, int] = {}
         for known in self._known.values():
             counts[known.label] = counts.get(known.label, 0) + known.changes
         return counts
 
     def latest(self) -> dict[str, ListingFingerprint]:
-        """Each listing as it was shown last."""
+        """Each listing as it was last served."""
         return {known.label: known.fingerprint for known in self._known.values()}
 
     def last(self, label: str) -> ListingChange | None:
-        """What changed last."""
+        """The last change."""
         changes = [known.last for known in self._known.values() if known.label == label and known.last]
         return max(changes, key=lambda change: change.at, default=None)
 
@@ -133,7 +133,7 @@ def _log_change(label: str, known: _TrackedListing) -> None:
 
 
 class ListingReport(msgspec.Struct, frozen=True):
-    """One listing."""
+    """One listing in the operator's report."""
 
     listing: str
     mode: ListingMode
@@ -142,7 +142,7 @@ class ListingReport(msgspec.Struct, frozen=True):
     tokens: int | None
     digest: str
     changes: int
-    # In full, in a few words, in hardly any, and by search alone.
+    # The number of tools in full, slim, as stubs, and left to search.
     levels: dict[str, int]
     pins_left: tuple[str, ...] = ()
     adapted: dict[str, tuple[str, ...]] = {}
@@ -152,26 +152,28 @@ class ListingReport(msgspec.Struct, frozen=True):
 def listing_reports(
     views: Mapping[ListingVariant, BuiltListing], changes: ListingChangeLog
 ) -> list[ListingReport]:
-    """Every listing that was made or shown."""
-    made = {variant.label: view for variant, view in views.items()}
-    prints = changes.latest() | {label: view.listing.fingerprint for label, view in made.items()}
-    return [_listing_report(label, shown, made.get(label), changes) for label, shown in prints.items()]
+    """Every listing that was built or served."""
+    made = {variant.label: built for variant, built in views.items()}
+    prints = changes.latest() | {label: built.listing.fingerprint for label, built in made.items()}
+    return [
+        _listing_report(label, fingerprint, made.get(label), changes) for label, fingerprint in prints.items()
+    ]
 
 
 def _listing_report(
-    label: str, shown: ListingFingerprint, view: BuiltListing | None, changes: ListingChangeLog
+    label: str, fingerprint: ListingFingerprint, built: BuiltListing | None, changes: ListingChangeLog
 ) -> ListingReport:
-    levels = view.levels if view is not None else {}
+    levels = built.levels if built is not None else {}
     return ListingReport(
         label,
-        view.mode if view is not None else ListingMode(label.split(maxsplit=1)[0]),
-        len(shown.items),
-        shown.size,
-        view.tokens if view is not None else None,
-        shown.digest,
+        built.mode if built is not None else ListingMode(label.split(maxsplit=1)[0]),
+        len(fingerprint.items),
+        fingerprint.size,
+        built.tokens if built is not None else None,
+        fingerprint.digest,
         changes.counts().get(label, 0),
         {level.name.lower(): count for level, count in sorted(levels.items())},
-        view.pins_left if view is not None else (),
-        dict(view.adapted) if view is not None else {},
+        built.pins_left if built is not None else (),
+        dict(built.adapted) if built is not None else {},
         changes.last(label),
     )

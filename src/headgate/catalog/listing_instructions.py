@@ -1,4 +1,4 @@
-"""What the gateway tells a model about its list of tools, so that it can reach every tool."""
+"""The `instructions` that explain the list of tools to a model, so that it can use every tool."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,13 +22,13 @@ _MODE_INSTRUCTIONS: Final = {
         f"{RETRIEVE_TOOLS} adds them to the tool list, and you call them by name."
     ),
 }
-# All servers together; each conversation pays for it.
+# All servers together; every conversation pays for it.
 _LONGEST_SHARED_TEXT: Final = 4_000
 _MOST_NAMED: Final = 20
 
 
 class MissingServers(msgspec.Struct, frozen=True):
-    """The servers whose tools are not on the list, because they have never been reached."""
+    """The servers whose tools are missing from the list, because they have never been connected."""
 
     starting: tuple[str, ...] = ()
     unavailable: tuple[str, ...] = ()
@@ -38,34 +38,34 @@ NOTHING_MISSING: Final = MissingServers()
 
 
 def mode_instructions(
-    wanted: ListingMode,
-    shown: ListingMode,
-    view: BuiltListing | None = None,
+    requested: ListingMode,
+    resulting: ListingMode,
+    built: BuiltListing | None = None,
     missing: MissingServers = NOTHING_MISSING,
 ) -> str:
-    """The sentences for one mode, the missing servers, and what the tools of a server have in common.
+    """The sentences on the mode, the missing servers, and the shared text of each server's tools.
 
-    While servers are starting the list is about to change, so the sentences hold for whatever it becomes.
+    While servers are starting, the list is about to change, so the sentences hold for any outcome.
     """
-    growing = bool(missing.starting) and view is not None and wanted is not ListingMode.FULL
-    parts = [_MODE_INSTRUCTIONS.get(shown, "")]
+    growing = bool(missing.starting) and built is not None and requested is not ListingMode.FULL
+    parts = [_MODE_INSTRUCTIONS.get(resulting, "")]
     if growing or (
-        view is not None
-        and view.levels.keys() & {DetailLevel.PARTITIONED, DetailLevel.SLIM, DetailLevel.STUB}
+        built is not None
+        and built.levels.keys() & {DetailLevel.PARTITIONED, DetailLevel.SLIM, DetailLevel.STUB}
     ):
         parts.append(_EXPAND)
-    if growing and wanted in (ListingMode.AUTO, ListingMode.BUDGET):
+    if growing and requested in (ListingMode.AUTO, ListingMode.BUDGET):
         parts.append(f"If {RETRIEVE_TOOLS} is listed, there are tools that are not listed. {_FIND_AND_CALL}")
-    elif view is not None and view.unlisted_count:
-        more = "1 more tool is" if view.unlisted_count == 1 else f"{view.unlisted_count} more tools are"
+    elif built is not None and built.unlisted_count:
+        more = "1 more tool is" if built.unlisted_count == 1 else f"{built.unlisted_count} more tools are"
         parts.append(f"{more} not listed. {_FIND_AND_CALL}")
-    if wanted is ListingMode.AUTO and not growing:
-        parts.append(f"Listing: {shown} (auto).")
+    if requested is ListingMode.AUTO and not growing:
+        parts.append(f"Listing: {resulting} (auto).")
     parts.append(_incomplete(missing))
     lines = [" ".join(part for part in parts if part)]
     room = _LONGEST_SHARED_TEXT
-    for server, said in (view.shared_texts if view is not None else {}).items():
-        line = f"{server}: {said}"
+    for server, shared_text in (built.shared_texts if built is not None else {}).items():
+        line = f"{server}: {shared_text}"
         if len(line) <= room:
             room -= len(line)
             lines.append(line)
@@ -73,7 +73,7 @@ def mode_instructions(
 
 
 def _incomplete(missing: MissingServers) -> str:
-    """Which servers are missing, and what to do about it."""
+    """The missing servers, and what the model can do about them."""
     parts = []
     if missing.starting:
         parts.append(f"Still starting: {_named(missing.starting)}.")

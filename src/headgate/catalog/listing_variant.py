@@ -1,4 +1,4 @@
-"""Which listing a client gets: by its name, its session, its mode, its dialect and its era."""
+"""Which listing a client gets, by its name, session, mode, dialect, era and visibility."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from headgate.protocol.protocol_version import Era
 
 T = TypeVar("T")
 
-# The most tools that a client hands to its model; more are cut off, and whoever is cut off is out of reach.
+# The most tools that a client passes to its model; it drops the rest, which then cannot be called.
 _MOST_TOOLS: Final = {
     "cursor*": 40,
     "windsurf*": 100,
     "visual studio code*": 128,
     "*copilot*": 128,
 }
-# Clients that search the tools they are given by themselves, so that a short list only hides tools from them.
+# Clients that search their tools themselves, so that a short list would only hide tools from them.
 _SEARCH_THEMSELVES: Final = {"claude-code*": True}
-# Each name costs a little memory, and a client may call itself something new every time.
+# Each name costs a little memory, and a client may send a new name every time.
 _MOST_KNOWN: Final = 1_000
 
 
 class KnownClients:
-    """What the operator wants for clients of a name, and what such clients can do."""
+    """Settings for clients by name, and the known abilities of such clients."""
 
     def __init__(
         self,
@@ -38,32 +38,32 @@ class KnownClients:
         dialects: Mapping[str, Dialect] | None = None,
         dialect: Dialect | None = None,
     ) -> None:
-        """The first two are by patterns of names; `dialect` is for all others, None what their name says."""
+        """`listings` and `dialects` map name patterns; `dialect` applies to all others, None to detect it."""
         self._listings = listings or {}
         self._dialects = dialects or {}
         self._dialect = dialect
         self._known: dict[str, Dialect] = {}
 
     def mode(self, client: str) -> ListingMode | None:
-        """The listing that the operator wants for it."""
+        """The mode that the operator configured for the client."""
         return _first(self._listings, client)
 
     def dialect(self, client: str) -> Dialect:
-        """The dialect that its schemas are served in; asked for every call."""
+        """The dialect of its schemas; needed for every call."""
         known = self._known.get(client)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            wanted = _first(self._dialects, client) or self._dialect
-            self._known[client] = known = dialect_of(client) if wanted is None else wanted
+            configured = _first(self._dialects, client) or self._dialect
+            self._known[client] = known = dialect_of(client) if configured is None else configured
         return known
 
     def searches_itself(self, client: str) -> bool:
-        """Whether it searches its list of tools by itself, and so is best given all of them."""
+        """Whether the client searches its tools itself, so that it should get all of them."""
         return _first(_SEARCH_THEMSELVES, client) or False
 
     def most_tools(self, client: str) -> int | None:
-        """How many tools it can handle, if that is known."""
+        """How many tools the client can handle, if known."""
         return _first(_MOST_TOOLS, client)
 
 
@@ -72,7 +72,7 @@ def _first(patterns: Mapping[str, T], client: str) -> T | None:
     return next((value for pattern, value in patterns.items() if fnmatchcase(name, pattern.casefold())), None)
 
 
-# What views are made for; in the other modes clients see a few tools each.
+# The modes for which listings are built; in the others clients see a few tools each.
 BUILT_MODES: Final = (
     ListingMode.AUTO,
     ListingMode.FULL,
@@ -83,7 +83,7 @@ BUILT_MODES: Final = (
 
 
 class ListingFormat(msgspec.Struct, frozen=True):
-    """What clients see the same with, apart from what servers show them."""
+    """The format of a listing, apart from the tools in it."""
 
     mode: ListingMode
     dialect: Dialect = Dialect.PLAIN
@@ -101,12 +101,12 @@ class ListingVariant(msgspec.Struct, frozen=True):
 
     @property
     def is_built(self) -> bool:
-        """Whether a view is made for it."""
+        """Whether a listing is built for it."""
         return self.listing_format.mode in BUILT_MODES
 
     @property
     def label(self) -> str:
-        """What its listing is called where it is shown to people."""
+        """The name of the listing in reports and logs."""
         listing_format = self.listing_format
         parts = [listing_format.mode.value, listing_format.era.value]
         if listing_format.dialect is not Dialect.PLAIN:
@@ -119,7 +119,7 @@ class ListingVariant(msgspec.Struct, frozen=True):
 
     @property
     def profile_digest(self) -> str:
-        """What tells it apart from others of the same label: what its clients declare, and what they see."""
+        """Distinguishes variants of the same label: by declared capabilities and by visibility."""
         declared = b"" if self.profile == PLAIN_PROFILE else self.profile.capabilities
         if self.visibility.label:
             declared += b"\0" + self.visibility.label.encode()
@@ -127,26 +127,26 @@ class ListingVariant(msgspec.Struct, frozen=True):
 
 
 class ListingContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A client that lists, as far as what it sees depends on it."""
+    """The properties of a client that decide which listing it gets."""
 
     era: Era
     caller: Identity = LOCAL_IDENTITY
     # None in the stateless era.
     owner: ClientSession | None = None
     profile: ClientProfile = PLAIN_PROFILE
-    # What the client calls itself.
+    # The name in `clientInfo`.
     client: str = ""
-    # What the path that it came by stands for; None where that says nothing.
+    # The mode that its path selects; None if the path selects none.
     mode: ListingMode | None = None
 
     @property
     def visibility_group(self) -> str:
-        """Those who see the same tools as it does, found ones too."""
+        """The group of clients that see the same tools, including those found by search."""
         return visibility_group_of(self.owner, self.caller)
 
 
 def listing_context_of(request: McpRequest) -> ListingContext:
-    """Whoever sent the request, when it lists."""
+    """The listing context of the client that sent the request."""
     return ListingContext(
         era=Era.STATELESS if request.session is None else Era.HANDSHAKE,
         caller=request.caller,

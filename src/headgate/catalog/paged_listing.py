@@ -8,20 +8,20 @@ import msgspec
 
 
 class CacheHint(msgspec.Struct, frozen=True):
-    """What a server says of its own answer; nothing said means that it must not be kept."""
+    """A server's cache hint for its reply; without one the reply must not be cached."""
 
     ttl_ms: int = 0
-    # Whether it may be shown to somebody other than who asked for it.
+    # Whether it may be served to other clients.
     public: bool = False
 
 
 NO_HINT = CacheHint()
-# Of a server that has nothing of a kind and so does not shorten the life of what others have.
+# Of a server that has no items of a kind, so that it does not shorten the time of other servers.
 NOTHING_TO_KEEP = CacheHint(24 * 3600 * 1000, public=True)
 
 
 def strictest(hints: Iterable[CacheHint]) -> CacheHint:
-    """What holds for an answer that was put together from several; NO_HINT when there are none."""
+    """The hint for a reply combined from several; NO_HINT without any."""
     known = [hint for hint in hints if hint is not NOTHING_TO_KEEP]
     if not known:
         return NO_HINT
@@ -30,21 +30,21 @@ def strictest(hints: Iterable[CacheHint]) -> CacheHint:
 
 # SDK clients refuse an event over 1 MiB; a page stays well below.
 PAGE_BYTES = 256 * 1024
-# A URI may be longer than any cursor should be.
+# A URI may be longer than a cursor should be.
 _LONGEST_NAME = 200
-# Items whose print takes no time that anybody would notice.
+# With no more items, fingerprinting takes negligible time.
 _FEW = 200
 
 
 class InvalidCursor(ValueError):
-    """A cursor that this listing never gave, or whose place is gone."""
+    """A cursor that this listing did not issue, or whose position is gone."""
 
 
 class ListingFingerprint(msgspec.Struct, frozen=True):
-    """What is kept of a listing to know whether another one is the same, and where they differ."""
+    """The digests of a listing that tell whether another one is equal, and where they differ."""
 
     digest: str
-    # Of each item, by its name.
+    # Of each item, by name.
     items: dict[str, bytes]
     size: int
 
@@ -56,17 +56,17 @@ def _fingerprint_of(items: Sequence[tuple[str, bytes]]) -> ListingFingerprint:
 
 
 class PagedListing:
-    """Every page of one listing; a cursor names the last item before it, so it survives changes elsewhere."""
+    """Every page of one listing; a cursor names the last item before it, so it survives other changes."""
 
     def __init__(self, member: str, items: Sequence[tuple[str, bytes]], page_bytes: int = PAGE_BYTES) -> None:
-        """`items` are public names and definitions, in order; `member` is where the result has them."""
+        """`items` are public names and definitions, in order; `member` is their place in the result."""
         self._head = b'"' + member.encode() + b'":['
         self._items = items
         self._page_bytes = page_bytes
         self._pages: dict[str | None, bytes] = {}
-        # Made when a cursor outlives the listing that gave it, which is rare.
+        # Built only for a cursor of an earlier listing, which is rare.
         self._index: dict[str, int] | None = None
-        # Worked out when somebody asks.
+        # Computed on first use.
         self._fingerprint: ListingFingerprint | None = None
         self._prepare(None, 0)
 
@@ -77,19 +77,19 @@ class PagedListing:
 
     @property
     def is_fingerprinted(self) -> bool:
-        """Whether its print can be had at once."""
+        """Whether the fingerprint takes no time."""
         return self._fingerprint is not None or len(self._items) <= _FEW
 
     @property
     def fingerprint(self) -> ListingFingerprint:
-        """By which it is known again; thousands of items take some milliseconds, once."""
+        """The fingerprint; thousands of items take some milliseconds, once."""
         if self._fingerprint is None:
             self._fingerprint = _fingerprint_of(self._items)
         return self._fingerprint
 
     @property
     def digest(self) -> str:
-        """Of everything that clients see; the same for the same bytes in the same order."""
+        """The digest of all that clients see; equal for the same bytes in the same order."""
         return self.fingerprint.digest
 
     def page(self, cursor: str | None) -> bytes:

@@ -13,43 +13,43 @@ from headgate.domain.item import DefinitionText, ItemKind, UpstreamItem
 
 
 class DefinitionPosition(msgspec.Struct, frozen=True, array_like=True):
-    """What a definition that needs no repair is called, and where that stands in it."""
+    """The name in a definition that needs no repair, and its position."""
 
     name: str
     start: int
     end: int
     # Whether its output schema is known to admit the notice of a truncated result; earlier versions did not
-    # look.
+    # check.
     output_checked: bool = False
 
 
 class StoredListing(msgspec.Struct, frozen=True):
-    """The definitions as the server sent them, and what was found in them.
+    """The definitions as the server sent them, with the results of their validation.
 
-    To look through a definition takes longer than everything else that is done at a start.
+    Validating a definition takes longer than everything else at a start.
     """
 
     server: str
     kind: ItemKind
     definitions: list[bytes]
     hint: CacheHint
-    # One for each definition; None where it has to be looked at again.
+    # One for each definition; None for one that must be validated again.
     places: list[DefinitionPosition | None] = []
 
     @property
     def is_current(self) -> bool:
-        """Whether everything was found that this version looks for."""
+        """Whether the stored results have everything that this version checks."""
         return all(place is None or place.output_checked for place in self.places)
 
     def checked_definitions(self) -> dict[bytes, CheckedDefinition]:
-        """What is known of the definitions."""
+        """The stored validation results."""
         known = zip(self.definitions, self.places, strict=False)
         sources = ((definition, _source(definition, place)) for definition, place in known if place)
         return {definition: CheckedDefinition(source) for definition, source in sources if source}
 
 
 def places(definitions: Sequence[bytes], sources: Iterable[UpstreamItem]) -> list[DefinitionPosition | None]:
-    """Where the names stand in definitions that could be taken as they are."""
+    """The positions of the names in definitions that were valid as they are."""
     plain = {
         source.definition.text: source
         for source in sources
@@ -69,7 +69,7 @@ def places(definitions: Sequence[bytes], sources: Iterable[UpstreamItem]) -> lis
 
 
 def _source(definition: bytes, place: DefinitionPosition) -> UpstreamItem | None:
-    """None where the name does not stand there: what was kept may have been damaged."""
+    """None if the name is not at that position: the stored data may be damaged."""
     text = definition.decode(errors="replace")
     if not place.output_checked and "outputSchema" in text:
         return None
@@ -86,11 +86,11 @@ class _HashedTool(msgspec.Struct):
 
 
 def tool_hash(name: str, description: str | None, parameters: Any) -> str:
-    """SHA-256 of name, description and parameters; none are `{}`, and the order of keys is nothing."""
+    """SHA-256 of name, description and parameters, where none is `{}`; the order of keys does not matter."""
     canonical = msgspec.json.encode(parameters if parameters is not None else {}, order="deterministic")
     digest = hashlib.sha256()
     for part in (name.encode(), (description or "").encode(), canonical):
-        # Each with its length, so that nothing can move from one part to the next unseen.
+        # Each with its length, so that nothing can move unnoticed from one part to the next.
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()
 
@@ -98,14 +98,14 @@ def tool_hash(name: str, description: str | None, parameters: Any) -> str:
 class ToolHashes(msgspec.Struct, frozen=True):
     """Both hashes of one tool."""
 
-    # Name, description and parameters: what search looks at.
+    # Of name, description and parameters, which search indexes.
     search: str
-    # These and the annotations: what a person looks at before the tool may be used.
+    # Of these and the annotations, which a person reviews before the tool may be used.
     approval: str
 
 
 def tool_hashes(definition: bytes) -> ToolHashes:
-    """The hashes of a tool as its server defined it; what no parser takes is hashed as it stands."""
+    """The hashes of a tool as its server defined it; an unparsable definition is hashed as bytes."""
     try:
         tool = msgspec.json.decode(definition, type=_HashedTool)
         search = tool_hash(tool.name, tool.description, tool.inputSchema)
@@ -117,5 +117,5 @@ def tool_hashes(definition: bytes) -> ToolHashes:
 
 
 def definition_hash(definition: bytes) -> str:
-    """The hash of what search looks at."""
+    """The hash of the parts that search indexes."""
     return tool_hashes(definition).search

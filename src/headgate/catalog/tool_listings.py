@@ -1,4 +1,4 @@
-"""Tool listings for every client, in the mode configured for it, and whose listing has changed."""
+"""Serves tool listings in the mode of each client, and finds the groups whose listing has changed."""
 
 import asyncio
 from collections.abc import Collection, Container, Sequence
@@ -36,18 +36,18 @@ from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest, visibility_group_of
 from headgate.protocol.protocol_version import Era
 
-# Instead of the digest of what servers defined, of which everybody is told as soon as it changes.
+# In place of a digest for plain listings: all clients are notified of their changes at once.
 _PLAIN_DIGEST: Final = "as defined"
 
 
 class ListingSource(Protocol):
-    """The whole catalog."""
+    """The catalog as the listings need it."""
 
     def visibility(self, caller: Identity) -> Visibility:
-        """What the caller sees of it."""
+        """The part of the catalog that the caller may see."""
 
     def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
-        """What the client sees of a kind, as servers defined it; the same object until something changes."""
+        """The client's listing of a kind, as servers defined it; the same object until something changes."""
 
     def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
         """The tools that such clients see; an equal list until something changes."""
@@ -59,23 +59,23 @@ class ListingSource(Protocol):
         """The servers that such clients see, in the order of the configuration."""
 
     def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
-        """Clients of that profile see some of it, and want to know when it changes."""
+        """Record that clients of that profile have listed, and are to be notified of changes."""
 
     def has(self, key: Key) -> bool:
-        """Whether the server has such a tool, for anybody."""
+        """Whether the server has such a tool, visible or not."""
 
     def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
-        """One tool as such clients see it, if they do."""
+        """One tool as such clients see it, or None."""
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name, in any spelling, if the caller sees it."""
+        """The tool of that name in any spelling, if the caller may see it."""
 
     def cache_hint(self, kind: ItemKind, profile: ClientProfile, visibility: Visibility) -> CacheHint:
-        """How long a listing of everything may be kept, and by whom."""
+        """How long, and by whom, a listing of everything may be cached."""
 
 
 class ToolListings:
-    """Listings in every mode; whatever it is, prompts and resources are listed in full."""
+    """Listings in every mode; prompts and resources are always listed in full."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ToolListings:
         page_bytes: int,
         reserved: bool = True,
     ) -> None:
-        """Where names are not `reserved`, what a server has comes before the gateway's own tools in full."""
+        """Unless names are `reserved`, a server's tool comes before the gateway's own in full lists."""
         self.default = mode
         self.changes = changes
         self.budget_tokens = views.budget_tokens
@@ -102,10 +102,10 @@ class ToolListings:
         self._listing_cache = ListingCache(everything, views)
         self._last_listed = LastListed()
 
-    # Which mode, in which dialect.
+    # Mode and dialect.
 
     def mode_for(self, listing_context: ListingContext) -> ListingMode:
-        """The mode that is meant for the viewer: by its path, its key, its name, or the gateway's own."""
+        """The listing mode of the client: by its path, its key, its name, or the default."""
         return (
             listing_context.mode
             or listing_context.caller.listing
@@ -126,7 +126,7 @@ class ToolListings:
         )
 
     def _is_plain(self, variant: ListingVariant) -> bool:
-        """Whether every tool is shown as its server defined it, so that nothing has to be made."""
+        """Whether every tool is listed as its server defined it, so that no listing is built."""
         listing_format = variant.listing_format
         return (
             listing_format.mode is ListingMode.FULL
@@ -137,30 +137,30 @@ class ToolListings:
     def _curated(self, variant: ListingVariant) -> bool:
         return self._builder.has_server_modes(self._catalog.visible(variant.profile, variant.visibility))
 
-    # What that means for calls.
+    # What the listing means for calls.
 
     def shows_full_schemas(self, request: McpRequest) -> bool:
-        """Whether the client sees the whole definition of every tool, as far as is known."""
+        """Whether the client sees the full definition of every tool, as far as known."""
         variant = self._variant(listing_context_of(request))
-        view = self._listing_cache.cached(variant)
-        if view is not None:
-            return view.is_full
-        # Who has not listed yet may have done so before the gateway was started.
+        built = self._listing_cache.cached(variant)
+        if built is not None:
+            return built.is_full
+        # A client may have listed before the gateway was restarted.
         return variant.listing_format.mode in (ListingMode.FULL, ListingMode.AUTO) and not self._curated(
             variant
         )
 
     def shows_verbatim(self, request: McpRequest) -> bool:
-        """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
+        """Whether the client sees definitions exactly as servers wrote them, including header annotations."""
         return self._clients.dialect(request.client) is Dialect.PLAIN and self.shows_full_schemas(request)
 
     def serves_gateway_tools(self, request: McpRequest) -> bool:
-        """Whether the client is served the gateway's own tools, so that their names mean them."""
+        """Whether the client gets the gateway's own tools, so that their names refer to them."""
         if self._reserved or not self.shows_full_schemas(request):
             return True
         if request.name in LISTED_LAST:
             return self._catalog.find(request.name, request.caller, request.profile) is None
-        # What it was shown before the gateway was started is not known: they may have been on its list.
+        # Its listing before a restart is unknown: the own tools may have been in it.
         variant = self._variant(listing_context_of(request))
         unknown = (
             variant.listing_format.mode is ListingMode.AUTO and self._listing_cache.cached(variant) is None
@@ -168,45 +168,45 @@ class ToolListings:
         return unknown and self._catalog.find(request.name, request.caller, request.profile) is None
 
     def lists_search_tool(self, request: McpRequest) -> bool:
-        """Whether what finds tools is on the client's list."""
+        """Whether the client's list has the tool that finds tools."""
         variant = self._variant(listing_context_of(request))
-        view = self._listing_cache.cached(variant)
-        return not variant.is_built or (view is not None and RETRIEVE_TOOLS in view.own)
+        built = self._listing_cache.cached(variant)
+        return not variant.is_built or (built is not None and RETRIEVE_TOOLS in built.own)
 
     def lists_call_tool(self, request: McpRequest) -> bool:
-        """Whether what calls any tool by its name is on the client's list."""
+        """Whether the client's list has the tool that calls any tool by name."""
         variant = self._variant(listing_context_of(request))
-        view = self._listing_cache.cached(variant)
+        built = self._listing_cache.cached(variant)
         return variant.listing_format.mode is ListingMode.SEARCH or (
-            view is not None and CALL_TOOL in view.own
+            built is not None and CALL_TOOL in built.own
         )
 
     def lists_result_readers(self, request: McpRequest) -> bool:
-        """Whether what reads large results is on the client's list, as far as is known."""
+        """Whether the client's list has the tools that read large results, as far as known."""
         variant = self._variant(listing_context_of(request))
         readers = [own.name for own in self._builder.readers if own.name in RESULT_READERS]
         if variant.listing_format.mode is ListingMode.SEARCH or not readers:
             return False
         if self._is_plain(variant):
             return any(self.serves_gateway_tools(_request_for(name, request)) for name in readers)
-        view = self._listing_cache.cached(variant)
-        # Who has not listed yet may have done so before the gateway was started.
-        return view is None or view.lists_result_readers
+        built = self._listing_cache.cached(variant)
+        # A client may have listed before the gateway was restarted.
+        return built is None or built.lists_result_readers
 
     def is_dynamic(self, request: McpRequest) -> bool:
-        """Whether what the client finds is added to its list."""
+        """Whether tools that the client finds are added to its list."""
         return self.mode_for(listing_context_of(request)) is ListingMode.DYNAMIC
 
     def record_call(self, request: McpRequest, tool: Item) -> None:
-        """The client calls the tool; in dynamic mode that keeps it on the list for longer."""
-        # Outside dynamic mode there are no pools, and this is asked of every call.
+        """Record a call; in dynamic mode it keeps the tool on the list for longer."""
+        # There are no pools outside dynamic mode, and this runs for every call.
         if self._pools.by_group:
             self._pools.refresh(
                 visibility_group_of(request.session, request.caller), (tool.server, tool.name)
             )
 
     def restore_arguments(self, request: McpRequest, tool: Item) -> McpRequest:
-        """The request with the arguments that the tool's own schema wants, where the client saw another."""
+        """The request with arguments for the tool's own schema, if the client saw another dialect."""
         dialect = self._clients.dialect(request.client)
         if dialect is Dialect.PLAIN or "arguments" not in request.params:
             return request
@@ -217,7 +217,7 @@ class ToolListings:
         params = {**request.params, "arguments": msgspec.Raw(arguments)}
         return msgspec.structs.replace(request, params=params)
 
-    # What is seen.
+    # Pages.
 
     async def list_page(self, kind: ItemKind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of a listing; raises InvalidCursor."""
@@ -228,7 +228,7 @@ class ToolListings:
         listing = await self._listing(variant, listing_context)
         if cursor is None:
             if not listing.is_fingerprinted:
-                # In another thread: of thousands of tools it takes longer than others should wait.
+                # In another thread: thousands of tools would delay other clients.
                 await asyncio.to_thread(lambda: listing.fingerprint)
             self._record_listed(variant, listing_context, listing.fingerprint)
         return listing.page(cursor)
@@ -245,7 +245,7 @@ class ToolListings:
         return (await self._listing_cache.get(variant)).listing
 
     def _short_listing(self, visibility_group: str, variant: ListingVariant) -> list[NamedDefinition]:
-        """The gateway's own tools, and what the circle has found."""
+        """The gateway's own tools, and the tools that the group has found."""
         listing_format = variant.listing_format
         own = self._builder.search_tools(listing_format, self._catalog.visible_servers(variant.visibility))
         found: list[Item] = []
@@ -259,7 +259,7 @@ class ToolListings:
         forms = (
             (item.public_name, item.definition if stateless else item.handshake_definition) for item in found
         )
-        # A name of an own tool means that one, also where such names are not reserved.
+        # The name of an own tool means the own tool, even where names are not reserved.
         shown = [
             (name, self._builder.adapted(form, listing_format.dialect))
             for name, form in forms
@@ -271,7 +271,7 @@ class ToolListings:
         self, variant: ListingVariant, listing_context: ListingContext, shown: ListingFingerprint
     ) -> None:
         if variant.listing_format.mode is not ListingMode.DYNAMIC:
-            # That one is meant to change.
+            # A dynamic list is meant to change.
             same = self._listing_cache.shared_variant(variant)
             self.changes.record(same.label, shown, same.profile_digest)
         if not variant.is_built:
@@ -285,22 +285,22 @@ class ToolListings:
             shared=listing_context.owner is None and variant.is_built,
         )
 
-    # What is said of it.
+    # Instructions, cache hints and reports.
 
     async def instructions(
         self, listing_context: ListingContext, missing: MissingServers = NOTHING_MISSING
     ) -> str:
-        """What a model must know to reach every tool."""
+        """The instructions that a model needs to use every tool."""
         variant = self._variant(listing_context)
         if not variant.is_built or self._is_plain(variant):
             return mode_instructions(
                 variant.listing_format.mode, variant.listing_format.mode, missing=missing
             )
-        view = await self._listing_cache.get(variant)
-        return mode_instructions(variant.listing_format.mode, view.mode, view, missing)
+        built = await self._listing_cache.get(variant)
+        return mode_instructions(variant.listing_format.mode, built.mode, built, missing)
 
     def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
-        """How long a listing may be kept, and by whom."""
+        """How long, and by whom, a listing may be cached."""
         visibility = self._catalog.visibility(listing_context.caller)
         hint = self._catalog.cache_hint(kind, listing_context.profile, visibility)
         if not visibility.is_unrestricted:
@@ -310,42 +310,42 @@ class ToolListings:
             return hint
         listing_format = self._variant(listing_context).listing_format
         if listing_format.mode is ListingMode.DYNAMIC:
-            # It changes with the next search, and is one client's own.
+            # It changes with the next search and belongs to one client.
             return NO_HINT
         if listing_format != ListingFormat(self.default, self._clients.dialect(""), listing_context.era):
-            # It is made for such a client, and another one must not be given it.
+            # Another client must not get a listing built for this one.
             return msgspec.structs.replace(hint, public=False)
         return hint
 
     def report(self) -> list[ListingReport]:
-        """Every listing that was made or shown, for whoever watches the gateway."""
+        """Every listing that was built or served, for operators."""
         return listing_reports(self._listing_cache.listings, self.changes)
 
-    # Whose list has changed.
+    # Changes.
 
     def changed_groups(self, kind: ItemKind) -> Container[str] | None:
-        """Whose listing is not what it was now that the catalog has changed; None is everybody's.
+        """The groups whose listing changed with the catalog; None for all.
 
-        Tools that do not exist any more leave the lists of those who had found them. Views take longer to be
-        made anew: `refreshed` tells of them.
+        Removed tools leave the pools of the groups that found them. Built listings take longer: `refresh`
+        returns their groups.
         """
         if kind is not ItemKind.TOOLS:
             return None
         self._pools.retain(self._catalog.has)
         plain = {variant for variant in self._last_listed.variants() if self._is_plain(variant)}
-        told = self._groups_with_new_short_listing() | {
+        changed = self._groups_with_new_short_listing() | {
             visibility_group for visibility_group, seen in self._last_listed if seen.keys() & plain
         }
         if not self._defaults_to_full():
-            return told
-        others = {visibility_group for visibility_group, _ in self._last_listed} - told
+            return changed
+        others = {visibility_group for visibility_group, _ in self._last_listed} - changed
         return AllExcept(others) if others else None
 
     def _groups_with_new_short_listing(self) -> set[str]:
-        """Those for whom the gateway's own tools, or what they have found, are not what they were."""
-        # What all circles see alike is looked at once.
+        """The groups whose own tools or found tools have changed."""
+        # The part that all groups share is compared once.
         searched: dict[ListingVariant, str] = {}
-        told: set[str] = set()
+        changed: set[str] = set()
         for visibility_group, seen in self._last_listed:
             now = {
                 variant: self._short_listing_digest(visibility_group, variant, searched)
@@ -353,9 +353,9 @@ class ToolListings:
                 if not variant.is_built
             }
             if any(digest != seen[variant] for variant, digest in now.items()):
-                told.add(visibility_group)
+                changed.add(visibility_group)
                 self._last_listed.mark_notified(visibility_group, now)
-        return told
+        return changed
 
     def _short_listing_digest(
         self, visibility_group: str, variant: ListingVariant, searched: dict[ListingVariant, str]
@@ -367,18 +367,18 @@ class ToolListings:
         return searched[variant]
 
     def _defaults_to_full(self) -> bool:
-        """Whether clients that have not listed yet are going to see every tool as its server defined it."""
+        """Whether clients that have not listed yet will see every tool as its server defined it."""
         if self.default is not ListingMode.AUTO:
             return self.default is ListingMode.FULL
         views = self._listing_cache.listings.items()
         return all(
-            view.mode is ListingMode.FULL
-            for variant, view in views
+            built.mode is ListingMode.FULL
+            for variant, built in views
             if variant.listing_format.mode is ListingMode.AUTO
         )
 
     async def refresh(self) -> Collection[str]:
-        """Whose view of the catalog is not what it was; views are made anew for that, before anybody asks."""
+        """Rebuild listings before they are requested, and return the groups whose listing changed."""
         variants = self._last_listed.variants() or (
             ListingVariant(
                 PLAIN_PROFILE, ListingFormat(self.default, self._clients.dialect(""), Era.HANDSHAKE)
@@ -386,48 +386,48 @@ class ToolListings:
         )
         for variant in [variant for variant in variants if variant.is_built and not self._is_plain(variant)]:
             await self._listing_cache.get(variant)
-        # Looked at when all are made: somebody may have listed meanwhile.
+        # Compared after all are built: a client may have listed meanwhile.
         marks = (
             (variant, self._built_digest(variant))
             for variant in self._last_listed.variants()
             if variant.is_built
         )
         digests = {variant: mark for variant, mark in marks if mark is not None}
-        told = {
+        changed = {
             visibility_group
             for visibility_group, seen in self._last_listed
             if any(digests.get(variant, digest) != digest for variant, digest in seen.items())
         }
-        for visibility_group in told:
+        for visibility_group in changed:
             self._last_listed.mark_notified(visibility_group, digests)
-        # What finds tools names the servers, also one that has none and so comes and goes without a change.
-        return told | self._groups_with_new_short_listing()
+        # The search tool names the servers, including one without tools.
+        return changed | self._groups_with_new_short_listing()
 
     def _built_digest(self, variant: ListingVariant) -> str | None:
         if self._is_plain(variant):
             return _PLAIN_DIGEST
-        view = self._listing_cache.cached(variant)
-        return view.listing.digest if view is not None else None
+        built = self._listing_cache.cached(variant)
+        return built.listing.digest if built is not None else None
 
     def clear_cache(self) -> None:
-        """What views are made of besides the catalog has changed."""
+        """Drop built listings: an input other than the catalog has changed."""
         self._listing_cache.clear()
 
     @property
     def needs_search(self) -> bool:
-        """Whether some client sees less than everything, and is going to search."""
+        """Whether some client does not see every tool and will search."""
         few = (ListingMode.SEARCH, ListingMode.DYNAMIC)
         return self.default in few or any(
-            view.unlisted_count for view in self._listing_cache.listings.values()
+            built.unlisted_count for built in self._listing_cache.listings.values()
         )
 
     def forget_group(self, visibility_group: str) -> None:
-        """Its client is gone."""
+        """Forget a group whose client is gone."""
         self._last_listed.forget(visibility_group)
         self._pools.forget(visibility_group)
 
     def close(self) -> None:
-        """Make no more listings."""
+        """Build no more listings."""
         self._listing_cache.close()
 
 
@@ -436,5 +436,5 @@ def _request_for(name: str, request: McpRequest) -> McpRequest:
 
 
 def _process_digest(tools: Sequence[NamedDefinition]) -> str:
-    """By which a few tools are known again in this process; bytes know their hash, so it costs little."""
+    """Identifies a few tools within this process; cheap, because bytes cache their hash."""
     return str(hash(tuple(definition for _, definition in tools)))
