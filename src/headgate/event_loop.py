@@ -42,6 +42,11 @@ class BackgroundTasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
 
+    async def wait(self, seconds: float) -> None:
+        """Wait at most so long for every task to end by itself."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
     def cancel(self) -> None:
         """Cancel every task that still runs, without waiting for it."""
         for task in self._tasks:

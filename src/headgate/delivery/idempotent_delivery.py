@@ -34,6 +34,7 @@ from headgate.domain.identity import Identity, recorded_identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
+from headgate.event_loop import BackgroundTasks
 
 log = logging.getLogger("headgate.delivery")
 
@@ -78,7 +79,7 @@ class IdempotentDelivery:
             delivery, ledger, self._recorder, delivery_policy, prober, now, longest_seconds
         )
         self._in_flight: dict[_OwnedKey, InFlightOperation] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._redrive_slots = asyncio.Semaphore(_MAX_CONCURRENT_REDRIVES)
         # The tasks that wait for a server before they send a call again.
         self._waiting_redrives: set[asyncio.Task[None]] = set()
@@ -124,7 +125,7 @@ class IdempotentDelivery:
             return await self._wait_with_others(in_flight, call, seconds, duplicate=True)
         intent = self._intent(call, delivery_request, op_id, call_fingerprint, seconds)
         in_flight = self._in_flight[owned_key] = InFlightOperation(op_id, call_fingerprint, call.item)
-        self._start(self._run(owned_key, in_flight, call, intent, seconds))
+        self._tasks.start(self._run(owned_key, in_flight, call, intent, seconds), name="operation")
         return await self._wait_with_others(in_flight, call, None, duplicate=False)
 
     def _timeout_seconds(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> float:
@@ -217,12 +218,6 @@ class IdempotentDelivery:
 
     # An operation is a task of its own, because the caller that started it may leave before it ends.
 
-    def _start(self, work: Coroutine[Any, Any, None], *groups: set["asyncio.Task[None]"]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name="operation")
-        for group in (self._tasks, *groups):
-            group.add(task)
-            task.add_done_callback(group.discard)
-
     async def _run(
         self,
         owned_key: _OwnedKey,
@@ -257,7 +252,9 @@ class IdempotentDelivery:
             since = self._repeatable_since(orphan.server, orphan.tool, orphan.kind)
             if since is not None and orphan.created >= since:
                 self._redriven_ids.add(orphan.op_id)
-                self._start(self._redrive(orphan, tool), self._waiting_redrives)
+                redrive = self._tasks.start_task(self._redrive(orphan, tool), name="redrive")
+                self._waiting_redrives.add(redrive)
+                redrive.add_done_callback(self._waiting_redrives.discard)
             else:
                 doubted.append(self._runner.mark_in_doubt(orphan, "the gateway ended while it was under way"))
         # Concurrently, so that they share their commits.
@@ -344,8 +341,7 @@ class IdempotentDelivery:
             task.cancel()
         for in_flight in list(self._in_flight.values()):
             in_flight.abandon()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+        await self._tasks.wait(_CLOSE_SECONDS)
         await self._recorder.wait_for_late_answers(_CLOSE_SECONDS)
         await self._recorder.write_all_unwritten(_CLOSE_SECONDS)
 

@@ -20,6 +20,7 @@ from headgate.delivery.ledger import (
 from headgate.domain.delivery_request import DeliveryStatus
 from headgate.domain.errors import Effect, StoreFailed, quoted
 from headgate.domain.mcp_request import McpResponse
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc_errors import rejection_of
 from headgate.protocol.result_conversion import is_input_required
 
@@ -84,7 +85,7 @@ class OperationRecorder:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._late_tasks: set[asyncio.Task[None]] = set()
+        self._late_tasks = BackgroundTasks()
         # Outcomes that could not be written, oldest first.
         self._unwritten: dict[str, tuple[Operation, OperationOutcome]] = {}
 
@@ -160,16 +161,11 @@ class OperationRecorder:
 
     def record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
         """Record an answer that came after the call was given up, in the background."""
-        task = asyncio.get_running_loop().create_task(
-            self._record_late_answer(operation, answer), name="late"
-        )
-        self._late_tasks.add(task)
-        task.add_done_callback(self._late_tasks.discard)
+        self._late_tasks.start(self._record_late_answer(operation, answer), name="late answer")
 
     async def wait_for_late_answers(self, seconds: float) -> None:
         """Wait at most so long for late answers to be recorded."""
-        if self._late_tasks:
-            await asyncio.wait(self._late_tasks, timeout=seconds)
+        await self._late_tasks.wait(seconds)
 
     async def _record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
         # A call that requests input was not executed, and no client is left to continue it.
