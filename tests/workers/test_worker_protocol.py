@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -120,3 +121,21 @@ def test_a_worker_that_takes_too_long_has_no_answer(ends: Ends) -> None:
     ours.settimeout(0.01)
     with pytest.raises(TimeoutError):
         read_exactly(ours, 1)
+
+
+def test_a_reply_that_arrives_byte_by_byte_must_be_complete_in_time(ends: Ends) -> None:
+    ours, theirs = ends
+    stopped = threading.Event()
+
+    def drip() -> None:
+        while not stopped.wait(0.01):
+            theirs.send(b"\0")
+
+    theirs.sendall(struct.pack(">Q", 1_000_000))
+    dripping = meanwhile(drip)
+    try:
+        with pytest.raises(TimeoutError):
+            receive_reply(ours, 0.1)
+    finally:
+        stopped.set()
+        dripping.join(WAIT_SECONDS)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from headgate.workers.worker_protocol import FileRange, receive_reply, send_job
 
-# A process that has had no job for so long is ended.
+# Starting a process takes about half a second, and an idle one holds tens of megabytes.
 _IDLE_SECONDS = 60.0
 # A child gets these variables only: the rest of the environment may hold secrets.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")
@@ -32,13 +32,24 @@ class ProcessPool:
     The caller bounds how many jobs run at once. No method blocks the event loop.
     """
 
-    def __init__(self, program: str, *arguments: str, max_processes: int, quiet: bool = False) -> None:
-        """`program` is a module that calls `serve_jobs`; `quiet` discards its standard error."""
+    def __init__(
+        self,
+        program: str,
+        *arguments: str,
+        max_processes: int,
+        quiet: bool = False,
+        idle_seconds: float = _IDLE_SECONDS,
+    ) -> None:
+        """`program` is a module that calls `serve_jobs`; `quiet` discards its standard error.
+
+        A process that has had no job for `idle_seconds` is ended.
+        """
         self._command = [sys.executable, "-P", "-m", program]
         self._arguments = arguments
         self._stderr = subprocess.DEVNULL if quiet else None
         # Twice as many threads as processes, so that ending one does not delay the start of the next.
         self._threads = ThreadPoolExecutor(2 * max_processes, thread_name_prefix=program.rpartition(".")[2])
+        self._idle_seconds = idle_seconds
         self._loop = asyncio.get_running_loop()
         self._idle: deque[tuple[_ChildProcess, float]] = deque()
         self._cleanups: set[asyncio.Task[None]] = set()
@@ -114,11 +125,11 @@ class ProcessPool:
 
     def _schedule_reaper(self) -> None:
         if self._reaper is None:
-            self._reaper = self._loop.call_later(_IDLE_SECONDS, self._reap)
+            self._reaper = self._loop.call_later(self._idle_seconds, self._reap)
 
     def _reap(self) -> None:
         self._reaper = None
-        oldest = self._loop.time() - _IDLE_SECONDS
+        oldest = self._loop.time() - self._idle_seconds
         while self._idle and self._idle[0][1] <= oldest:
             self._threads.submit(self._idle.popleft()[0].end)
         if self._idle:
