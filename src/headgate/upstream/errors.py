@@ -12,7 +12,7 @@ from headgate.domain.redaction import REDACTED, redact
 
 
 class UpstreamNack(UpstreamError):
-    """The upstream said with a NACK that it did not process the call; nothing happened."""
+    """The server sent a NACK: it did not process the call; nothing happened."""
 
     code = "TEMPORARY_FAILURE"
     number = 1004
@@ -27,7 +27,7 @@ class UpstreamNack(UpstreamError):
 
 
 class UpstreamOutcomeUnknown(UpstreamError):
-    """The upstream is a gateway itself, and does not know what became of the call."""
+    """The server is a gateway itself, and does not know the outcome of the call."""
 
     code = "NETWORK_ERROR"
     number = 1003
@@ -44,7 +44,7 @@ class UpstreamOutcomeUnknown(UpstreamError):
 
 
 class TransferIntegrityError(HeadgateError):
-    """A chunk of a large result does not match its hash; the call itself was carried out."""
+    """A chunk of a large result does not match its hash; the call itself was executed."""
 
     code = "INTEGRITY_ERROR"
     number = 1014
@@ -57,7 +57,7 @@ class TransferIntegrityError(HeadgateError):
 
 
 class VersionMismatch(UpstreamError):
-    """The upstream speaks no protocol version that we speak."""
+    """The server speaks no protocol version of the gateway."""
 
     code = "VERSION_MISMATCH"
     number = 1013
@@ -71,7 +71,7 @@ class VersionMismatch(UpstreamError):
 
 
 class UpstreamAuthRefused(UpstreamError):
-    """The upstream refused the gateway's credentials or its request; nothing happened."""
+    """The server refused the gateway's credentials; nothing happened."""
 
     code = "AUTH_INVALID"
     number = 1021
@@ -85,7 +85,7 @@ class UpstreamAuthRefused(UpstreamError):
 
 
 class UpstreamRequestRefused(UpstreamError):
-    """The upstream refused the request as such; nothing happened."""
+    """The server refused the request as such; nothing happened."""
 
     code = "CONNECTION_ERROR"
     number = 1002
@@ -99,7 +99,7 @@ class UpstreamRequestRefused(UpstreamError):
 
 
 class UpstreamRateLimited(UpstreamError):
-    """The upstream says that it is asked too often; nothing happened."""
+    """The server limits the rate of requests; nothing happened."""
 
     code = "RATE_LIMIT"
     number = 1006
@@ -115,20 +115,20 @@ class UpstreamRateLimited(UpstreamError):
 
 
 _STDERR = "last lines on stderr:"
-# Package runners end with a line about their log file, below the line that says what is wrong.
+# Package runners end with a line about their log file, after the line with the cause.
 _LINES = 5
-# The end of these lines; the reason stands before them, and both fit into a cause.
+# The end of these lines; together with the reason they fit into a cause.
 _MOST_STDERR = 400
-# How much of one line an operator is shown.
+# How much of one line is shown.
 _LINE_CHARACTERS = 500
-# How much is read for that: the first lines of a private key say what the others are.
+# How much is read: the first lines of a private key tell what the others are.
 _READ_LINES = 60
 _READ_CHARACTERS = 1000
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _KEY_BEGIN = "-----BEGIN"
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,80}PRIVATE KEY")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{1,80}")
-# A part of a path that is long and holds a digit may be a key.
+# A long segment of a path with a digit may be a key.
 _KEY_IN_PATH = re.compile(r"(?=[^/]*\d)[^/]{20,}")
 
 
@@ -153,20 +153,20 @@ def system_error_reason(error: Exception, otherwise: str) -> str:
 
 def with_stderr(reason: str, lines: Sequence[str], secrets: Sequence[str] = ()) -> str:
     """The reason, followed by the last lines that the server wrote to stderr, unless it has them already."""
-    said = [line for line in redacted_lines(lines, secrets) if line.strip()][-_LINES:]
-    if not said or _STDERR in reason:
+    last_lines = [line for line in redacted_lines(lines, secrets) if line.strip()][-_LINES:]
+    if not last_lines or _STDERR in reason:
         return reason
-    text = " | ".join(said)
+    text = " | ".join(last_lines)
     return f"{reason}; {_STDERR} {text if len(text) <= _MOST_STDERR else f'…{text[1 - _MOST_STDERR :]}'}"
 
 
 def with_url(reason: str, url: str) -> str:
-    """The reason with the address of the server, without what may be a key in it."""
+    """The reason with the URL of the server, without what may be a key in it."""
     return f"{reason} ({redacted_url(url)})" if url else reason
 
 
 def redacted_url(url: str) -> str:
-    """Scheme, host, port and path: a user, a query and a long part of the path may be secret."""
+    """Scheme, host, port and path; a user, a query and long segments of the path may be secret."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{_KEY_IN_PATH.sub(REDACTED, parts.path)}"
@@ -175,7 +175,7 @@ def redacted_url(url: str) -> str:
 def redacted_lines(lines: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
     """Lines of stderr without secrets, colours and control characters; `secrets` are removed literally.
 
-    They are read together, because a private key has many lines.
+    They are redacted together, because a private key has many lines.
     """
     last = list(lines)[-_READ_LINES:]
     plain = [_plain(line[:_READ_CHARACTERS]) for line in _without_end_of_key(last)]
@@ -188,7 +188,7 @@ def _plain(line: str) -> str:
 
 
 def _without_end_of_key(lines: Sequence[str]) -> list[str]:
-    """The lines without those of a private key whose beginning is not kept any more."""
+    """The lines without those of a private key whose first lines are gone."""
     ends = [at for at, line in enumerate(lines) if _KEY_END.search(line)]
     if not ends or any(_KEY_BEGIN in line for line in lines[: ends[0] + 1]):
         return list(lines)
@@ -199,6 +199,6 @@ def _without_end_of_key(lines: Sequence[str]) -> list[str]:
 
 
 def bounded_reason(reason: str, secrets: Sequence[str] = ()) -> str:
-    """The reason as pages and errors show it: without secrets, and no longer than an error may quote."""
+    """The reason without secrets, and no longer than an error may quote."""
     text = redact(redact_values(reason, secrets))
     return text if len(text) <= MAX_CAUSE else f"{text[: MAX_CAUSE - 1]}…"

@@ -47,87 +47,50 @@ from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
 
 log = logging.getLogger("headgate.upstream")
 
-# What clients are shown of one server's advice; real servers need a few thousand characters.
+# Longer instructions of a server are cut; real servers need a few thousand characters.
 _LONGEST_INSTRUCTIONS = 16_384
-# As much as a client may declare.
+# The same limit applies to what a client declares.
 _MOST_CAPABILITY_BYTES = 16 * 1024
-
-
-def negotiation_result_of(
-    version: str, capabilities: bytes, instructions: str, meta: bytes = b"", server: str = ""
-) -> "NegotiationResult":
-    """What it says about itself, as far as is carried.
-
-    That it speaks rmcp is kept apart, because that ends at the gateway.
-    """
-    shared, names = shared_features(capabilities, FEATURES), meta_names(capabilities)
-    return NegotiationResult(
-        version,
-        _bounded_capabilities(without_rmcp_capability(capabilities), server),
-        _bounded_instructions(instructions, server),
-        shared,
-        names,
-        gateways_in_meta(meta),
-    )
-
-
-def _bounded_instructions(text: str, server: str) -> str:
-    if len(text) <= _LONGEST_INSTRUCTIONS:
-        return text
-    log.warning("instructions cut", extra={"server": server, "characters": len(text)})
-    return shortened(text, _LONGEST_INSTRUCTIONS)
-
-
-def _bounded_capabilities(capabilities: bytes, server: str) -> bytes:
-    """The members that fit, the smallest first; a client is promised nothing of the others."""
-    if len(capabilities) <= _MOST_CAPABILITY_BYTES:
-        return capabilities
-    log.warning("capabilities cut", extra={"server": server, "bytes": len(capabilities)})
-    try:
-        members = decode_object(capabilities)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return b"{}"
-    sizes = {key: len(key.encode()) + len(value) + 4 for key, value in members.items()}
-    room, kept = _MOST_CAPABILITY_BYTES - 2, set()
-    for key in sorted(sizes, key=lambda one: sizes[one]):
-        room -= sizes[key]
-        if room < 0:
-            break
-        kept.add(key)
-    return encode_object({key: value for key, value in members.items() if key in kept})
+# A server of the handshake era that ignores `server/discover` gets `initialize` after this long.
+_SILENCE_SECONDS = 5.0
+# Errors that only a server of the stateless era gives: `initialize` would not help.
+_STATELESS_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
+# A larger handshake is refused; a real one needs a few kilobytes.
+_MOST_BYTES = 8 * 1024 * 1024
+CLIENT_INFO = msgspec.json.encode({"name": CLIENT_NAME, "version": __version__})
 
 
 class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
-    """The agreed version, what the upstream can do, and its advice to the model."""
+    """The negotiated version, and the capabilities and instructions of the server."""
 
     version: str
     capabilities: bytes = b"{}"
     instructions: str = ""
-    # The features of rmcp that it shares with us; none when it does not speak it.
+    # The features of rmcp that both sides have; empty for a server that does not speak it.
     rmcp: frozenset[str] = frozenset()
-    # The names under which it is told of the delivery of a call.
+    # The `_meta` keys of rmcp that the server reads.
     rmcp_names: tuple[str, ...] = (META,)
-    # The instances of gateways behind it, itself included; none of a server that is no gateway.
+    # The instances of gateways behind it, itself included; empty if it is no gateway.
     gateways: frozenset[str] = frozenset()
 
     @cached_property
     def era(self) -> Era:
-        """Which rules it follows."""
+        """The era of the negotiated version."""
         return era_of(self.version)
 
     def offers(self, kind: ItemKind) -> bool:
-        """Whether it lists such things; one that says nothing at all about itself is asked for tools."""
+        """Whether it lists that kind; a server that declares nothing is asked for tools."""
         if kind is ItemKind.TOOLS and not self._declared:
             return True
         return isinstance(self._declared.get(kind.capability), dict)
 
     def notifies_list_changed(self, capability: str) -> bool:
-        """Whether it tells when these change."""
+        """Whether it notifies changes of that list."""
         return self._declares(capability, "listChanged")
 
     @property
     def supports_subscribe(self) -> bool:
-        """Whether it tells when a single resource changes."""
+        """Whether it notifies changes of single resources."""
         return self._declares("resources", "subscribe")
 
     @property
@@ -147,18 +110,17 @@ class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
             return {}
 
 
-# A handshake server that ignores what it does not know is asked again in its own words after this long.
-_SILENCE_SECONDS = 5.0
-# Errors that only a server of the stateless era gives: it must not be taken for an old one.
-_STATELESS_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
-
-
-# What a server says of itself; a real one needs a few kilobytes.
-_MOST_BYTES = 8 * 1024 * 1024
+def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
+    """The `_meta` of every request of the stateless era."""
+    return {
+        META_VERSION: Raw(msgspec.json.encode(version)),
+        META_CLIENT_INFO: Raw(CLIENT_INFO),
+        META_CAPABILITIES: Raw(capabilities or b"{}"),
+    }
 
 
 class _HandshakeTooLarge(ValueError):
-    """What a server says of itself is more than is read."""
+    """The result of a handshake is larger than is read."""
 
 
 class _HandshakeError(msgspec.Struct):
@@ -191,9 +153,9 @@ async def negotiate_protocol(
     remembered: str | None,
     profile: ClientProfile = PLAIN_PROFILE,
 ) -> NegotiationResult:
-    """Agree on a version; raises UpstreamError. `remembered` is what was agreed the last time.
+    """Negotiate a version; raises UpstreamError. `remembered` is the version of the last connection.
 
-    A server of the handshake era is told what clients of that profile can do.
+    The capabilities of the profile are declared to a server of the handshake era.
     """
     if remembered in HANDSHAKE_VERSIONS:
         negotiated = await _initialize(spec, transport, profile)
@@ -206,31 +168,31 @@ async def negotiate_protocol(
 
 
 async def _probe(spec: ServerSpec, transport: UpstreamTransport) -> NegotiationResult:
-    """Ask in the words of the stateless era, and when no answer of that era comes, in the old ones."""
-    asked = asyncio.ensure_future(transport.round_trip(_discover_request(spec, LATEST_STATELESS)))
+    """Try `server/discover`, and `initialize` if no answer of the stateless era comes."""
+    discovery = asyncio.ensure_future(transport.round_trip(_discover_request(spec, LATEST_STATELESS)))
     try:
-        done, _ = await asyncio.wait({asked}, timeout=_SILENCE_SECONDS)
+        done, _ = await asyncio.wait({discovery}, timeout=_SILENCE_SECONDS)
         if done:
-            return await _follow_discover_answer(spec, transport, _answer_or_unknown(asked))
-        # A slow starter may still answer the first question; whichever is answered first decides.
-        old = asyncio.ensure_future(_initialize(spec, transport))
+            return await _follow_discover_answer(spec, transport, _answer_or_unknown(discovery))
+        # A slow server may still answer `server/discover`; the first answer decides.
+        initialization = asyncio.ensure_future(_initialize(spec, transport))
         try:
-            await asyncio.wait({asked, old}, return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                negotiated = _discovered(spec, _answer_or_unknown(asked))
+            await asyncio.wait({discovery, initialization}, return_when=asyncio.FIRST_COMPLETED)
+            if discovery.done():
+                negotiated = _discovered(spec, _answer_or_unknown(discovery))
                 if negotiated is not None:
                     return negotiated
-            return await old
+            return await initialization
         finally:
-            old.cancel()
+            initialization.cancel()
     finally:
-        asked.cancel()
+        discovery.cancel()
 
 
-def _answer_or_unknown(asked: "asyncio.Future[McpResponse]") -> McpResponse:
-    """The answer to the first question; what cannot be read, or was refused, is what an old server says."""
+def _answer_or_unknown(discovery: "asyncio.Future[McpResponse]") -> McpResponse:
+    """The answer to `server/discover`; an unreadable or refused one counts as an unknown method."""
     try:
-        return asked.result()
+        return discovery.result()
     except (InvalidUpstreamResponse, UpstreamRequestRefused):
         return McpResponse(error=b"{}")
 
@@ -260,7 +222,7 @@ async def _follow_discover_answer(
 
 
 def _discover_request(spec: ServerSpec, version: str) -> OutgoingRequest:
-    # Whoever speaks rmcp says so in the answer, and hears of it from then on.
+    # A server that speaks rmcp declares it in its answer.
     meta = connection_meta(version, with_rmcp_capability(PLAIN_PROFILE.capabilities, FEATURES))
     params = encode_object({"_meta": Raw(encode_object(meta))})
     return _handshake_request(spec, "server/discover", params)
@@ -279,7 +241,7 @@ def _handshake_request(spec: ServerSpec, method: str, params: bytes) -> Outgoing
 
 
 def _discovered(spec: ServerSpec, answer: McpResponse) -> NegotiationResult | None:
-    """What a stateless server says about itself; None when this is not its answer."""
+    """What a stateless server declares; None if this is not its answer."""
     if answer.error:
         return None
     try:
@@ -296,7 +258,7 @@ def _discovered(spec: ServerSpec, answer: McpResponse) -> NegotiationResult | No
 
 
 def _text(answer: McpResponse) -> bytes:
-    """A result that is UTF-8: of a bad byte in the instructions only that byte is lost; raises _TooLong."""
+    """The result with invalid UTF-8 replaced; raises _HandshakeTooLarge."""
     size = payload_size(answer.result)
     if size > _MOST_BYTES:
         discard_payload(answer.result)
@@ -313,7 +275,7 @@ def _error(answer: McpResponse) -> _HandshakeError:
 
 
 def _refuse_loop(spec: ServerSpec, error: _HandshakeError) -> None:
-    """Raises GatewayLoop where the other side is a gateway that has recognised itself."""
+    """Raises GatewayLoop if the other side is a gateway that has recognised itself."""
     if META_LOOP.encode() in bytes(error.data):
         raise GatewayLoop(spec.name)
 
@@ -337,7 +299,7 @@ async def _initialize(
     error = _error(answer)
     _refuse_loop(spec, error)
     if answer.error and error.code == UNSUPPORTED_VERSION:
-        # It answered the first question after all, and the connection is of the stateless era now.
+        # It answered `server/discover` after all, and the connection is of the stateless era now.
         negotiated = _discovered(spec, await transport.round_trip(_discover_request(spec, LATEST_STATELESS)))
         if negotiated is not None:
             return negotiated
@@ -358,13 +320,45 @@ async def _initialize(
     )
 
 
-CLIENT_INFO = msgspec.json.encode({"name": CLIENT_NAME, "version": __version__})
+def negotiation_result_of(
+    version: str, capabilities: bytes, instructions: str, meta: bytes = b"", server: str = ""
+) -> NegotiationResult:
+    """What a server declares, within limits.
+
+    rmcp is kept apart, because it ends at the gateway.
+    """
+    shared, names = shared_features(capabilities, FEATURES), meta_names(capabilities)
+    return NegotiationResult(
+        version,
+        _bounded_capabilities(without_rmcp_capability(capabilities), server),
+        _bounded_instructions(instructions, server),
+        shared,
+        names,
+        gateways_in_meta(meta),
+    )
 
 
-def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
-    """What every request of the stateless era says about its sender."""
-    return {
-        META_VERSION: Raw(msgspec.json.encode(version)),
-        META_CLIENT_INFO: Raw(CLIENT_INFO),
-        META_CAPABILITIES: Raw(capabilities or b"{}"),
-    }
+def _bounded_instructions(text: str, server: str) -> str:
+    if len(text) <= _LONGEST_INSTRUCTIONS:
+        return text
+    log.warning("instructions cut", extra={"server": server, "characters": len(text)})
+    return shortened(text, _LONGEST_INSTRUCTIONS)
+
+
+def _bounded_capabilities(capabilities: bytes, server: str) -> bytes:
+    """The members that fit, the smallest first."""
+    if len(capabilities) <= _MOST_CAPABILITY_BYTES:
+        return capabilities
+    log.warning("capabilities cut", extra={"server": server, "bytes": len(capabilities)})
+    try:
+        members = decode_object(capabilities)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return b"{}"
+    sizes = {key: len(key.encode()) + len(value) + 4 for key, value in members.items()}
+    room, kept = _MOST_CAPABILITY_BYTES - 2, set()
+    for key in sorted(sizes, key=lambda one: sizes[one]):
+        room -= sizes[key]
+        if room < 0:
+            break
+        kept.add(key)
+    return encode_object({key: value for key, value in members.items() if key in kept})

@@ -25,16 +25,16 @@ from headgate.protocol.result_conversion import INPUT_REQUIRED
 
 log = logging.getLogger("headgate.upstream")
 
-# Read and written at once: large enough to be cheap, small enough never to stall the loop.
+# Read and written at once: large enough to be cheap, small enough not to stall the event loop.
 CHUNK_BYTES = 256 * 1024
-# What is left of a message that cannot be written: enough to tell which request it answers.
+# Kept of a message that cannot be written: enough to tell which request it answers.
 EDGE_BYTES = 4096
-# A full disk loses many messages; the operator reads of it once in this time.
+# A full disk loses many messages; that is logged at most this often.
 _REPORT_SECONDS = 60.0
 
 
 class SpoolFile:
-    """Bytes on disk, appended while a message arrives."""
+    """An unnamed file, which a crash leaves no trace of, to which a message is appended as it arrives."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -49,14 +49,14 @@ class SpoolFile:
         self.size += len(data)
 
     def overwrite(self, start: int, data: bytes) -> None:
-        """Write over bytes that are there."""
+        """Overwrite existing bytes."""
         view = memoryview(data)
         while view:
             written = os.pwrite(self._file.fileno(), view, start)
             view, start = view[written:], start + written
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes, wherever they are."""
+        """Some bytes."""
         return os.pread(self._file.fileno(), length, start)
 
     def fileno(self) -> int:
@@ -64,7 +64,7 @@ class SpoolFile:
         return self._file.fileno()
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Free the disk space."""
         self._file.close()
 
 
@@ -78,7 +78,7 @@ class MessageEdges:
 
     @classmethod
     def of(cls, file: SpoolFile) -> "MessageEdges":
-        """What was written before there was no room for more."""
+        """The edges of what was written before the disk was full."""
         last = max(0, file.size - EDGE_BYTES)
         return cls(file.read(0, EDGE_BYTES), file.read(last, file.size - last), file.size)
 
@@ -89,25 +89,25 @@ class MessageEdges:
         self.size += len(data)
 
     def read(self, start: int, length: int) -> bytes:
-        """Bytes near either end; nothing of what lies between."""
+        """Bytes near either end; nothing of the rest."""
         if start + length <= len(self._head):
             return self._head[start : start + length]
         offset = start - (self.size - len(self._tail))
         return self._tail[offset : offset + length] if offset >= 0 else b""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing is held."""
 
 
 class SpoolReports:
-    """Tells the operator that large messages cannot be written, at most once a minute."""
+    """Logs that large messages cannot be written, at most once a minute."""
 
     def __init__(self) -> None:
         self._lost = 0
         self._next_report = 0.0
 
     def record_lost(self, directory: Path, error: OSError) -> None:
-        """One more message could not be written."""
+        """Count a message that could not be written."""
         self._lost += 1
         now = time.monotonic()
         if now < self._next_report:
@@ -121,7 +121,7 @@ class SpoolReports:
 
 
 def os_error_reason(error: OSError) -> str:
-    """What the system says, without the path."""
+    """The message of the system, without the path."""
     return error.strerror or type(error).__name__
 
 
@@ -130,23 +130,23 @@ class SpooledValue:
 
     def __init__(self, file: SpoolFile, start: int, end: int, *, marked: bool = False) -> None:
         self._file = file
-        # Whether a key of `_meta` that ends at the gateway may stand in the message.
+        # Whether the message may contain a `_meta` key that ends at the gateway.
         self.marked = marked
         self.start = start
         self._end = end
 
     def overwrite(self, start: int, data: bytes) -> None:
-        """Write over bytes of the value from `start` of it on; its size stays the same."""
+        """Overwrite bytes of the value from its `start` on; its size stays the same."""
         self._file.overwrite(self.start + start, data)
 
     def head_and_tail(self, length: int) -> bytes:
-        """Its first and its last bytes, so many of each."""
+        """Its first and its last bytes, `length` of each."""
         last = max(self.start, self._end - length)
         return self._file.read(self.start, min(length, self.size)) + self._file.read(last, self._end - last)
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Its number of bytes."""
         return self._end - self.start
 
     def fileno(self) -> int:
@@ -164,17 +164,17 @@ class SpooledValue:
             yield self._file.read(start, min(CHUNK_BYTES, self._end - start))
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Free the disk space."""
         self._file.close()
 
 
 def discard_payload(payload: Payload) -> None:
-    """Nobody takes it: give back what it holds."""
+    """Free the disk space of a payload that is not used."""
     if not isinstance(payload, bytes):
         payload.close()
 
 
-# A mark may be cut by the end of a piece; it is shorter than this.
+# Longer than any mark, which the end of a piece may cut.
 _MARK_BYTES = 32
 
 
@@ -198,7 +198,7 @@ def _evidence(data: bytes) -> bytes:
 
 
 class UpstreamMessage(msgspec.Struct):
-    """An upstream's message: its envelope and, when it carries a result, the result."""
+    """A message of a server: its envelope, and its result if it has one."""
 
     envelope: Envelope
     result: Payload = b""
@@ -215,19 +215,19 @@ class MessageNotStored(MalformedMessage):
 
     @property
     def effect(self) -> Effect:
-        """A result says that the call was carried out, unless it asks for input before that."""
+        """A result means that the call was executed, unless it requires input first."""
         done = self._has_result and INPUT_REQUIRED not in self.evidence
         return Effect.DONE if done else Effect.UNKNOWN
 
 
 def unusable_answer(server: str, what: str, error: Exception) -> UpstreamError:
-    """The error of the call whose answer cannot be used."""
+    """The error of a call whose answer cannot be used."""
     if isinstance(error, MessageNotStored):
         return ResponseNotStored(server, what, error.reason, effect=error.effect)
     return InvalidUpstreamResponse(server, what, str(error))
 
 
-# Whether the request that an envelope answers takes text that is not UTF-8, and looks at each part itself.
+# Whether the request that an envelope answers accepts text that is not UTF-8.
 AcceptsInvalidUtf8 = Callable[[Envelope], bool]
 
 
@@ -241,7 +241,7 @@ class _ToolCallError(msgspec.Struct):
 
 
 def fault_of_answer(message: UpstreamMessage) -> str:
-    """Why no client can read the answer to a tool call; empty if clients can."""
+    """Why clients cannot read the answer to a tool call; empty if they can."""
     result = message.result
     if result:
         first = result[:1] if isinstance(result, bytes) else result.first
@@ -256,7 +256,7 @@ def fault_of_answer(message: UpstreamMessage) -> str:
 
 
 class MessageLimits(msgspec.Struct, frozen=True):
-    """How large a message may get, from which size it is kept on disk, and where."""
+    """How large a message may get, and from which size and where it is stored on disk."""
 
     largest: int
     spool_above: int
@@ -275,7 +275,7 @@ class MessageAssembler:
         self._spool: _SpoolAssembler | None = None
 
     def add(self, piece: bytes) -> None:
-        """The next bytes of the message; raises TooLarge."""
+        """Add the next bytes of the message; raises MessageTooLarge."""
         self.size += len(piece)
         if self.size > self._limits.largest:
             self.discard()
@@ -291,7 +291,7 @@ class MessageAssembler:
             self._pieces.clear()
 
     def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> UpstreamMessage:
-        """The message that is complete now; raises Garbled."""
+        """The complete message; raises MalformedMessage."""
         pieces, spool = self._pieces, self._spool
         self._pieces, self._spool, self.size = [], None, 0
         if spool is not None:
@@ -299,18 +299,18 @@ class MessageAssembler:
         return read_message(b"".join(pieces) if len(pieces) != 1 else pieces[0], accepts_invalid_utf8)
 
     def text(self) -> str:
-        """What has come so far, where it is no message but a short text."""
+        """What has arrived, of a short text that is no message."""
         return b"".join(self._pieces).decode("latin-1")
 
     def discard(self) -> None:
-        """Forget what has come so far."""
+        """Drop what has arrived."""
         if self._spool is not None:
             self._spool.close()
         self._pieces, self._spool, self.size = [], None, 0
 
 
 def read_message(data: bytes, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> UpstreamMessage:
-    """One whole message in memory; raises Garbled."""
+    """One whole message in memory; raises MalformedMessage."""
     try:
         if not data.isascii():
             data.decode()
@@ -328,7 +328,7 @@ def read_message(data: bytes, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never)
 
 
 def _invalid_utf8(data: bytes, accepts: AcceptsInvalidUtf8, error: UnicodeDecodeError) -> UpstreamMessage:
-    """A message that is not UTF-8, for a request that takes it: the parser does not look into members."""
+    """A message that is not UTF-8, for a request that accepts it; the parser skips the members."""
     try:
         envelope = decode_envelope(data)
         if accepts(envelope):
@@ -339,7 +339,7 @@ def _invalid_utf8(data: bytes, accepts: AcceptsInvalidUtf8, error: UnicodeDecode
 
 
 def _lone_surrogates(data: bytes, error: DecodeError) -> UpstreamMessage:
-    """A message that the parser refuses for an escaped half of a character, which JavaScript writes."""
+    """A message with an escaped lone surrogate, which JavaScript writes and the parser refuses."""
     text = data.decode()
     try:
         values = {member.key: text[member.start : member.end].encode() for member in object_members(text)}
@@ -349,7 +349,7 @@ def _lone_surrogates(data: bytes, error: DecodeError) -> UpstreamMessage:
 
 
 def _scanned_message(data: bytes) -> UpstreamMessage:
-    """A message that is nested too deep for a parser: cut at its members and carried as it is."""
+    """A message nested too deep for the parser, cut at its members."""
     scanner = JsonObjectScanner()
     try:
         for start in range(0, len(data), CHUNK_BYTES):
@@ -368,15 +368,15 @@ def _envelope(values: dict[str, bytes]) -> Envelope:
         method = msgspec.json.decode(values.get("method", b'""'), type=str)
     except (DecodeError, UnicodeDecodeError) as error:
         raise MalformedMessage("a method that is not a text") from error
-    # Whoever is not "2.0" is told so, and nothing else.
+    # Another version is refused later, by its value.
     version = "2.0" if values.get("jsonrpc", b'"2.0"') == b'"2.0"' else ""
     return Envelope(jsonrpc=version, method=method, **small)
 
 
 class _SpoolAssembler:
-    """One message on its way to disk, skimmed and checked as it passes."""
+    """Writes one message to disk, and scans and checks it on the way."""
 
-    # An error or the params of a notification; what is larger is nothing that we act on.
+    # The largest error or params that are read.
     _MOST_IN_MEMORY = 1024 * 1024
 
     def __init__(self, limits: MessageLimits) -> None:
@@ -397,7 +397,7 @@ class _SpoolAssembler:
             return self._spool_failed(error, MessageEdges())
 
     def _spool_failed(self, error: OSError, edges: MessageEdges) -> MessageEdges:
-        """The message cannot be kept; the rest of it is read only to know which request it answers."""
+        """The message cannot be stored; the rest is read only to find the request that it answers."""
         self._failure = error
         self._limits.reports.record_lost(self._limits.spool_directory, error)
         return edges
@@ -425,7 +425,7 @@ class _SpoolAssembler:
         except OSError as error:
             assert isinstance(self._file, SpoolFile)
             file, self._file = self._file, self._spool_failed(error, MessageEdges.of(self._file))
-            # The room that it took may be enough for another message.
+            # The freed space may be enough for another message.
             file.close()
             self._file.append(piece)
 
@@ -460,7 +460,7 @@ class _SpoolAssembler:
         return UpstreamMessage(envelope, SpooledValue(self._file, *spans["result"], marked=self._marked))
 
     def _small_members(self, spans: dict[str, tuple[int, int]]) -> dict[str, bytes]:
-        """The members beside the result; raises Garbled."""
+        """The members beside the result; raises MalformedMessage."""
         small: dict[str, bytes] = {}
         for key in ("id", "method", "error", "params"):
             start, end = spans.get(key, (0, 0))
@@ -475,7 +475,7 @@ class _SpoolAssembler:
 
 
 def payload_bytes(payload: Payload) -> bytes:
-    """A payload that must be opened, in memory."""
+    """All bytes of a payload, which is closed."""
     if isinstance(payload, bytes):
         return payload
     try:

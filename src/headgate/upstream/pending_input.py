@@ -1,7 +1,6 @@
-"""Calls that wait for input of their client (elicitation, sampling, roots): who holds how many, and which one
-ends when there are too many.
+"""Calls that wait for input of their clients (elicitation, sampling, roots), bounded in number.
 
-The limit applies when a server asks, so a call that asks nothing is never refused for it.
+The limits apply when a server requires input, so no other call is ever refused for them.
 """
 
 from collections import Counter
@@ -44,14 +43,14 @@ class PendingInputs:
         self._calls: dict[CallAwaitingInput, None] = {}
         self._by_server: Counter[str] = Counter()
         self._by_client: Counter[str] = Counter()
-        # How many were ended to make room for others.
+        # How many were ended in favour of others.
         self.withdrawn = 0
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def add(self, call: CallAwaitingInput) -> None:
-        """The server of the call has asked; where that exceeds a limit, another call ends."""
+        """Count a call whose server requires input; beyond a limit another call ends."""
         self._calls[call] = None
         self._by_server[call.server] += 1
         self._by_client[call.client] += 1
@@ -64,7 +63,7 @@ class PendingInputs:
             self._withdraw_oldest(lambda other: True)
 
     def remove(self, call: CallAwaitingInput) -> None:
-        """The call waits no longer."""
+        """The call waits no more."""
         if call not in self._calls:
             return
         del self._calls[call]
@@ -80,7 +79,7 @@ class PendingInputs:
         call.withdraw(InputRequestWithdrawn(call.server, reason))
 
     def _withdraw_oldest(self, concerned: Callable[[CallAwaitingInput], bool]) -> None:
-        """End the oldest call of the client that has most of those concerned."""
+        """End the oldest call of the client that has most of them."""
         calls = [call for call in self._calls if concerned(call)]
         counts = Counter(call.client for call in calls)
         # `max` takes the first of equals, which is the one with the oldest call.
@@ -90,7 +89,7 @@ class PendingInputs:
 
 
 def client_of(request: McpRequest | None) -> str:
-    """Whose share a call counts for: its session or, without sessions, the connection that it came on."""
+    """The client that a call counts for: its session or, without sessions, its connection."""
     if request is None:
         return ""
     return request.session.id if request.session is not None else f"connection {request.connection}"

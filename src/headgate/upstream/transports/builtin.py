@@ -18,7 +18,7 @@ from headgate.protocol.protocol_version import LATEST_STATELESS
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import OutgoingRequest
 
-# Told how much of how much is done.
+# Called with the work done and the total.
 ReportProgress = Callable[[float, float], None]
 
 
@@ -27,23 +27,23 @@ class InvalidToolArgument(ValueError):
 
 
 class BuiltinCall(msgspec.Struct, frozen=True):
-    """Who calls a tool, and how he is told of its progress."""
+    """The caller of a tool, and how to report progress to it."""
 
     caller: Identity
     progress: ReportProgress
 
 
 class BuiltinToolResult(msgspec.Struct, frozen=True):
-    """What a tool says to a program as well as to a model."""
+    """A tool result for programs as well as for models."""
 
     text: str
-    # None where all are told by the text alone.
+    # None where the text is the whole result.
     structured: Mapping[str, Any] | None
-    # Read after the text, as a block of its own.
+    # A block of its own after the text.
     advice: str = ""
     meta: Mapping[str, Any] = {}
     failed: bool = False
-    # Whether the caller chose how much it is told.
+    # Whether the caller chose the size of the result.
     sized: bool = False
 
 
@@ -54,21 +54,21 @@ class BuiltinTool(msgspec.Struct, frozen=True):
     run: Callable[[dict[str, Any], BuiltinCall], Awaitable[str | BuiltinToolResult]]
 
 
-# Told why a server cannot do its work, and None once it can.
+# Called with the reason why a server cannot do its work, and with None once it can.
 ReportHealth = Callable[[str | None], None]
-# What opens the tools of a server for as long as somebody is connected to it; raises HeadgateError.
+# Opens the tools of a server for the time of one connection; raises HeadgateError.
 OpenTools = Callable[[ReportHealth], AbstractAsyncContextManager[tuple[BuiltinTool, ...]]]
 
 
 class BuiltinServer(msgspec.Struct, frozen=True):
-    """A server that lives inside the gateway, and what it advises the model."""
+    """A server inside the gateway, and its instructions."""
 
     open: OpenTools
     instructions: str = ""
 
 
 class BuiltinTransport:
-    """The conversation with a server inside the gateway."""
+    """The connection to a server inside the gateway."""
 
     pid = None
     limits = None
@@ -79,7 +79,7 @@ class BuiltinTransport:
         self._tools = {tool.definition["name"]: tool for tool in tools}
 
     async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
-        """The server's answer; raises UpstreamTimeout."""
+        """Run a request and return its answer; raises UpstreamTimeout."""
         if outgoing.method == "server/discover":
             return _result(self._discovered())
         if outgoing.method == "tools/list":
@@ -95,26 +95,26 @@ class BuiltinTransport:
     async def _call(self, outgoing: OutgoingRequest) -> McpResponse:
         try:
             params = msgspec.json.decode(outgoing.params, type=CallParams)
-            # Some clients send null for none.
+            # Some clients send null for no arguments.
             arguments = msgspec.json.decode(params.arguments or b"{}", type=dict[str, Any] | None) or {}
         except DecodeError as error:
             return _error(INVALID_PARAMS, f"Invalid params: {error}")
         started = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
-                said = await self._tools[outgoing.name].run(arguments, _builtin_call(outgoing, limit))
+                output = await self._tools[outgoing.name].run(arguments, _builtin_call(outgoing, limit))
         except TimeoutError as error:
             seconds = asyncio.get_running_loop().time() - started
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except InvalidToolArgument as error:
             return _result({"content": [{"type": "text", "text": str(error)}], "isError": True})
-        return _tool_result(said)
+        return _tool_result(output)
 
     async def send_notification(self, message: bytes) -> None:
-        """Nothing to tell."""
+        """Notifications are ignored."""
 
     def set_protocol_version(self, version: str) -> None:
-        """It speaks only this version."""
+        """There is only one version."""
 
     async def wait_lost(self) -> str:
         """Never."""
@@ -128,11 +128,11 @@ def _builtin_call(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> BuiltinC
 
 
 def _progress(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> ReportProgress:
-    """Tells the client, and starts the time limit anew."""
+    """Reports progress to the client, and restarts the timeout."""
     loop = asyncio.get_running_loop()
     latest = loop.time() + outgoing.max_timeout_seconds
 
-    def tell(done: float, total: float) -> None:
+    def report(done: float, total: float) -> None:
         if not limit.expired():
             limit.reschedule(min(loop.time() + outgoing.timeout_seconds, latest))
         listener = outgoing.request.on_progress if outgoing.request is not None else None
@@ -140,23 +140,23 @@ def _progress(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> ReportProgre
             numbers = {"progress": done, "total": total}
             listener({key: Raw(msgspec.json.encode(value)) for key, value in numbers.items()})
 
-    return tell
+    return report
 
 
-def _tool_result(said: str | BuiltinToolResult) -> McpResponse:
-    if isinstance(said, str):
-        return _result({"content": [{"type": "text", "text": said}]})
-    texts = [said.text, said.advice] if said.advice else [said.text]
+def _tool_result(output: str | BuiltinToolResult) -> McpResponse:
+    if isinstance(output, str):
+        return _result({"content": [{"type": "text", "text": output}]})
+    texts = [output.text, output.advice] if output.advice else [output.text]
     result: dict[str, Any] = {
         "content": [{"type": "text", "text": text} for text in texts],
     }
-    if said.structured is not None:
-        result["structuredContent"] = said.structured
-    if said.failed:
+    if output.structured is not None:
+        result["structuredContent"] = output.structured
+    if output.failed:
         result["isError"] = True
-    if said.meta:
-        result["_meta"] = said.meta
-    return msgspec.structs.replace(_result(result), sized=said.sized)
+    if output.meta:
+        result["_meta"] = output.meta
+    return msgspec.structs.replace(_result(result), sized=output.sized)
 
 
 def _result(result: dict[str, Any]) -> McpResponse:
@@ -171,7 +171,7 @@ def _error(code: int, message: str) -> McpResponse:
 async def open_builtin(
     spec: ServerSpec, servers: Mapping[str, BuiltinServer], router: NotificationRouter
 ) -> AsyncIterator[BuiltinTransport]:
-    """Speak with a built-in server; raises UpstreamUnreachable when there is none, or it cannot be opened."""
+    """A connection to a built-in server; raises UpstreamUnreachable if it is unknown or cannot be opened."""
     server = servers.get(spec.builtin)
     if server is None:
         raise UpstreamUnreachable(spec.name, f"no built-in server is called {spec.builtin!r}")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import IO, NamedTuple, Self, cast
 
-# In the environment of a child, and so of everything that it starts: one mark for each gateway on the way.
+# In the environment of a child and of its descendants: one mark for each gateway on the way.
 MARK_VARIABLE = "HEADGATE_PROCESS"
 # A process may start another one between being found and being killed.
 _MOST_ROUNDS = 3
@@ -26,7 +26,7 @@ _MOST_INHERITED = 200
 
 
 class ProcessIdentity(NamedTuple):
-    """A process and when it started, which tells it from a later one with the same id."""
+    """A process and its start time, which distinguishes it from a later one with the same id."""
 
     pid: int
     started: bytes
@@ -45,20 +45,20 @@ class DescendantSweeper:
         self._marks.add(own)
         async with self._searching:
             if own not in self._marks:
-                # A search that began since has looked for it.
+                # A search that began since has found it.
                 return
             marks, self._marks = self._marks, set()
             await asyncio.to_thread(_end_marked, marks)
 
 
 def marked_environment(environment: dict[str, str], mark: str) -> dict[str, str]:
-    """The environment of a child with its mark behind those that the gateway itself carries."""
+    """The environment of a child with its mark after those of the gateway itself."""
     inherited = os.environ.get(MARK_VARIABLE, "")[-_MOST_INHERITED:]
     return {**environment, MARK_VARIABLE: inherited + mark}
 
 
 def descendants_of(pid: int) -> list[ProcessIdentity]:
-    """Everything below a process that runs; nothing of one that has ended."""
+    """The descendants of a running process; none of one that has ended."""
     found: dict[int, ProcessIdentity] = {}
     waiting = _children(pid)
     while waiting:
@@ -102,7 +102,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _identity(pid: int) -> ProcessIdentity | None:
-    # The name of the program stands in parentheses and may contain anything; the 22nd field is the start.
+    # The program name in parentheses may contain anything; the 22nd field is the start time.
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return ProcessIdentity(pid, fields[19]) if len(fields) > 19 else None
 
@@ -121,9 +121,9 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-# The mark of all children comes in as "=MARK". Process groups come in as "+ID" and leave as "-ID". Before a
-# child is spawned its input pipe comes in as "?INODE", and leaves as "!INODE" when its group is known. The
-# end of the input is the end of the gateway.
+# Its input: "=MARK" is the mark of all children; "+ID" adds a process group and "-ID" removes it. "?INODE"
+# announces the input pipe of a child before it is spawned, and "!INODE" ends that when its group is known.
+# The end of the input is the end of the gateway.
 _SCRIPT = r"""
 trap '' INT TERM HUP
 groups=' ' pipes=' ' mark= found=
@@ -174,13 +174,13 @@ done
 
 
 class Watchdog:
-    """Knows every process group of ours; started with the first one."""
+    """A shell process that knows every process group, and ends them after a `kill -9` of the gateway."""
 
     def __init__(self) -> None:
-        # In the environment of every child of this gateway; it outlasts the change to another process group.
+        # In the environment of every child, which outlasts a change of the process group.
         self._mark = secrets.token_hex(8)
         self._marks = itertools.count(1)
-        # Ends what a child leaves behind while the gateway lives.
+        # Ends what a child leaves behind while the gateway runs.
         self.sweeper = DescendantSweeper()
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: set[int] = set()
@@ -188,27 +188,27 @@ class Watchdog:
         self._lock = threading.Lock()
 
     def new_mark(self) -> str:
-        """A mark for one child, which nobody can guess and which begins like those of all the others."""
+        """An unguessable mark for one child, with the prefix of all marks of this gateway."""
         return f"{self._mark}.{next(self._marks)};"
 
     def expect(self, pipe: int) -> None:
-        """A child is about to be spawned whose input is the pipe of this inode."""
+        """Announce a child whose input is the pipe with this inode."""
         with self._lock:
             self._send_line(b"?%d\n" % pipe)
 
     def expect_no_more(self, pipe: int) -> None:
-        """The child is known by its group, or there is none."""
+        """End the announcement: the group of the child is known, or there is no child."""
         with self._lock:
             self._send_line(b"!%d\n" % pipe)
 
     def watch(self, group: int) -> None:
-        """End this group when the gateway ends without a word."""
+        """End this process group if the gateway is killed."""
         with self._lock:
             self._groups.add(group)
             self._send_line(b"+%d\n" % group)
 
     def forget(self, group: int) -> None:
-        """The group has ended."""
+        """Remove a process group that has ended."""
         with self._lock:
             self._groups.discard(group)
             self._send_line(b"-%d\n" % group)
@@ -217,7 +217,7 @@ class Watchdog:
         try:
             self._write_line(line)
         except OSError:
-            # Somebody ended the watchdog: start another one, which learns everything anew.
+            # The watchdog was killed: start another one, with the same state.
             self._process = None
             self._write_line(b"".join(b"+%d\n" % group for group in self._groups))
 
@@ -237,13 +237,13 @@ class Watchdog:
         os.write(self._process.stdin.fileno(), line)
 
     def close(self) -> None:
-        """The gateway ends in good order: so does the watchdog."""
+        """End the watchdog with the gateway."""
         if self._process is None:
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            # It has only to read the end of its input.
+            # It only has to read the end of its input.
             self._process.wait(timeout=2.0)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
@@ -259,21 +259,21 @@ def end_group(group: int, how: signal.Signals) -> None:
 
 
 _PIPE_BYTES = 256 * 1024
-# Where the hard limit is higher, or none, more would help nobody.
+# Enough, where the hard limit is higher or there is none.
 _MOST_FILES = 1024 * 1024
 
 
 def raise_file_limit() -> int | None:
-    """Raise the soft limit of open files to the hard one; gives what it was, or None where nothing changed.
+    """Raise the soft limit of open files to the hard one; returns the old one, or None if it stays.
 
     Children get the old limit back: programs that use select() or close every possible descriptor rely on it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return None
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     except (OSError, ValueError):
         # Some systems allow less than the hard limit that they report.
         return None
@@ -281,7 +281,7 @@ def raise_file_limit() -> int | None:
 
 
 class PipeProtocol(asyncio.Protocol):
-    """Hands on what a child writes, and tells when it closes the pipe."""
+    """Passes on what a child writes, and the end of the pipe."""
 
     def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_data = on_data
@@ -297,7 +297,7 @@ class PipeProtocol(asyncio.Protocol):
 def _spawn(
     command: list[str], env: Mapping[str, str], cwd: str | None, watchdog: Watchdog, files: int | None
 ) -> subprocess.Popen[bytes]:
-    """Start a child of which the watchdog knows at every moment, even if the gateway ends in here."""
+    """Start a child that the watchdog knows at every moment, even if the gateway is killed in here."""
     reading, writing = os.pipe()
     pipe = os.fstat(reading).st_ino
     try:
@@ -323,7 +323,7 @@ def _spawn(
         watchdog.expect_no_more(pipe)
     child.stdin = os.fdopen(writing, "wb", buffering=0)
     if child.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
-        # Large results come in fewer pieces; where the system does not allow it, nothing is lost.
+        # Large results come in fewer pieces, where the system allows it.
         with suppress(OSError):
             fcntl.fcntl(child.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return child
@@ -339,7 +339,7 @@ def _limit_files(pid: int, files: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, hard))
 
 
-def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog: Watchdog) -> None:
+def _end_spawned(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog: Watchdog) -> None:
     if starting.exception() is None:
         with starting.result() as child:
             os.killpg(child.pid, signal.SIGKILL)
@@ -360,7 +360,7 @@ class ChildProcess:
         self.pid = child.pid
         self.exited = asyncio.Event()
         self.stdin: asyncio.WriteTransport | None = None
-        # The pipe under it, for as long as it is not closing.
+        # The descriptor of its pipe, until it is closing.
         self.stdin_pipe = -1
 
     @classmethod
@@ -372,16 +372,16 @@ class ChildProcess:
         watchdog: Watchdog,
         files: int | None = None,
     ) -> Self:
-        """Run a command that may open `files`; raises OSError or ValueError when it does not start."""
-        # No task, which the end of the gateway would cancel and forget the child with it.
+        """Run a command with a limit of open `files`; raises OSError or ValueError if it does not start."""
+        # Not a task: the end of the gateway would cancel it and lose the child.
         loop = asyncio.get_running_loop()
         starting = loop.run_in_executor(None, _spawn, command, env, cwd, watchdog, files)
         try:
             process = cls(await asyncio.shield(starting))
         except asyncio.CancelledError:
-            # Spawning takes milliseconds and cannot be stopped; nobody will ever talk to this child.
+            # Spawning takes milliseconds and cannot be stopped; the child is ended at once.
             await asyncio.wait({starting})
-            _end_unwanted(starting, watchdog)
+            _end_spawned(starting, watchdog)
             raise
         process._watch()
         return process
@@ -402,38 +402,38 @@ class ChildProcess:
             self._transports.append(reading)
 
     def _duplicated(self, pipe: IO[bytes] | None, mode: str) -> IO[bytes]:
-        """The pipe as the event loop takes it over, under another number.
+        """The pipe for the event loop, under another descriptor.
 
-        uvloop closes the number and later the file, when the number may be somebody else's: another child's
-        pipe, a client's connection. So it gets a file that leaves the number alone.
+        uvloop closes the descriptor and later the file, when the descriptor may belong to another child or to
+        a client. So it gets a file that leaves the descriptor open.
         """
         assert pipe is not None
-        closes_numbers = type(self._loop).__module__.partition(".")[0] == "uvloop"
+        closes_descriptors = type(self._loop).__module__.partition(".")[0] == "uvloop"
         with pipe:
-            return os.fdopen(os.dup(pipe.fileno()), mode, buffering=0, closefd=not closes_numbers)
+            return os.fdopen(os.dup(pipe.fileno()), mode, buffering=0, closefd=not closes_descriptors)
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended: its exit code, or minus the signal; None while that is not known."""
+        """Its exit code, or minus the signal that ended it; None while that is not known."""
         return self._child.returncode
 
     def pause_reading(self) -> None:
-        """Take nothing more of what the child writes, for now."""
+        """Stop reading what the child writes."""
         for transport in self._transports[1:]:
             cast("asyncio.ReadTransport", transport).pause_reading()
 
     def resume_reading(self) -> None:
-        """Take what the child writes again."""
+        """Read what the child writes again."""
         for transport in self._transports[1:]:
             if not transport.is_closing():
                 cast("asyncio.ReadTransport", transport).resume_reading()
 
     def _watch(self) -> None:
-        """Notice the end of the child."""
+        """Set `exited` when the child ends."""
         try:
             handle = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
-            # Not on this system: a thread waits instead.
+            # Not available on this system: a thread waits instead.
             threading.Thread(target=self._wait, name=f"child {self.pid}", daemon=True).start()
             return
 
@@ -450,7 +450,7 @@ class ChildProcess:
         try:
             self._loop.call_soon_threadsafe(self.exited.set)
         except RuntimeError:
-            # The loop has ended before the child.
+            # The event loop has ended before the child.
             return
 
     def close(self) -> None:

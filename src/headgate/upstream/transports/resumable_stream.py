@@ -11,18 +11,18 @@ from headgate.upstream.http.http_connector import ConnectFailed
 from headgate.upstream.http.http_response import ContentDecodingFailed, StreamPosition, stream_events
 from headgate.upstream.message_assembly import MessageAssembler, MessageLimits, MessageTooLarge
 
-# Given the data of one event; what it returns is what the stream was read for.
+# Given the data of one event; returns the answer that the stream is read for, or None.
 EventHandler = Callable[[MessageAssembler], McpResponse | None]
 
 _DEFAULT_SECONDS = 1.0
-# While somebody waits for an answer: a server that says "at once" is not asked in a tight loop, and one that
-# has nothing to say is asked less and less often.
+# Pauses while a caller waits for an answer: bounded below against a tight loop, and growing while the server
+# sends nothing.
 _LEAST_SECONDS = 0.1
 _MOST_SECONDS = 30.0
-# The stream on which a server speaks unasked is reopened for as long as the session lasts.
+# Pauses before the stream of server messages is reopened, for as long as the session lasts.
 _LEAST_UNASKED_SECONDS = 1.0
 _MOST_UNASKED_SECONDS = 5.0
-# The server may not have noticed yet that the old stream is gone (409), or be busy; other refusals are final.
+# The server may not have noticed the end of the old stream (409), or be busy; other refusals are final.
 _RETRYABLE_STATUSES = (409, 429, 500, 502, 503, 504)
 
 
@@ -35,27 +35,27 @@ class StreamRefused(Exception):
 
 
 def pause_seconds(position: StreamPosition, fruitless: int, least: float, most: float) -> float:
-    """How long to wait before a stream is opened again, after so many attempts in a row brought nothing.
+    """How long to wait before a stream is reopened, after `fruitless` attempts without an event.
 
-    Never less than the server said.
+    Never less than the server requires.
     """
-    said = position.retry_seconds
-    first = max(_DEFAULT_SECONDS if said is None else said, least)
-    # A large power of two is a float that nobody can add up.
+    required = position.retry_seconds
+    first = max(_DEFAULT_SECONDS if required is None else required, least)
+    # A larger exponent overflows a float.
     return min(first * 2.0 ** min(fruitless, 16), max(first, most))
 
 
 async def read_stream(
-    response: HttpClientResponse, limits: MessageLimits, position: StreamPosition, take: EventHandler
+    response: HttpClientResponse, limits: MessageLimits, position: StreamPosition, handle: EventHandler
 ) -> McpResponse | None:
-    """Hand on each event until `take` has its answer; None if the stream ends before.
+    """Pass each event to `handle` until it returns the answer; None if the stream ends before.
 
-    Raises Dropped, TooLarge or Packed, and what `take` raises.
+    Raises ConnectionDropped, MessageTooLarge or ContentDecodingFailed, and what `handle` raises.
     """
     time_slice = TimeSlice()
     async with aclosing(stream_events(response, limits, position)) as stream:
         async for _, data in stream:
-            answer = take(data)
+            answer = handle(data)
             if answer is not None:
                 return answer
             await time_slice.yield_if_expired()
@@ -63,7 +63,7 @@ async def read_stream(
 
 
 class ResumableStreams:
-    """The streams of one session that are opened by GET; they end with it."""
+    """The streams of one session that are opened by GET."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class ResumableStreams:
         lost: asyncio.Future[str],
         count_resumed: Callable[[], None],
     ) -> None:
-        """`get` asks for what follows a place; it raises NotConnected or Dropped."""
+        """`get` opens the stream after a position; it raises ConnectFailed or ConnectionDropped."""
         self._get = get
         self._limits = limits
         self._lost = lost
-        # Set when it is known whether there is a stream on which the server speaks unasked.
+        # Set when it is known whether the server has a stream of its own messages.
         self.first_attempt_done = asyncio.Event()
         self._count_resumed = count_resumed
 
-    async def resume(self, position: StreamPosition, take: EventHandler) -> McpResponse:
-        """Go on with a stream until the answer is in it; whoever waits for it bounds the time.
+    async def resume(self, position: StreamPosition, handle: EventHandler) -> McpResponse:
+        """Resume a stream until the answer comes; the caller bounds the time.
 
-        Raises StreamRefused, TooLarge, Packed, what `take` raises, and Dropped when the session has ended.
+        Raises StreamRefused, MessageTooLarge, ContentDecodingFailed or ConnectionDropped.
         """
         fruitless = 0
         while True:
@@ -91,26 +91,26 @@ class ResumableStreams:
             if self._lost.done():
                 raise ConnectionDropped(self._lost.result())
             position.moved = False
-            answer = await self._attempt(position, take)
+            answer = await self._attempt(position, handle)
             if answer is not None:
                 return answer
             fruitless = 0 if position.moved else fruitless + 1
 
-    async def _attempt(self, position: StreamPosition, take: EventHandler) -> McpResponse | None:
+    async def _attempt(self, position: StreamPosition, handle: EventHandler) -> McpResponse | None:
         try:
             response = await self._get(position)
             try:
                 if response.status in _RETRYABLE_STATUSES:
                     return None
                 self._check(response, position)
-                return await read_stream(response, self._limits, position, take)
+                return await read_stream(response, self._limits, position, handle)
             finally:
                 response.close()
         except (ConnectFailed, ConnectionDropped):
             return None
 
     def _check(self, response: HttpClientResponse, position: StreamPosition) -> None:
-        """Whether it is a stream."""
+        """Raises StreamRefused for a response that is no stream."""
         kind = response.headers.get(b"content-type", b"")
         if response.status != 200:
             raise StreamRefused(response.status, f"HTTP {response.status}")
@@ -119,16 +119,16 @@ class ResumableStreams:
         if position.id:
             self._count_resumed()
 
-    async def listen(self, take: EventHandler) -> None:
-        """Keep a stream open on which the server speaks unasked, for as long as the session lasts.
+    async def listen(self, handle: EventHandler) -> None:
+        """Keep the stream of server messages open for as long as the session lasts.
 
-        Raises StreamRefused when there is no such stream, and NotConnected.
+        Raises StreamRefused if there is no such stream, and ConnectFailed.
         """
         position, opened, fruitless = StreamPosition(), False, 0
         while not self._lost.done():
             position.moved = False
             try:
-                opened = await self._listen_once(position, take) or opened
+                opened = await self._listen_once(position, handle) or opened
             except StreamRefused as refused:
                 if not (opened and refused.status in _RETRYABLE_STATUSES):
                     _reset_position(position, refused)
@@ -139,8 +139,8 @@ class ResumableStreams:
             )
             fruitless += 1
 
-    async def _listen_once(self, position: StreamPosition, take: EventHandler) -> bool:
-        """Whether the stream could be opened."""
+    async def _listen_once(self, position: StreamPosition, handle: EventHandler) -> bool:
+        """Whether the stream was opened."""
         try:
             response = await self._get(position)
         except ConnectionDropped:
@@ -149,11 +149,11 @@ class ResumableStreams:
             self.first_attempt_done.set()
         try:
             self._check(response, position)
-            await read_stream(response, self._limits, position, take)
+            await read_stream(response, self._limits, position, handle)
         except ConnectionDropped:
             return True
         except (MessageTooLarge, ContentDecodingFailed):
-            # Whatever it was, it would come again.
+            # Resuming would bring the same message again.
             position.id = b""
         finally:
             response.close()
@@ -164,7 +164,7 @@ class ResumableStreams:
 
 
 def _reset_position(position: StreamPosition, refused: StreamRefused) -> None:
-    """A server may know the session and not the place; one that refuses without a place has no stream."""
+    """Start over if the server does not know the position; without one it has no stream."""
     if not position.id or refused.status == 404:
         raise refused
     position.id = b""

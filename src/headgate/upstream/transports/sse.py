@@ -6,7 +6,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urljoin
 
 from headgate.domain.errors import GatewayLoop, UpstreamLost, UpstreamUnreachable
-from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec
 from headgate.event_loop import BackgroundTasks, TimeSlice
 from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRateLimited, UpstreamRequestRefused
@@ -30,11 +29,11 @@ from headgate.upstream.http.http_response import (
 from headgate.upstream.message_assembly import MalformedMessage, MessageLimits, MessageTooLarge
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests, SendUnconfirmed
-from headgate.upstream.transport import OutgoingRequest, SendAttempt
+from headgate.upstream.transport import SendAttempt
 
 
 class SseTransport:
-    """The conversation with one SSE server."""
+    """The connection to one HTTP+SSE server."""
 
     pid = None
 
@@ -46,19 +45,16 @@ class SseTransport:
         via: bytes = b"",
         resolver: HostResolver | None = None,
     ) -> None:
-        """`via` is the header line that names the gateways on the way, this one last."""
+        """`via` is the header line with the gateways on the way, this one last."""
         self._spec = spec
         self.limits = limits
         self._client = client_for(spec, configured_host(spec.headers), resolver)
         self._headers = via + configured_header_lines(spec.headers)
         self._pending = PendingRequests(spec.name, self._post_message, router)
+        self.round_trip = self._pending.send_correlated
         loop = asyncio.get_running_loop()
         self._endpoint: asyncio.Future[str] = loop.create_future()
         self._lost: asyncio.Future[str] = loop.create_future()
-
-    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
-        """The server's answer; raises UpstreamError."""
-        return await self._pending.send_correlated(outgoing)
 
     async def send_notification(self, message: bytes) -> None:
         """Send a notification; raises UpstreamError."""
@@ -68,17 +64,17 @@ class SseTransport:
             raise UpstreamLost(self._spec.name, "a notification", str(error)) from error
 
     def set_protocol_version(self, version: str) -> None:
-        """Newer SSE servers want to see the version in each request."""
+        """Newer SSE servers require the version in each request."""
         self._headers += b"mcp-protocol-version: " + version.encode() + b"\r\n"
 
     async def wait_lost(self) -> str:
-        """Wait until the stream has ended."""
+        """Wait until the stream has ended; returns the reason."""
         return await asyncio.shield(self._lost)
 
     async def _post_message(self, message: bytes, sending: SendAttempt | None = None, /) -> None:
-        """Post a message; raises UpstreamError if it was not taken, Unconfirmed if it may have been."""
+        """Post a message; raises UpstreamError if it was refused, SendUnconfirmed if it may have arrived."""
         if self._lost.done():
-            # Nobody would hear the answer.
+            # The answer could not arrive.
             raise UpstreamUnreachable(self._spec.name, self._lost.result())
         target = await asyncio.shield(self._endpoint)
         idempotency_header = sending.outgoing.idempotency_header if sending is not None else b""
@@ -89,11 +85,11 @@ class SseTransport:
             self.mark_lost(str(error))
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
         except ConnectionDropped as error:
-            # It has been written. Whether the stream still stands, the stream will tell.
+            # It has been written; the stream reports its own end.
             raise SendUnconfirmed(str(error)) from error
         try:
             self._check(response)
-            # It has been accepted: its answer comes on the stream, whatever becomes of this response.
+            # It was accepted: its answer comes on the stream, whatever happens to this response.
             with suppress(ConnectionDropped):
                 await response.read(self.limits.spool_above)
         finally:
@@ -109,7 +105,7 @@ class SseTransport:
             raise UpstreamRateLimited(self._spec.name, retry_after_or_default(response))
         reason = f"it refused a message with HTTP {status}"
         if status in (405, 413, 415):
-            # That is about the message alone.
+            # These concern the message alone.
             raise UpstreamRequestRefused(self._spec.name, reason)
         if status == 503:
             raise SendUnconfirmed(reason, retry_after(response))
@@ -120,7 +116,7 @@ class SseTransport:
         raise SendUnconfirmed(reason)
 
     async def connect(self) -> HttpClientResponse:
-        """Open the stream; raises UpstreamUnreachable, UpstreamRefused or GatewayLoop."""
+        """Open the stream; raises UpstreamUnreachable, UpstreamAuthRefused or GatewayLoop."""
         headers = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._headers
         try:
             response = await self._client.send_http("GET", self._client.origin.target, headers, b"")
@@ -139,7 +135,7 @@ class SseTransport:
         return response
 
     async def read(self, response: HttpClientResponse) -> None:
-        """Take in everything that comes on the stream, until it ends."""
+        """Handle the messages on the stream until it ends."""
         try:
             await self._read(response)
             self.mark_lost("the stream ended")
@@ -169,23 +165,23 @@ class SseTransport:
             self.mark_lost("it names an endpoint that is no address")
             return
         if not stays:
-            # It would carry our credentials to a stranger.
+            # Following it would send the credentials to another origin.
             self.mark_lost("it names an endpoint at another origin")
         elif not self._endpoint.done():
             self._endpoint.set_result(Origin(where).target)
 
     def mark_lost(self, reason: str) -> None:
-        """The stream is of no use any more."""
+        """Fail every request: the connection is lost."""
         if not self._lost.done():
             self._lost.set_result(reason)
         if not self._endpoint.done():
             self._endpoint.set_exception(UpstreamUnreachable(self._spec.name, reason))
-            # Nobody may be waiting for it.
+            # Possibly no caller waits for it.
             self._endpoint.exception()
         self._pending.fail_all(reason)
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         self.mark_lost("the gateway closed it")
         self._client.close()
 
@@ -198,7 +194,7 @@ async def open_sse(
     via: bytes = b"",
     resolver: HostResolver | None = None,
 ) -> AsyncIterator[SseTransport]:
-    """Speak with an SSE server for as long as the block lasts."""
+    """A connection to an SSE server for as long as the block lasts."""
     transport = SseTransport(spec, limits, router, via, resolver)
     try:
         response = await transport.connect()

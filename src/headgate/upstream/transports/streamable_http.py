@@ -64,17 +64,17 @@ log = logging.getLogger("headgate.upstream")
 _ACCEPT = b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
 _TOOL_CALL = "tools/call"
 _MOST_REDIRECTS = 3
-# With these a proxy says that it did not wait any longer for the server.
+# A proxy sends these when the server did not answer in time.
 _TIMEOUTS = (504, 524)
 _MOST_ERROR_BYTES = 64 * 1024
-# How long the first call of a session waits for that stream.
+# How long the first call of a session waits for the stream of server messages to open.
 _STREAM_OPEN_SECONDS = 0.5
-# Farewell to a session; nobody waits longer for it.
+# How long the deletion of a session may take.
 _DELETE_SESSION_SECONDS = 2.0
 
 
 class _RedirectRefused(ConnectFailed):
-    """The server is there, but sends us somewhere that we do not go; nothing happened."""
+    """The server redirects to where the gateway does not follow; nothing happened."""
 
 
 class _HttpInFlightRequest(InFlightRequest):
@@ -85,29 +85,29 @@ class _HttpInFlightRequest(InFlightRequest):
         self._limit = limit
         self._seconds = outgoing.timeout_seconds
         self._latest = started + outgoing.max_timeout_seconds
-        # The error that ends it before its time.
+        # The error that ends it before its timeout.
         self.withdrawn: HeadgateError | None = None
 
     def renew(self) -> None:
-        """Something was heard of it: it may take longer, but not for ever."""
+        """Restart the timer after progress, up to the maximum of the request."""
         if not self._limit.expired():
             now = asyncio.get_running_loop().time()
             self._limit.reschedule(min(now + self._seconds, self._latest))
 
     def suspend(self) -> None:
-        """A person is being asked."""
+        """Stop the timer while a person is asked."""
         if not self._limit.expired():
             self._limit.reschedule(self._latest)
 
     def withdraw(self, error: HeadgateError) -> None:
-        """End it now."""
+        """End the request now."""
         if not self._limit.expired():
             self.withdrawn = error
             self._limit.reschedule(0.0)
 
 
 class StreamableHttpTransport:
-    """The conversation with one HTTP server."""
+    """The connection to one server over streamable HTTP."""
 
     pid = None
 
@@ -120,7 +120,7 @@ class StreamableHttpTransport:
         via: bytes = b"",
         resolver: HostResolver | None = None,
     ) -> None:
-        """`via` is the header line that names the gateways on the way, this one last."""
+        """`via` is the header line with the gateways on the way, this one last."""
         self._spec = spec
         self.limits = limits
         self._router = router
@@ -131,7 +131,7 @@ class StreamableHttpTransport:
         self._headers = _ACCEPT + self._own_headers
         self._era: Era | None = None
         self._session = b""
-        # Whether nobody hears yet what the server says unasked.
+        # Whether the stream of server messages is yet to be opened.
         self._stream_pending = False
         self._last = 0
         self._replies = ReplyQueue(self._post_quietly, router)
@@ -140,7 +140,7 @@ class StreamableHttpTransport:
         self._streams = ResumableStreams(self._get, limits, self._lost, router.count_stream_resumed)
 
     def set_protocol_version(self, version: str) -> None:
-        """From now on send what this version wants in every request."""
+        """Send the headers of this version from now on."""
         self._era = era_of(version)
         self._headers = _ACCEPT + self._own_headers + b"mcp-protocol-version: " + version.encode() + b"\r\n"
         if self._session:
@@ -150,7 +150,7 @@ class StreamableHttpTransport:
             self._background.start(self._listen(), name=f"stream of {self._spec.name}")
 
     async def wait_lost(self) -> str:
-        """Wait until the server or its session is gone."""
+        """Wait until the server or its session is gone; returns the reason."""
         return await asyncio.shield(self._lost)
 
     def _mark_lost(self, reason: str) -> None:
@@ -158,9 +158,9 @@ class StreamableHttpTransport:
             self._lost.set_result(reason)
 
     async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
-        """The server's answer; raises UpstreamError or SessionGone."""
+        """Post a request and return its answer; raises UpstreamError or UpstreamSessionExpired."""
         if self._lost.done():
-            # Its connections are about to be closed, and nothing may be sent on them any more.
+            # Its connections are about to be closed, so nothing may be sent on them.
             raise UpstreamUnreachable(self._spec.name, self._lost.result())
         if self._stream_pending and outgoing.request is not None:
             await self._wait_for_stream()
@@ -190,7 +190,7 @@ class StreamableHttpTransport:
             if in_flight.begun:
                 self._cancel_upstream(outgoing, number)
             if self._era is Era.STATELESS:
-                # The client wants it stopped, and closing the response is what says so.
+                # The client cancelled, and closing the response is the cancellation.
                 self._late.drop(in_flight)
             raise
         finally:
@@ -242,7 +242,7 @@ class StreamableHttpTransport:
             except ValueError as error:
                 raise _RedirectRefused("it redirects to something that is no address") from error
             if not stays:
-                # It would carry our credentials to a stranger.
+                # Following it would send the credentials to another origin.
                 raise _RedirectRefused("it redirects to another origin; if that is right, configure its URL")
             self._url, self._target = where, Origin(where).target
         raise _RedirectRefused("it redirects in a circle")
@@ -277,9 +277,9 @@ class StreamableHttpTransport:
     async def _read_event_stream(
         self, response: HttpClientResponse, outgoing: OutgoingRequest, number: bytes
     ) -> McpResponse:
-        position, take = StreamPosition(), self._event_handler(outgoing, number)
+        position, handle = StreamPosition(), self._event_handler(outgoing, number)
         try:
-            answer = await read_stream(response, self.limits, position, take)
+            answer = await read_stream(response, self.limits, position, handle)
             reason = "the stream ended without an answer"
         except ConnectionDropped as error:
             answer, reason = None, str(error)
@@ -287,21 +287,21 @@ class StreamableHttpTransport:
             return answer
         if not position.id or self._era is not Era.HANDSHAKE:
             raise UpstreamLost(self._spec.name, outgoing.what, reason)
-        # Its connection is of no use while we wait.
+        # The connection is not needed during the pause.
         response.close()
         if outgoing.request is not None and outgoing.request.on_pause is not None:
             outgoing.request.on_pause()
         try:
-            return await self._streams.resume(position, take)
+            return await self._streams.resume(position, handle)
         except StreamRefused as refused:
             self._check_session(refused)
             reason = f"{reason}, and {refused} when asked for the rest"
             raise UpstreamLost(self._spec.name, outgoing.what, reason) from refused
 
     def _event_handler(self, outgoing: OutgoingRequest, number: bytes) -> EventHandler:
-        """Acts on everything that comes with the answer to a request, until that comes itself."""
+        """Handles each message on the stream of a request, and returns its answer."""
 
-        def take(data: MessageAssembler) -> McpResponse | None:
+        def handle(data: MessageAssembler) -> McpResponse | None:
             try:
                 message = data.finish(_accepts_invalid_utf8(outgoing))
             except MessageNotStored as lost:
@@ -314,10 +314,10 @@ class StreamableHttpTransport:
             self._handle_message(message, outgoing)
             return None
 
-        return take
+        return handle
 
     def _handle_message(self, message: UpstreamMessage, about: OutgoingRequest | None) -> None:
-        """Act on what is not the answer to the request at hand."""
+        """Route a message that is not the answer to the current request."""
         discard_payload(message.result)
         if message.envelope.method:
             self._router.route(message.envelope, about, self._replies.enqueue)
@@ -325,13 +325,13 @@ class StreamableHttpTransport:
             self._router.count_ignored("an answer that nobody waits for")
 
     async def _error_response(self, response: HttpClientResponse, outgoing: OutgoingRequest) -> McpResponse:
-        """What an HTTP error means: who refused, whether anything happened, when to come back."""
+        """The JSON-RPC error in an HTTP error response; raises UpstreamError or UpstreamSessionExpired."""
         name, status = self._spec.name, response.status
         if status == 404 and self._session and outgoing.method != "initialize":
             self._mark_lost("it forgot the session")
             raise UpstreamSessionExpired
         if status == 429:
-            # Whatever else it says: no answer to the call, which is to be made again after a while.
+            # Its body is never an answer to the call.
             raise UpstreamRateLimited(name, retry_after_or_default(response))
         if response.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
             answer = await self._error_in(response)
@@ -355,11 +355,11 @@ class StreamableHttpTransport:
             return None
         discard_payload(message.result)
         error = bytes(message.envelope.error)
-        # OAuth servers have errors of their own, which are texts.
+        # Errors of OAuth servers are texts.
         return McpResponse(error=error) if error[:1] == b"{" and message.envelope.jsonrpc == "2.0" else None
 
     def _cancel_upstream(self, outgoing: OutgoingRequest, number: bytes) -> None:
-        # In the stateless era closing the response is the cancellation, and that has happened.
+        # In the stateless era closing the response is the cancellation, which has happened.
         if self._era is Era.HANDSHAKE and outgoing.method != "initialize":
             params = b'{"requestId":' + number + b"}"
             message = encode_notification("notifications/cancelled", params)
@@ -381,17 +381,17 @@ class StreamableHttpTransport:
             log.debug("message not sent", extra={"server": self._spec.name, "reason": str(error)})
 
     async def _wait_for_stream(self) -> None:
-        """A server may ask something on its own stream as soon as it is called: that must be open first."""
+        """A server may send requests on its own stream as soon as it is called, so that opens first."""
         try:
             async with asyncio.timeout(_STREAM_OPEN_SECONDS):
                 await self._streams.first_attempt_done.wait()
         except TimeoutError:
-            # It does not say that it has heard us before it has something to say.
+            # It does not send headers before it has a message.
             pass
         self._stream_pending = False
 
     async def _listen(self) -> None:
-        """Take in what a handshake server says unasked, if it has a stream for that."""
+        """Read the stream of server messages of the handshake era, if there is one."""
         try:
             await self._streams.listen(self._handle_unsolicited)
         except ConnectFailed as error:
@@ -416,7 +416,7 @@ class StreamableHttpTransport:
         return await self._client.send_http("GET", self._target, headers, b"")
 
     async def delete_session(self) -> None:
-        """Tell a handshake server that the session is over."""
+        """Delete the session of the handshake era at the server."""
         if not self._session or self._lost.done():
             return
         try:
@@ -426,7 +426,7 @@ class StreamableHttpTransport:
             return
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         self._mark_lost("the gateway closed it")
         self._router.close()
         self._replies.close()
@@ -446,7 +446,7 @@ async def open_streamable_http(
     via: bytes = b"",
     resolver: HostResolver | None = None,
 ) -> AsyncIterator[StreamableHttpTransport]:
-    """Speak with an HTTP server for as long as the block lasts."""
+    """A connection to a streamable HTTP server for as long as the block lasts."""
     async with BackgroundTasks() as background:
         transport = StreamableHttpTransport(spec, limits, router, background, via, resolver)
         try:
