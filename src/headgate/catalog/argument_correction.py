@@ -1,4 +1,4 @@
-"""Gives an agent that was refused the schema that it has not seen, so that it can correct itself."""
+"""Adds the schema of a tool to a refusal of its arguments, so that a model can correct them."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS
 from headgate.protocol.result_conversion import tool_error_result
 
-# How servers of the SDKs and of common frameworks begin to say that arguments are wrong, in small letters.
+# How SDK servers and common frameworks begin their messages about wrong arguments, in lower case.
 _REFUSAL_PHRASES: Final = (
     "-32602",
     "input validation error",
@@ -48,27 +48,27 @@ _REFUSAL_PHRASES: Final = (
     "must not have additional properties",
     "unexpected additional propert",
 )
-# The same where a word in between differs: `must be a string`, `expected number, received string`.
+# The same with a varying word in between: `must be a string`, `expected number, received string`.
 _REFUSAL_PATTERN: Final = re.compile(
     r"must be (?:an? )?(?:string|number|integer|boolean|array|object|null)\b|expected [^,]{1,60}, received "
 )
-# What is said of a value of any kind; it is about an argument where it names one: `Invalid timezone: Mars`.
+# General messages, which concern an argument if they name one: `Invalid timezone: Mars`.
 _FOUND_WRONG: Final = re.compile(
     r"\b(?:invalid|not (?:a )?valid|unknown|unsupported|malformed|must|expected)\b"
 )
 _WORD: Final = re.compile(r"\w+")
-# Shorter names are words of any sentence.
+# Shorter names occur as words in any sentence.
 _SHORTEST_NAME: Final = 3
-# A failure says what is wrong in its first lines.
+# An error message states the problem in its first lines.
 _FIRST_BYTES: Final = 8_192
-# What is longer is the tool's own report.
+# Anything longer is the tool's own report.
 _LONGEST_FAILURE: Final = 256 * 1024
 _FAILED: Final = re.compile(rb'"isError"\s*+:\s*+true')
-# Beside the message of an error.
+# The `data` of an error.
 _LONGEST_DETAILS: Final = 8_192
-# A model that fails once more pays for it again.
+# A model that fails again pays for it again.
 _LONGEST_SCHEMA: Final = 64 * 1024
-# To take a larger one apart may take so long that others would notice.
+# Parsing a larger one would delay other clients.
 _LONGEST_DEFINITION: Final = 512 * 1024
 
 
@@ -88,23 +88,23 @@ class _FailedResult(msgspec.Struct):
 
 
 def may_be_refusal(answer: McpResponse) -> bool:
-    """Whether the answer may be a refusal of arguments; asked of every answer, so it opens none."""
+    """Whether the reply may be a refusal of arguments; checked for every reply, so nothing is parsed."""
     result = answer.result
     if answer.error:
         return True
     if not isinstance(result, bytes) or len(result) > _LONGEST_FAILURE:
         return False
-    # Before or behind what is long; to look through all of it would cost every answer something.
+    # At the start or the end of a long reply: searching all of it would slow down every reply.
     if len(result) <= _FIRST_BYTES:
         return _FAILED.search(result) is not None
     return bool(_FAILED.search(result[:_FIRST_BYTES]) or _FAILED.search(result[-_FIRST_BYTES:]))
 
 
 def with_schema_on_refusal(tool: Item, answer: McpResponse, *, seen_whole: bool = False) -> McpResponse:
-    """The answer; where the upstream refused the arguments, with the schema that they must have.
+    """The reply; a refusal of arguments gets the schema that they must satisfy.
 
-    To a client that has seen the schema an error of the protocol stays one, and a schema that is too large to
-    be repeated is not mentioned.
+    For a client that has seen the schema a protocol error stays an error, and a schema that is too large to
+    repeat is not mentioned.
     """
     if answer.error:
         return _with_data(tool, answer) if seen_whole else _with_error(tool, answer)
@@ -125,19 +125,21 @@ def with_schema_on_refusal(tool: Item, answer: McpResponse, *, seen_whole: bool 
 
 
 def schema_text(tool: Item) -> str:
-    """The schema of a tool's arguments as a model reads it, or how to get one that is too large."""
+    """The schema of a tool's arguments as text, or how to get one that is too large."""
     return _schema_block(tool, _schema(tool))["text"]
 
 
 def _refuses(result: bytes, tool: Item) -> bool:
-    said = result[:_FIRST_BYTES].decode(errors="replace").lower()
-    if any(sign in said for sign in _REFUSAL_PHRASES) or _REFUSAL_PATTERN.search(said) is not None:
+    message = result[:_FIRST_BYTES].decode(errors="replace").lower()
+    if any(sign in message for sign in _REFUSAL_PHRASES) or _REFUSAL_PATTERN.search(message) is not None:
         return True
-    return _FOUND_WRONG.search(said) is not None and not _arguments(tool).isdisjoint(_WORD.findall(said))
+    return _FOUND_WRONG.search(message) is not None and not _arguments(tool).isdisjoint(
+        _WORD.findall(message)
+    )
 
 
 def _arguments(tool: Item) -> set[str]:
-    """What its arguments are called, in small letters."""
+    """The names of its arguments in lower case."""
     try:
         properties = msgspec.json.decode(_schema(tool) or "{}", type=_RefusedToolSchema).properties
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -146,7 +148,7 @@ def _arguments(tool: Item) -> set[str]:
 
 
 def _schema(tool: Item) -> str | None:
-    """The schema as its server wrote it; None of one that is too large or nested too deep to be repeated."""
+    """The schema as its server wrote it; None if it is too large or too deep to repeat."""
     if len(tool.definition) > _LONGEST_DEFINITION:
         return None
     split = split_definition(tool.definition.decode(errors="replace"))
@@ -166,27 +168,27 @@ def _schema_block(tool: Item, schema: str | None) -> dict[str, str]:
 
 
 def _with_error(tool: Item, answer: McpResponse) -> McpResponse:
-    """An error of the protocol as a result, which is what a model gets to read."""
+    """A protocol error as a tool result, which a model can read."""
     try:
         error = msgspec.json.decode(answer.error, type=_RefusalError)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return answer
     if error.code != INVALID_PARAMS:
         return answer
-    told = {
+    details = {
         "code": "INVALID_PARAMS",
         "effect": "none",
         "retryable": False,
         "hint": "correct the arguments by the schema of the tool",
     }
-    failure = decode_object(tool_error_result(error.message, {"io.headgate/error": told}))
+    failure = decode_object(tool_error_result(error.message, {"io.headgate/error": details}))
     text = {"type": "text", "text": f"{error.message}{_details(bytes(error.data))}"}
     failure["content"] = Raw(msgspec.json.encode([text, _schema_block(tool, _schema(tool))]))
     return McpResponse(encode_object(failure))
 
 
 def _with_data(tool: Item, answer: McpResponse) -> McpResponse:
-    """The error as it came, with the schema beside it where the server says nothing there itself."""
+    """The error with the schema in `data`, unless the server sent data itself."""
     try:
         error = decode_object(answer.error)
         code = msgspec.json.decode(error.get("code", b"0"))
@@ -202,7 +204,7 @@ def _with_data(tool: Item, answer: McpResponse) -> McpResponse:
 
 
 def _details(data: bytes) -> str:
-    """What a server says beside its message, which may be where it names the argument."""
+    """The server's own `data`, which may name the argument."""
     if data in (b"", b"null") or len(data) > _LONGEST_DETAILS:
         return ""
     return f" ({data.decode(errors='replace')})"

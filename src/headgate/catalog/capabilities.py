@@ -1,4 +1,4 @@
-"""What all servers together can do, as far as the gateway hands it on, and what they advise the model."""
+"""Merges the capabilities and instructions of all servers into those of the gateway."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -11,22 +11,22 @@ from headgate.protocol.protocol_version import Era, era_of
 # An extension whose results only a peer of the same era can read.
 _ERA_BOUND = "io.modelcontextprotocol/tasks"
 
-# What any server may have, and what the gateway answers by itself as long as no server has it.
+# Methods that the gateway answers itself while no server has the capability.
 _POSSIBLE = (
     b'{"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},'
     b'"completions":{},"logging":{}}'
 )
 
-# All servers together; each conversation pays for it.
+# All servers together; every conversation pays for it.
 _MOST_INSTRUCTIONS = 65_536
-# What the servers declare beyond what the gateway knows.
+# Of capabilities that the gateway does not know.
 _MOST_EXTRA_BYTES = 64 * 1024
-# Declarations to clients that see different servers.
+# Declarations for clients that see different servers.
 _MOST_MERGED = 256
 
 
 class ServerDeclaration(msgspec.Struct, frozen=True):
-    """What one server said about itself when it was first spoken to."""
+    """The declaration of one server at its initialization."""
 
     version: str
     capabilities: str = "{}"
@@ -34,27 +34,27 @@ class ServerDeclaration(msgspec.Struct, frozen=True):
 
 
 class DeclarationStore(Protocol):
-    """Remembers across restarts what each server can do."""
+    """Stores the declarations of servers across restarts."""
 
     def ability(self, server: str) -> ServerDeclaration | None:
-        """What it said the last time."""
+        """The stored declaration."""
 
     def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
-        """What it has said now."""
+        """Store a declaration."""
 
 
 class MergedCapabilities:
-    """The union of what the servers offer: nothing is promised that no server keeps."""
+    """The union of the servers' capabilities; none is declared that no server has."""
 
     def __init__(self, memory: DeclarationStore) -> None:
         self._memory = memory
         self._order: tuple[str, ...] = ()
         self._declarations: dict[str, ServerDeclaration] = {}
-        # Worked out once: some servers say a lot about themselves, and every client asks.
+        # Computed once: declarations can be large, and every client needs them.
         self._merged: dict[tuple[Era, tuple[str, ...], bool], bytes] = {}
 
     def set_servers(self, servers: Sequence[str]) -> None:
-        """These are the servers, in the order of the configuration."""
+        """Set the servers, in the order of the configuration."""
         self._order = tuple(servers)
         known = (
             (server, self._declarations.get(server) or self._memory.ability(server)) for server in servers
@@ -63,7 +63,7 @@ class MergedCapabilities:
         self._merged.clear()
 
     def declare(self, server: str, ability: ServerDeclaration) -> None:
-        """This is what a server says about itself."""
+        """Store the declaration of a server."""
         if server in self._order:
             self._declarations[server] = ability
             self._merged.clear()
@@ -71,15 +71,15 @@ class MergedCapabilities:
 
     @property
     def undeclared(self) -> list[str]:
-        """The servers that have never said what they can do."""
+        """The servers that have never declared their capabilities."""
         return [server for server in self._order if server not in self._declarations]
 
     def capabilities(
         self, era: Era, servers: tuple[str, ...] | None = None, *, more_to_come: bool = False
     ) -> bytes:
-        """What is declared to a client of that era that sees these servers, or all.
+        """The capabilities for a client of that era that sees these servers, or all.
 
-        With `more_to_come` that includes what servers may turn out to have.
+        With `more_to_come`, those that starting servers may have are included.
         """
         key = (era, self._order if servers is None else servers, more_to_come)
         if key not in self._merged:
@@ -89,29 +89,29 @@ class MergedCapabilities:
         return self._merged[key]
 
     def _merge(self, era: Era, servers: tuple[str, ...], more_to_come: bool) -> bytes:  # noqa: FBT001 (a key)
-        # Whatever becomes of the servers, the gateway lists tools and tells when they change.
-        promised: dict[str, Any] = {"tools": {"listChanged": True}}
+        # In any case the gateway lists tools and notifies of changes.
+        merged: dict[str, Any] = {"tools": {"listChanged": True}}
         if more_to_come:
-            promised |= msgspec.json.decode(_POSSIBLE)
+            merged |= msgspec.json.decode(_POSSIBLE)
         room = _MOST_EXTRA_BYTES
         for _, ability in self._named(servers):
             declared = _declared(ability)
             for name in ("prompts", "resources"):
                 if isinstance(declared.get(name), dict):
-                    promised.setdefault(name, {"listChanged": True})
+                    merged.setdefault(name, {"listChanged": True})
             if _has(declared, "resources", "subscribe"):
-                promised["resources"]["subscribe"] = True
+                merged["resources"]["subscribe"] = True
             for name in ("completions", "logging"):
                 if isinstance(declared.get(name), dict):
-                    promised.setdefault(name, {})
-            room = _add_more(promised, declared, room, same_era=era_of(ability.version) is era)
-        if len(servers) > 1 and "tasks" in promised:
-            # A list names no task, so nobody could say which server it is asked of.
-            promised["tasks"] = {key: value for key, value in promised["tasks"].items() if key != "list"}
-        return msgspec.json.encode(promised)
+                    merged.setdefault(name, {})
+            room = _add_more(merged, declared, room, same_era=era_of(ability.version) is era)
+        if len(servers) > 1 and "tasks" in merged:
+            # `tasks/list` names no task, so it cannot be routed to a server.
+            merged["tasks"] = {key: value for key, value in merged["tasks"].items() if key != "list"}
+        return msgspec.json.encode(merged)
 
     def instructions(self, servers: tuple[str, ...] | None = None) -> str:
-        """The advice of these servers, or all; each under its name where there are several servers."""
+        """The instructions of these servers, or all; each under its name if there are several."""
         servers = self._order if servers is None else servers
         advice = [
             (server, ability.instructions) for server, ability in self._named(servers) if ability.instructions
@@ -139,30 +139,30 @@ def _has(declared: dict[str, Any], capability: str, feature: str) -> bool:
     return isinstance(value, dict) and value.get(feature) is True
 
 
-def _add_more(promised: dict[str, Any], declared: dict[str, Any], room: int, *, same_era: bool) -> int:
-    """What the gateway hands on without knowing it: extensions, experiments, tasks within one era.
+def _add_more(merged: dict[str, Any], declared: dict[str, Any], room: int, *, same_era: bool) -> int:
+    """Merge capabilities that the gateway only passes on: extensions, experiments, tasks within one era.
 
-    Returns how many bytes are left for others.
+    Returns the bytes left for other servers.
     """
     for name in ("extensions", "experimental"):
         value = declared.get(name)
         if isinstance(value, dict):
-            known = promised.setdefault(name, {})
+            known = merged.setdefault(name, {})
             for key, settings in value.items():
                 size = len(key) + len(msgspec.json.encode(settings))
                 if key not in known and size <= room and (same_era or key != _ERA_BOUND):
                     known[key] = settings
                     room -= size
             if not known:
-                del promised[name]
+                del merged[name]
     tasks = declared.get("tasks")
     if same_era and isinstance(tasks, dict) and len(msgspec.json.encode(tasks)) <= room:
-        promised.setdefault("tasks", tasks)
+        merged.setdefault("tasks", tasks)
     return room
 
 
 def shortened(text: str, most: int) -> str:
-    """The text with at most so many characters, which says so if it was longer."""
+    """The text cut to that many characters, with a note if it was longer."""
     if len(text) <= most:
         return text
     notice = f"\n[Cut by the gateway: {len(text):,} characters]"

@@ -32,18 +32,18 @@ from headgate.domain.listing_mode import NO_CURATION, Curation
 
 log = logging.getLogger("headgate.catalog")
 
-# Of one line in the log.
+# In one log line.
 _MOST_NAMED = 20
 
 
 class CurationWarnings:
-    """Warns of them once, and again when they are other ones."""
+    """Logs a warning for curated tools that do not exist, once for each set of them."""
 
     def __init__(self) -> None:
         self._warned: dict[str, Curation] = {}
 
     def check(self, server: str, curation: Curation, tools: Collection[str]) -> None:
-        """The operator wants this of the server, which has these tools."""
+        """Compare the curation of a server with the tools that it has."""
         if not (curation.hidden or curation.renamed):
             self._warned.pop(server, None)
             return
@@ -59,9 +59,9 @@ class CurationWarnings:
 
 
 class Catalog:
-    """Tools, prompts, resources and templates; `order`, `offer` and `forget` change it, the rest reads.
+    """Tools, prompts, resources and templates of all servers.
 
-    A server that has told of a kind, if only that it has none, is not waited for any more.
+    A server that has listed a kind, even as empty, is no longer pending.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Catalog:
         readers: Sequence[OwnToolDefinition] = (),
         truncates: bool = False,
     ) -> None:
-        """`readers` are the gateway's own tools that are listed behind those of the servers.
+        """`readers` are the gateway's own tools that are listed after those of the servers.
 
-        Where it `truncates` results, a tool whose output schema admits no notice is listed without it.
+        If it `truncates` results, a tool whose output schema admits no notice is listed without the schema.
         """
         self._name_limit = name_limit
         self._prefixed = prefixed
-        # What a caller sees; every lookup and listing asks it.
+        # The visibility of a caller, used by every lookup and listing.
         self.visibility = visible
         self._server_order: tuple[str, ...] = ()
         self._unavailable: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Catalog:
         self._curation_warnings = CurationWarnings()
         self._listeners: list[Callable[[ItemKind], None]] = []
         self._recent_profiles = RecentProfiles()
-        # How often each tool was called since somebody last asked.
+        # Calls of each tool since the last `drain_usage`.
         self._call_counts: dict[Key, int] = {}
         naming = (
             _name_allocators(owners, name_limit)
@@ -111,7 +111,7 @@ class Catalog:
         )
 
     def on_change(self, listener: Callable[[ItemKind], None]) -> None:
-        """Call `listener` with each kind whose listing is no longer what somebody saw."""
+        """Call `listener` with each kind whose listing differs from one that was served."""
         self._listeners.append(listener)
 
     def servers(self) -> tuple[str, ...]:
@@ -119,15 +119,15 @@ class Catalog:
         return self._server_order
 
     def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """The servers that exist for a caller, in the order of the configuration."""
+        """The servers that the caller may see, in the order of the configuration."""
         if visibility.is_unrestricted:
             return self._server_order
         return tuple(filter(visibility.allows_server, self._server_order))
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> None:
-        """List the servers in this order, the order of the configuration; others are dropped.
+        """Set the servers in the order of the configuration; others are dropped.
 
-        Servers that are `disabled` are not listed and keep their names.
+        `disabled` servers are not listed and keep their names.
         """
         self._server_order = tuple(servers)
         for kind in [
@@ -136,32 +136,32 @@ class Catalog:
             self._notify(kind)
 
     def set_unavailable_servers(self, reasons: Mapping[str, str]) -> None:
-        """These servers of the configuration do not run, each for a reason that a call of one names."""
+        """Set the configured servers that do not run, each with a reason for the error of a call."""
         self._unavailable = dict(reasons)
 
     def hold_names(self) -> None:
-        """Names without an owner are provisional until `settle_names`.
+        """Keep names without an owner provisional until `settle_names`.
 
-        Meanwhile a contested one goes to the first server in the order of the configuration, whichever
-        connects first.
+        Meanwhile a contested name goes to the first server in the order of the configuration, not to the
+        first that connects.
         """
         self._settled.clear()
         for registry in self._registries.values():
             registry.hold_names()
 
     def settle_names(self) -> None:
-        """The new servers have listed, or were waited for long enough: names stay as they are now."""
+        """Make all names final: new servers have listed, or the wait for them is over."""
         if not self._settled.is_set():
             for registry in self._registries.values():
                 registry.settle_names()
             self._settled.set()
 
     def is_settled(self, kind: ItemKind, name: str) -> bool:
-        """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
+        """Whether the tool or prompt of that name is known and final; checked for every call."""
         return self._settled.is_set() and self._name_indexes[kind].find(name) is not None
 
     def may_be_reassigned(self, kind: ItemKind, name: str) -> bool:
-        """Whether a server that is still starting may get the name from the item that has it now."""
+        """Whether a server that is still starting may get the name."""
         if self._settled.is_set() or kind not in self._name_indexes:
             return False
         item = self._name_indexes[kind].find(name)
@@ -176,11 +176,11 @@ class Catalog:
         return server_of(name, rivals, self._name_limit) is not None
 
     async def wait_for_stable_names(self) -> None:
-        """Wait until names stay as they are."""
+        """Wait until names are final."""
         await self._settled.wait()
 
     def curate(self, curations: Mapping[str, Curation]) -> bool:
-        """Show the tools of these servers as their operator wants; tells whether that is something new."""
+        """Apply the operator's curations; returns whether they changed."""
         if curations == self._curations:
             return False
         self._curations = curations
@@ -191,11 +191,11 @@ class Catalog:
         return True
 
     def curation(self, server: str) -> Curation:
-        """How the operator wants the server's tools to be shown."""
+        """The operator's curation of the server's tools."""
         return self._curations.get(server, NO_CURATION)
 
     def check_ahead(self, server: str, kind: ItemKind, definitions: Sequence[bytes]) -> Iterator[None]:
-        """Look at what the server is about to offer, one definition at a step: thousands take seconds."""
+        """Validate an upcoming listing, one definition per step: thousands take seconds."""
         return self._registries[kind].check_ahead(server, definitions)
 
     def replace_listing(
@@ -206,7 +206,7 @@ class Catalog:
         profile: ClientProfile = PLAIN_PROFILE,
         hint: CacheHint = NO_HINT,
     ) -> ValidatedListing:
-        """Replace what `server` offers of a kind to clients of that profile."""
+        """Replace the server's listing of a kind for clients of that profile."""
         dropped = self._recent_profiles.add(profile)
         if dropped is not None:
             self._drop_profile(dropped)
@@ -218,28 +218,28 @@ class Catalog:
         return intake
 
     def restore_listings(self, listings: Sequence[StoredListing]) -> None:
-        """Offer what servers told before the gateway was started, until they tell it again."""
+        """Offer stored listings until the servers list again."""
         for kind, registry in self._registries.items():
             of_kind = [one for one in listings if one.kind is kind and one.server in self._server_order]
             if of_kind and registry.restore_listings(of_kind):
                 self._notify(kind)
 
     def mark_stale(self, servers: Iterable[str]) -> None:
-        """These servers are defined anew, and may have something else than what they told."""
+        """Mark listings of redefined servers as possibly outdated."""
         for registry in self._registries.values():
             registry.mark_stale(servers)
 
     def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether the server has told its tools to clients of that very profile."""
+        """Whether the server has listed its tools for exactly that profile."""
         return self._registries[ItemKind.TOOLS].has_own_listing(server, profile)
 
     def forget_profile(self, profile: ClientProfile) -> None:
-        """Drop a profile's own listings: nobody has that profile any more."""
+        """Drop the listings of a profile that no client has any more."""
         self._recent_profiles.forget(profile)
         self._drop_profile(profile)
 
     def resolve(self, kind: ItemKind, name: str, caller: Identity) -> Item:
-        """The tool or prompt of that public name (or `server:name`, `server__name`, or one of version 0.1.0).
+        """The tool or prompt of that public name, an alias (`server:name`, `server__name`) or a former name.
 
         Raises ToolNotFound, PromptNotFound or ServerNotFound.
         """
@@ -257,15 +257,15 @@ class Catalog:
         return item
 
     def public_uri(self, server: str, uri: str) -> str:
-        """What clients call this resource of the server, listed or not."""
+        """The public URI of a server's resource, listed or not."""
         return self._uri_router.public_uri(server, uri, self._server_order)
 
     def has_renamed_uris(self, server: str) -> bool:
-        """Whether clients know some of the server's URIs under another name."""
+        """Whether some of the server's URIs have another public URI."""
         return self._uri_router.renames(server)
 
     def pending_server(self, kind: ItemKind, name: str, caller: Identity = LOCAL_IDENTITY) -> str | None:
-        """The server that such an item of a caller belongs to, if it has not listed that kind yet."""
+        """The server to which an item of that name belongs, if it has not listed that kind yet."""
         visibility = self.visibility(caller)
         if kind in (ItemKind.RESOURCES, ItemKind.TEMPLATES):
             return self._pending_reader(name, visibility)
@@ -296,7 +296,7 @@ class Catalog:
         return self._registries[ItemKind.TOOLS].visible(profile, visibility)
 
     def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
-        """Clients of that profile see some of a listing, and want to know when it changes."""
+        """Record that clients of that profile have listed, and are to be notified of changes."""
         self._recent_profiles.use(profile)
         self._registries[kind].mark_listed(profile)
 
@@ -306,34 +306,34 @@ class Catalog:
         self._call_counts[key] = self._call_counts.get(key, 0) + 1
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name, in any spelling, if clients of that profile see it."""
+        """The tool of that name in any spelling, if clients of that profile see it."""
         item = self._name_indexes[ItemKind.TOOLS].find(name)
         if item is None:
             return None
         return self.tool((item.server, item.name), profile, self.visibility(caller))
 
     def nearest(self, name: str, caller: Identity = LOCAL_IDENTITY) -> list[str]:
-        """The names of the caller's tools that are most like it."""
+        """The names of the caller's tools that are most similar."""
         return self._name_indexes[ItemKind.TOOLS].nearest(name, self.visibility(caller))
 
     def drain_usage(self) -> dict[Key, int]:
-        """How often each tool was called since this was last asked."""
+        """The calls of each tool since the last call of this method."""
         used, self._call_counts = self._call_counts, {}
         return used
 
     def cache_hint(
         self, kind: ItemKind, profile: ClientProfile, visibility: Visibility = EVERYTHING
     ) -> CacheHint:
-        """How long a listing may be kept, and by whom: as the strictest server says."""
+        """How long, and by whom, a listing may be cached: the strictest hint of all servers."""
         return self._registries[kind].cache_hint(profile, visibility)
 
     @property
     def every_tool(self) -> list[Item]:
-        """The tools of all profiles; another list after each change, and the same one until then."""
+        """The tools of all profiles; a new list after each change, the same one until then."""
         return self._registries[ItemKind.TOOLS].items
 
     def shows_all(self, profile: ClientProfile) -> bool:
-        """Whether clients of that profile see every tool that there is."""
+        """Whether clients of that profile see every tool."""
         return self._registries[ItemKind.TOOLS].shows_all(profile)
 
     def differs(self, profile: ClientProfile) -> bool:
@@ -341,20 +341,20 @@ class Catalog:
         return self._registries[ItemKind.TOOLS].differs(profile)
 
     def has(self, key: Key) -> bool:
-        """Whether the server has such a tool, for clients of any profile."""
+        """Whether the server has such a tool for any profile."""
         return self._registries[ItemKind.TOOLS].has(key)
 
     def tool(self, key: Key, profile: ClientProfile, visibility: Visibility = EVERYTHING) -> Item | None:
-        """The tool of a server as such clients see it, if they do."""
+        """The tool of a server as such clients see it, or None."""
         item = self._registries[ItemKind.TOOLS].find(key, profile)
         return item if item is not None and visibility.allows(item) else None
 
     def take_change(self, kind: ItemKind) -> "CatalogChange":
-        """What has changed of a kind since this was last called."""
+        """The change of a kind since the last call of this method."""
         return CatalogChange(*self._registries[kind].take_change())
 
     def __len__(self) -> int:
-        """How many tools clients without capabilities see."""
+        """The number of tools that clients without capabilities see."""
         return len(self._registries[ItemKind.TOOLS].plain_items)
 
     def _warn_of_unmatched_curation(self, server: str) -> None:
@@ -382,7 +382,7 @@ class Catalog:
         return missing(name, self._name_indexes[kind].nearest(name, visibility))
 
     def _unavailable_server(self, name: str) -> str | None:
-        """The server that does not run and that such a name belongs to, as far as the name tells."""
+        """The configured server that does not run and to which the name belongs by its prefix."""
         if not self._unavailable:
             return None
         for server in self._unavailable:
@@ -411,7 +411,7 @@ class Catalog:
 
 
 class CatalogChange:
-    """A change of one kind, and the clients that see it."""
+    """A change of one kind, and which clients see it."""
 
     def __init__(self, before: Sequence[Item], after: Sequence[Item]) -> None:
         self._before = before
@@ -419,9 +419,9 @@ class CatalogChange:
         self._seen_by: dict[Visibility, bool] = {}
 
     def is_seen_by(self, visibility: Visibility) -> bool:
-        """Whether a list changed for clients that see so much.
+        """Whether the list changed for clients of that visibility.
 
-        A change that only some client profiles see is not known here, and counts as seen.
+        A change that only some profiles see is not tracked here and counts as seen.
         """
         if visibility.is_unrestricted or self._before == self._after:
             return True
@@ -434,10 +434,10 @@ class CatalogChange:
 
 
 def _name_allocators(owners: NameOwners, name_limit: int) -> dict[ItemKind, NameAllocator]:
-    """Tools and prompts by names, the others by URIs, each kind apart from the others."""
+    """Tools and prompts by name, the others by URI; each kind has its own namespace."""
     namespaces: list[Namespace] = []
     return {
-        # Without a prefix, because names of tools were remembered before there was anything else.
+        # Without a prefix: stored names of tools predate the other kinds.
         ItemKind.TOOLS: PrefixedNames(name_limit, Namespace(owners, "", namespaces), RESERVED),
         ItemKind.PROMPTS: PrefixedNames(name_limit, Namespace(owners, "prompt:", namespaces)),
         ItemKind.RESOURCES: PublicUris(Namespace(owners, "uri:", namespaces), parsed=True),

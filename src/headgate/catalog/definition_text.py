@@ -31,7 +31,7 @@ class LenientTool(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The description; empty where it is no text."""
+        """The description; empty if it is no text."""
         return as_text(self.description)
 
 
@@ -39,7 +39,7 @@ _lenient_tool = msgspec.json.Decoder(LenientTool)
 
 
 def read_tool(definition: bytes) -> LenientTool:
-    """The tool; one without any member where the definition is no JSON object."""
+    """The tool; without any member if the definition is no JSON object."""
     try:
         return _lenient_tool.decode(definition)
     except (DecodeError, UnicodeError, RecursionError):
@@ -60,19 +60,19 @@ class IconDefinition(msgspec.Struct, rename="camel"):
 
 
 class RepairableObject(msgspec.Struct, frozen=True):
-    """An object that is mended member by member, as far as it has those that it needs."""
+    """An object that is repaired member by member, provided that it has the needed ones."""
 
     optional: Mapping[str, Any]
     needed: Mapping[str, Any] = {}
 
 
 class RepairableList(msgspec.Struct, frozen=True):
-    """A list of such objects; one that cannot be mended is taken out of it."""
+    """A list of such objects; one that cannot be repaired is removed."""
 
     parts: RepairableObject
 
 
-# What any definition may have, and what it must be then.
+# The optional members of any definition, with their types.
 OPTIONAL_MEMBERS: dict[str, Any] = {
     "title": str,
     "description": str,
@@ -82,7 +82,7 @@ OPTIONAL_MEMBERS: dict[str, Any] = {
 
 
 def keyed_definition(text: str, key: str) -> tuple[str, DefinitionText]:
-    """What the definition is called, and where that stands in it; raises Unusable when it is not called."""
+    """The name in the definition, and its position; raises UnusableDefinition without one."""
     member = single_member(text, key)
     if member is None:
         raise UnusableDefinition(f"it has no {key}")
@@ -92,26 +92,26 @@ def keyed_definition(text: str, key: str) -> tuple[str, DefinitionText]:
     return called, DefinitionText(text, member.start, member.end)
 
 
-# Several questions are asked of one text after the other, and most texts stay as they are.
+# One text is read several times in a row, and most texts are not changed.
 @lru_cache(maxsize=4)
 def definition_members(text: str) -> tuple[JsonMember, ...]:
-    """The members of the object; raises ValueError when it is none."""
+    """The members of the object; raises ValueError if it is none."""
     return tuple(object_members(text))
 
 
 def single_member(text: str, key: str) -> JsonMember | None:
-    """The member of that key, if the object has it; raises Unusable when it has two."""
+    """The member of that key, if any; raises UnusableDefinition if there are two."""
     found = [member for member in definition_members(text) if member.key == key]
     if len(found) > 1:
         raise UnusableDefinition(f"it has {key!r} twice")
     return found[0] if found else None
 
 
-def without_wrong_members(text: str, wanted: Mapping[str, Any], repairs: list[str], where: str = "") -> str:
-    """The object without members that are not what `wanted` says; each change is noted in `repairs`."""
-    # From the last to the first, so that the places of the others stay right.
+def without_wrong_members(text: str, types: Mapping[str, Any], repairs: list[str], where: str = "") -> str:
+    """The object without members that do not have the `types`; each removal is added to `repairs`."""
+    # From last to first, so that the positions of the others stay valid.
     for member in reversed(definition_members(text)):
-        kind = wanted.get(member.key)
+        kind = types.get(member.key)
         if kind is None:
             continue
         value = text[member.start : member.end]
@@ -125,7 +125,7 @@ def without_wrong_members(text: str, wanted: Mapping[str, Any], repairs: list[st
 
 
 def _repaired(value: str, kind: Any, repairs: list[str], where: str) -> str | None:
-    """The value as far as it can be kept, or None."""
+    """The value as far as it is valid, or None."""
     if isinstance(kind, RepairableObject):
         return _repaired_object(value, kind, repairs, where)
     if isinstance(kind, RepairableList):
@@ -168,14 +168,14 @@ def _decodes_as(value: str, kind: Any) -> bool:
 
 
 class SplitDefinition(NamedTuple):
-    """Two texts that hold the whole definition between them."""
+    """A definition in two texts."""
 
     schema: str
     docs: str
 
 
 def split_definition(definition: str) -> SplitDefinition | None:
-    """The inputSchema and the definition without it; None of what no parser takes."""
+    """The inputSchema, and the definition without it; None if it cannot be parsed."""
     try:
         found = [member for member in definition_members(definition) if member.key == "inputSchema"]
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Finds the item that a name, an alias, a former name or a URI means."""
+"""Finds the item of a name, an alias, a former name or a URI."""
 
 import difflib
 import heapq
@@ -14,12 +14,12 @@ from headgate.domain.item import Item, ItemKind
 from headgate.protocol.uri_template import UriTemplate
 
 _MOST_NEAREST = 3
-# Each comparison takes tens of microseconds, and a client may guess as often as it likes.
+# Each comparison takes tens of microseconds, and a client may guess without limit.
 _MOST_COMPARED = 100
 
 
 class NameIndex:
-    """The names of one kind, worked out when somebody asks after a change."""
+    """The names of one kind, rebuilt on first use after a change."""
 
     def __init__(self, registry: KindRegistry) -> None:
         self._registry = registry
@@ -27,49 +27,49 @@ class NameIndex:
         self._routes: dict[str, Item] = {}
 
     def find(self, name: str) -> Item | None:
-        """The item of that name, of `server:name` or `server__name`, or that had the name before."""
+        """The item of that name, of the alias `server:name` or `server__name`, or of that former name."""
         if self._items is not self._registry.items:
             self._items = self._registry.items
             self._routes = _routes(self._items)
         return self._routes.get(name) or self._registry.find_former(name)
 
     def nearest(self, name: str, visibility: Visibility) -> list[str]:
-        """The names most like it; compared closely only with those that share words with it."""
-        wanted = set(name[:200].lower().split("_"))
+        """The most similar names; compared in detail only with names that share words."""
+        name_words = set(name[:200].lower().split("_"))
         public = {item.public_name for item in self._registry.items if visibility.allows(item)}
         likely = heapq.nlargest(
-            _MOST_COMPARED, sorted(public), key=lambda known: len(wanted & set(known.split("_")))
+            _MOST_COMPARED, sorted(public), key=lambda known: len(name_words & set(known.split("_")))
         )
         return difflib.get_close_matches(name[:200], likely, n=_MOST_NEAREST, cutoff=0.5)
 
 
 def nearest_servers(name: str, servers: Sequence[str]) -> list[str]:
-    """The servers that may have been meant."""
+    """The servers with similar names."""
     return difflib.get_close_matches(name[:200], servers, _MOST_NEAREST)
 
 
 def server_of(name: str, servers: Sequence[str], limit: int) -> str | None:
-    """The server whose items' names begin like this one."""
+    """The server to which the name belongs by its prefix."""
     shares = {server: _prefix_length(name, server, limit) for server in servers}
-    # The longest, because `big_two_x` is more likely a tool of `big_two` than one of `big`.
+    # The longest prefix: `big_two_x` is more likely a tool of `big_two` than of `big`.
     server = max(shares, key=shares.__getitem__, default="")
     return server if shares.get(server) else None
 
 
 def _prefix_length(name: str, server: str, limit: int) -> int:
-    """How many characters of the name tell that it is one of this server, in any spelling."""
+    """The length of the prefix that names this server, in any spelling; 0 without one."""
     known = (*known_prefixes(server, limit), "")
     share = max(len(beginning) for beginning in known if name.startswith(beginning))
     return share or server_prefix_length(server, name, limit)
 
 
 def aliases(item: Item) -> tuple[str, str]:
-    """What people type instead of the public name."""
+    """The alternative spellings of the public name."""
     return f"{item.server}:{item.name}", f"{item.server}__{item.name}"
 
 
 def _routes(items: list[Item]) -> dict[str, Item]:
-    """Public names, and the two other spellings where they are unambiguous and nobody's public name."""
+    """Public names, and the alternative spellings that are unambiguous and no public names."""
     routes: dict[str, Item] = {}
     ambiguous: set[str] = set()
     for item in items:
@@ -83,9 +83,9 @@ def _routes(items: list[Item]) -> dict[str, Item]:
     return routes
 
 
-# Of one server: each is tried with every URI that no listing has.
+# Of one server: each is matched against every URI that is not listed.
 _MOST_PATTERNS = 1_000
-# Of different visibilities.
+# For different visibilities.
 _MOST_TABLES = 64
 
 
@@ -95,36 +95,36 @@ class _TemplatePattern(NamedTuple):
 
 
 class _UriTables(NamedTuple):
-    """Lookup tables of what a client sees of the two listings, made once after each change."""
+    """Lookup tables of the two listings for one visibility, built once after each change."""
 
-    # The whole listings that they were made of.
+    # The unfiltered listings they were built from.
     resources: list[Item]
     templates: list[Item]
     by_uri: dict[str, Item]
-    # A template itself is asked for where its variables are completed.
+    # Templates are looked up by themselves for completion.
     by_template: dict[str, Item]
-    # What clients call each server's resources.
+    # The public URI of each server's resources.
     public: dict[tuple[str, str], str]
-    # The most particular first.
+    # The most specific first.
     patterns: list[_TemplatePattern]
     servers: set[str]
-    # Servers some of whose URIs clients know under another name.
+    # Servers with URIs that differ from their public ones.
     renamed: set[str]
     by_scheme: dict[str, set[str]]
 
 
 class UriRouter:
-    """Which server a URI belongs to."""
+    """Finds the server of a URI."""
 
     def __init__(self, resources: KindRegistry, templates: KindRegistry, *, prefixed: bool) -> None:
         self._resources = resources
         self._templates = templates
         self._prefixed = prefixed
-        # The longest unused first.
+        # The least recently used first.
         self._cached_tables: dict[Visibility, _UriTables] = {}
 
     def route(self, uri: str, servers: Sequence[str], visibility: Visibility = EVERYTHING) -> Item | None:
-        """The resource at its server, or None when it is not known which server that is.
+        """The resource at its server, or None if the server is unknown.
 
         `servers` are those that the client sees.
         """
@@ -137,7 +137,7 @@ class UriRouter:
     def find_listed(
         self, uri: str, servers: Sequence[str], visibility: Visibility = EVERYTHING
     ) -> Item | None:
-        """The same, where a listing or the URI itself says which server it is."""
+        """The same, only by listings and by a server in the URI itself."""
         tables = self._tables(visibility)
         item = tables.by_uri.get(uri)
         if item is not None:
@@ -154,7 +154,7 @@ class UriRouter:
         return None
 
     def public_uri(self, server: str, uri: str, servers: Sequence[str]) -> str:
-        """What clients call the server's resource, so that it is this server that they reach."""
+        """The public URI of the server's resource, which routes to this server."""
         if not self._prefixed:
             return uri
         known = self._tables().public.get((server, uri))
@@ -164,11 +164,11 @@ class UriRouter:
         return uri if found and (found.server, found.name) == (server, uri) else with_server(server, uri)
 
     def renames(self, server: str) -> bool:
-        """Whether clients know some of the server's URIs under another name."""
+        """Whether some of the server's URIs have another public URI."""
         return server in self._tables().renamed
 
     def _only_candidate(self, uri: str, servers: Sequence[str], visibility: Visibility) -> str | None:
-        """The only server that can be meant; many servers read more than they list."""
+        """The only possible server; many servers read more URIs than they list."""
         if not self._prefixed:
             return servers[0] if servers else None
         tables = self._tables(visibility)
@@ -215,12 +215,12 @@ def _template_patterns(templates: list[Item]) -> list[_TemplatePattern]:
     tried: Counter[str] = Counter()
     for item in templates:
         tried[item.server] += 1
-        # The others say which server they are for.
+        # The others name their server.
         if item.public_name != item.name or tried[item.server] > _MOST_PATTERNS:
             continue
         try:
             patterns.append(_TemplatePattern(UriTemplate(item.name), item))
         except ValueError:
-            # Listed all the same: its server may know what it means.
+            # Listed all the same: its server may understand it.
             continue
     return sorted(patterns, key=lambda pattern: -pattern.template.fixed)

@@ -20,16 +20,16 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import NO_CURATION, Curation
 from headgate.protocol.protocol_version import Era
 
-# Prepared listings of many tools take megabytes each, and most profiles share the plain one.
+# A built listing of many tools takes megabytes, and most profiles share the plain one.
 _MOST_LISTINGS = 32
-# Lists of different visibilities.
+# Lists for different visibilities.
 _MOST_FILTERED = 64
-# Of clients that may want to know of a change; more capabilities than this differ in one letter.
+# Profiles to notify of changes.
 _MOST_LISTED_PROFILES = 256
 
 
 class KindRegistry:
-    """The items of one kind. `items` are those of all profiles and is another list after each change."""
+    """The items of one kind; `items` has those of all profiles and is a new list after each change."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class KindRegistry:
         *,
         truncated: bool = False,
     ) -> None:
-        """`last` are listed behind everything else, by name and definition, where no item has the name.
+        """`last` are listed after everything else, by name and definition, unless an item has the name.
 
-        `truncated` is whether results of the items may be, so that some are listed without an output schema.
+        `truncated` is whether results may be truncated, so that some items are listed without output schema.
         """
         self.kind = kind
         self.items: list[Item] = []
-        # What clients without capabilities see.
+        # For clients without capabilities.
         self.plain_items: list[Item] = []
         self._name_allocator = naming
         self._page_bytes = page_bytes
@@ -56,32 +56,32 @@ class KindRegistry:
         self._disabled: tuple[str, ...] = ()
         self._profile_listings = ProfileListings()
         self._entries: list[CatalogEntry] = []
-        # What servers are about to offer, as far as it has been looked at.
+        # Validation results of upcoming listings.
         self._checked: dict[str, dict[bytes, CheckedDefinition]] = {}
         self._names: dict[Key, str] = {}
-        # What is named now: every key, and what it is called before collisions are looked at.
-        self._wanted: list[tuple[Key, str]] = []
+        # Every named key, and its plain name before collisions.
+        self._plain_names: list[tuple[Key, str]] = []
         self._curations: Mapping[str, Curation] = {}
-        # Most servers have nothing to hide or rename, and this is asked of every item after every change.
+        # Most servers hide and rename nothing, and this is checked for every item after every change.
         self._hiding: set[str] = set()
         self._renaming = False
-        # Whether that is something new since everything was named.
+        # Whether curations changed since the last naming.
         self._curated = False
-        # Profiles whose listing somebody has seen, the latest last.
+        # Profiles whose listing was served, the latest last.
         self._listed_profiles: dict[ClientProfile, None] = {}
-        # Servers of which it is only known what they told before the gateway was started.
+        # Servers that are known only from stored listings.
         self._restored_servers: set[str] = set()
-        # Made when somebody asks: while servers connect, the listing changes with each of them.
+        # Built on demand: while servers connect, the listing changes with each of them.
         self._listings: dict[tuple[ClientProfile, Era, Visibility], PagedListing] = {}
-        # What restricted clients see, with the list that it was filtered from; the longest unused first.
+        # Filtered lists with the list they were made from; the least recently used first.
         self._filtered: dict[tuple[ClientProfile, Visibility], tuple[list[Item], list[Item]]] = {}
-        # `items` when the last change was taken.
+        # `items` at the last `take_change`.
         self._items_before_change: list[Item] = []
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
-        """List the servers in this order, drop others; tells whether a listing changed that somebody saw.
+        """Set the servers and their order, drop others; returns whether a served listing changed.
 
-        Servers that are `disabled` keep their names.
+        `disabled` servers keep their names.
         """
         before = self._differing_listings()
         self._server_order, self._disabled = tuple(servers), tuple(disabled)
@@ -89,18 +89,18 @@ class KindRegistry:
         return self._rebuild() or before != self._differing_listings()
 
     def curate(self, curations: Mapping[str, Curation]) -> bool:
-        """Show items as their operator wants; tells whether a listing changed that somebody saw."""
+        """Apply the operator's curations; returns whether a served listing changed."""
         before = self._differing_listings()
         self._curations = curations
         self._hiding = {server for server, curation in curations.items() if curation.hidden}
         self._renaming = any(curation.renamed for curation in curations.values())
         self._listings.clear()
-        # A name may be free now that belonged to an item of a server that is away.
+        # A name may have become free that belonged to an item of a disconnected server.
         self._curated = True
         return self._rebuild() or before != self._differing_listings()
 
     def _differing_listings(self) -> list[list[Item]]:
-        """What clients of each profile see that sees something else than the others."""
+        """The listings of profiles that differ from the others."""
         return [
             list(self._items_of(profile))
             for profile in self._listed_profiles
@@ -108,15 +108,15 @@ class KindRegistry:
         ]
 
     def given_name(self, name: str) -> str:
-        """What an item is called that its operator renamed so, before collisions are looked at."""
+        """The name that an operator's choice results in, before collisions."""
         return self._name_allocator.operator_name(name)
 
     def hold_names(self) -> None:
-        """Names without an owner are provisional until they are settled."""
+        """Keep names without an owner provisional until they are settled."""
         self._name_allocator.hold()
 
     def settle_names(self) -> None:
-        """Items keep the names that they have now."""
+        """Make the current names final."""
         self._name_allocator.settle()
 
     def is_provisional(self, item: Item) -> bool:
@@ -124,26 +124,26 @@ class KindRegistry:
         return self._name_allocator.is_provisional((item.server, item.name))
 
     def find_former(self, name: str) -> Item | None:
-        """The item that had this name in version 0.1.0 or under another limit; it is not listed under it."""
-        key = self._name_allocator.find_former(name, [key for key, _ in self._wanted], self._renamed)
+        """The item that had this name in version 0.1.0 or under another limit; not listed under it."""
+        key = self._name_allocator.find_former(name, [key for key, _ in self._plain_names], self._renamed)
         found = (offer.as_item(self._names[key]) for offer in self._entries if offer.key == key)
         return next(found, None)
 
     def check_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
-        """Look at what the server is about to offer, one definition at a step."""
+        """Validate an upcoming listing, one definition per step."""
         known = self._profile_listings.entries_by_text(server)
-        # Of a listing that was never offered nothing is kept beside the next one.
-        looked_at = self._checked[server] = {}
+        # A listing that was checked and never offered is replaced by the next one.
+        checked = self._checked[server] = {}
         for definition in definitions:
             if definition.decode(errors="replace") not in known:
-                looked_at[definition] = check_definition(self.kind, definition)
+                checked[definition] = check_definition(self.kind, definition)
                 yield
 
     def replace_listing(
         self, server: str, definitions: Sequence[bytes], profile: ClientProfile, hint: CacheHint
     ) -> tuple[ValidatedListing, bool]:
-        """Replace what the server told this profile; tells whether a listing changed that somebody saw."""
-        # Who can be asked may be shown more than is remembered, and has listed before that could be known.
+        """Replace the server's listing for this profile; returns whether a served listing changed."""
+        # A client with capabilities may see more than was stored, and listed before that was known.
         listed_early = server in self._restored_servers and any(
             seen != PLAIN_PROFILE for seen in self._listed_profiles
         )
@@ -157,7 +157,7 @@ class KindRegistry:
         )
 
     def restore_listings(self, listings: Iterable[StoredListing]) -> bool:
-        """Offer what servers told before the gateway was started, until they tell it again."""
+        """Offer stored listings until the servers list again."""
         for stored in listings:
             self._checked[stored.server] = stored.checked_definitions()
             self._store_listing(stored.server, stored.definitions, PLAIN_PROFILE, stored.hint)
@@ -165,13 +165,13 @@ class KindRegistry:
         return self._rebuild()
 
     def mark_stale(self, servers: Iterable[str]) -> None:
-        """What these servers told may not be so any more; they are waited for where something is missing."""
+        """Mark listings as possibly outdated: lookups that find nothing wait for these servers."""
         self._restored_servers.update(servers)
 
     def _store_listing(
         self, server: str, definitions: Sequence[bytes], profile: ClientProfile, hint: CacheHint
     ) -> tuple[ValidatedListing, bool]:
-        """Take in a listing; tells whether the profile's clients see a difference."""
+        """Store a listing; returns whether it changed for clients of the profile."""
         known = self._profile_listings.entries_by_text(server)
         sources = {text: offer.source for text, offer in known.items()}
         intake = validate_listing(server, self.kind, definitions, sources, self._checked.pop(server, {}))
@@ -186,22 +186,22 @@ class KindRegistry:
             )
             for source in intake.sources
         ]
-        told = {offer.key: offer for offer in entries}
-        return intake, self._profile_listings.put(server, profile, told, hint)
+        listed = {offer.key: offer for offer in entries}
+        return intake, self._profile_listings.put(server, profile, listed, hint)
 
     def forget_profile(self, profile: ClientProfile) -> None:
-        """Drop what this profile alone was told."""
+        """Drop the listings of this profile alone."""
         self._listed_profiles.pop(profile, None)
         if self._profile_listings.forget(profile):
             self._drop_listings(profile)
             self._rebuild()
 
     def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether the server told this to clients of that very profile."""
+        """Whether the server listed for exactly that profile."""
         return self._profile_listings.has_own_listing(server, profile)
 
     def pending_servers(self) -> list[str]:
-        """The servers that have told nobody yet, since the gateway was started."""
+        """The servers that have not listed since the start."""
         return [
             server
             for server in self._server_order
@@ -209,43 +209,43 @@ class KindRegistry:
         ]
 
     def listed_names(self, server: str) -> set[str] | None:
-        """What the server calls its items, of any profile; None if it has told nobody yet."""
+        """The server's own names of its items, of any profile; None if it has not listed yet."""
         if (
             server not in self._server_order
             or server in self._restored_servers
             or not self._profile_listings.has_any_listing(server)
         ):
             return None
-        return {name for told in self._profile_listings.all_listings_of(server) for _, name in told}
+        return {name for listed in self._profile_listings.all_listings_of(server) for _, name in listed}
 
     def shows_all(self, profile: ClientProfile) -> bool:
-        """Whether clients of that profile see every item that there is."""
+        """Whether clients of that profile see every item."""
         return len(self.items) == len(self.plain_items) and not self._profile_listings.differs(profile)
 
     def has(self, key: Key) -> bool:
-        """Whether the server has such an item, for clients of any profile."""
+        """Whether the server has such an item for any profile."""
         return key in self._names and any(
-            key in told for told in self._profile_listings.all_listings_of(key[0])
+            key in listed for listed in self._profile_listings.all_listings_of(key[0])
         )
 
     def find(self, key: Key, profile: ClientProfile) -> Item | None:
-        """The item as clients of that profile see it, if they do."""
+        """The item as clients of that profile see it, or None."""
         offer = (self._profile_listings.listing_of(key[0], profile) or {}).get(key)
-        # What is hidden, or told too late by a server that is no more, has no name.
+        # A hidden item, or a late one of a removed server, has no name.
         name = self._names.get(key)
         return offer.as_item(name) if offer is not None and name is not None else None
 
     def cache_hint(self, profile: ClientProfile, visibility: Visibility) -> CacheHint:
-        """How long the listing may be kept: as long as the strictest server says."""
+        """How long the listing may be cached: the strictest hint of all servers."""
         servers = filter(visibility.allows_server, self._server_order)
         return strictest(self._profile_listings.hint(server, profile) for server in servers)
 
     def differs(self, profile: ClientProfile) -> bool:
-        """Whether clients of that profile see anything else than clients without capabilities."""
+        """Whether clients of that profile see other items than clients without capabilities."""
         return self._profile_listings.differs(profile)
 
     def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
-        """What such clients see; an equal list until something changes."""
+        """The items that such clients see; an equal list until something changes."""
         differs = self._profile_listings.differs(profile)
         items = list(self._items_of(profile)) if differs else self.plain_items
         return items if visibility.is_unrestricted else self._filter(items, profile, visibility)
@@ -261,23 +261,25 @@ class KindRegistry:
         return filtered
 
     def take_change(self) -> tuple[list[Item], list[Item]]:
-        """The items when this was last called, and those of now."""
+        """The items at the last call of this method, and the current ones."""
         before, self._items_before_change = self._items_before_change, self.items
         return before, self.items
 
     def listing(self, profile: ClientProfile, era: Era, visibility: Visibility) -> PagedListing:
         """Every visible item as its server defined it; the same object until something changes."""
         self.mark_listed(profile)
-        shown = profile if self._profile_listings.differs(profile) else PLAIN_PROFILE
-        listing = self._listings.pop((shown, era, visibility), None) or self._listing(shown, era, visibility)
-        # To the end, where it is not dropped.
-        self._listings[shown, era, visibility] = listing
+        shared_profile = profile if self._profile_listings.differs(profile) else PLAIN_PROFILE
+        listing = self._listings.pop((shared_profile, era, visibility), None) or self._listing(
+            shared_profile, era, visibility
+        )
+        # To the end of the dict, so that it is evicted last.
+        self._listings[shared_profile, era, visibility] = listing
         if len(self._listings) > _MOST_LISTINGS:
             del self._listings[next(iter(self._listings))]
         return listing
 
     def mark_listed(self, profile: ClientProfile) -> None:
-        """Somebody of that profile sees the listing, or some of it."""
+        """Record that a client of that profile got the listing, or a part of it."""
         self._listed_profiles.pop(profile, None)
         self._listed_profiles[profile] = None
         if len(self._listed_profiles) > _MOST_LISTED_PROFILES:
@@ -290,14 +292,14 @@ class KindRegistry:
                 if (profile, other, visibility) in self._listings:
                     return self._listings[profile, other, visibility]
         stateless = era is Era.STATELESS
-        shown = [
+        definitions = [
             (item.public_name, item.definition if stateless else item.handshake_definition) for item in items
         ]
         if items:
-            # Where there is nothing to call there is no result to read.
+            # Without tools to call there are no results to read.
             names = {item.public_name for item in items} if self._trailing else set()
-            shown += [(name, definition) for name, definition in self._trailing if name not in names]
-        return PagedListing(self.kind.result_member, shown, self._page_bytes)
+            definitions += [(name, definition) for name, definition in self._trailing if name not in names]
+        return PagedListing(self.kind.result_member, definitions, self._page_bytes)
 
     def _items_of(self, profile: ClientProfile) -> Iterator[Item]:
         for server in self._server_order:
@@ -313,14 +315,14 @@ class KindRegistry:
             del self._listings[key]
 
     def _rebuild(self) -> bool:
-        """Name everything anew; tells whether the plain listing changed."""
+        """Allocate all names again; returns whether the plain listing changed."""
         entries = self._all_entries()
         name = self._plain_name if self._renaming else attrgetter("plain_name")
-        wanted = [(offer.key, name(offer)) for offer in entries]
-        if self._curated or entries != self._entries or wanted != self._wanted:
-            if self._curated or wanted != self._wanted:
-                self._rename(wanted)
-            self._entries, self._wanted = entries, wanted
+        plain_names = [(offer.key, name(offer)) for offer in entries]
+        if self._curated or entries != self._entries or plain_names != self._plain_names:
+            if self._curated or plain_names != self._plain_names:
+                self._rename(plain_names)
+            self._entries, self._plain_names = entries, plain_names
             self.items = [offer.as_item(self._names[offer.key]) for offer in entries]
         alike = self._profile_listings.is_uniform
         before, self.plain_items = (
@@ -343,23 +345,25 @@ class KindRegistry:
         return None if given is None else self._name_allocator.operator_name(given)
 
     def _plain_name_of(self, key: Key) -> str | None:
-        """What an item would be called, whether it is there or not; None if it is hidden."""
+        """The plain name of an item, existing or not; None if it is hidden."""
         return None if self._hides(key) else self._given_name(key) or self._name_allocator.plain_name(*key)
 
-    def _rename(self, wanted: list[tuple[Key, str]]) -> None:
+    def _rename(self, plain_names: list[tuple[Key, str]]) -> None:
         configured = {*self._server_order, *self._disabled, *self._curations}
-        names = self._name_allocator.allocate(wanted, self._plain_name_of, configured, anew=self._curated)
+        names = self._name_allocator.allocate(
+            plain_names, self._plain_name_of, configured, anew=self._curated
+        )
         before, self._names = self._names, names
         self._curated = False
         if any(self._names.get(key, name) != name for key, name in before.items()):
             self._listings.clear()
 
     def _all_entries(self) -> list[CatalogEntry]:
-        """One offer for each item of any profile, the plain one where profiles differ."""
+        """One entry for each item of any profile, the plain one where profiles differ."""
         every: ServerListing = {}
         for server in self._server_order:
-            for told in self._profile_listings.all_listings_of(server):
-                for key, offer in told.items():
+            for listed in self._profile_listings.all_listings_of(server):
+                for key, offer in listed.items():
                     if not self._hides(key):
                         every.setdefault(key, offer)
         return list(every.values())

@@ -1,4 +1,4 @@
-"""Validates the listing of one upstream: malformed definitions are repaired, or left out with a reason."""
+"""Validates the listing of one server: malformed definitions are repaired, or omitted with a reason."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ from headgate.protocol.json_scan import insert_first_member, remove_member, repl
 from headgate.protocol.mcp_headers import mirrored_parameters
 from headgate.schema.notice_compatibility import admits_notice
 
-# To look through a larger one takes so long that others would notice.
+# Parsing a larger one would delay other clients.
 _LONGEST_SCHEMA = 128 * 1024
 
 
@@ -40,10 +40,10 @@ class _ToolExecution(msgspec.Struct, rename="camel"):
 
 
 class _OpenObject(msgspec.Struct):
-    """A JSON Schema whose members are none of our business."""
+    """A JSON Schema with any members."""
 
 
-# What each member must be, if it is there; one that is something else is taken out.
+# The required type of each optional member; a member of another type is removed.
 _TOOL_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {
     "annotations": _ToolAnnotations,
     "execution": _ToolExecution,
@@ -57,7 +57,7 @@ _INPUT_SCHEMA_MEMBERS: dict[str, Any] = {
 
 
 def validate_tool(text: str) -> tuple[UpstreamItem, list[str]]:
-    """The tool, and what had to be mended; raises ValueError when it cannot be served."""
+    """The tool, and its repairs; raises ValueError if it cannot be served."""
     repairs: list[str] = []
     text = _with_object_schema(without_wrong_members(text, _TOOL_MEMBERS, repairs), repairs)
     name, found = keyed_definition(text, "name")
@@ -66,7 +66,7 @@ def validate_tool(text: str) -> tuple[UpstreamItem, list[str]]:
 
 
 def _with_object_schema(text: str, repairs: list[str]) -> str:
-    """The definition with the input schema that it must have: an object's."""
+    """The definition with an input schema of type object, as the protocol requires."""
     schema = single_member(text, "inputSchema")
     if schema is None:
         repairs.append("inputSchema was missing")
@@ -81,12 +81,12 @@ def _with_object_schema(text: str, repairs: list[str]) -> str:
 
 
 def _with_object_properties(schema: str, repairs: list[str]) -> str:
-    """`true` is a schema that allows everything, and some clients only know its other spelling."""
+    """Replaces the schema `true` by `{}`, because some clients do not accept a boolean."""
     properties = single_member(schema, "properties")
     if properties is None or schema[properties.start] != "{":
         return schema
     inner = repaired = schema[properties.start : properties.end]
-    # To look at tens of thousands of properties takes a while, and hardly any is that.
+    # Parsing tens of thousands of properties takes a while, and hardly any is a boolean.
     if "true" not in inner:
         return schema
     for member in reversed(definition_members(inner)):
@@ -113,8 +113,8 @@ def _typed_object(schema: str, repairs: list[str]) -> str:
 
 
 def _without_output_schema(text: str) -> tuple[DefinitionText | None, DefinitionText | None]:
-    """The definition without its output schema: where only the stateless era allows that schema, and where
-    the schema admits no notice of a truncated result.
+    """The definition without its output schema: for the handshake era if only the stateless era allows the
+    schema, and for truncated results if the schema admits no notice.
     """
     output = single_member(text, "outputSchema")
     if output is None:
@@ -129,8 +129,8 @@ def _without_output_schema(text: str) -> tuple[DefinitionText | None, Definition
 
 
 def _mirrors(text: str) -> tuple[ParamHeader, ...]:
-    """Which arguments go into headers as well; raises ValueError when the schema says it wrongly."""
-    # Hardly any tool says it, in letters or in escapes, and looking properly means to parse the schema.
+    """The arguments that are also sent as headers; raises ValueError if the schema declares them wrongly."""
+    # Few tools have this keyword, plain or escaped, and reading it means parsing the schema.
     if "x-mcp-header" not in text and "\\u00" not in text:
         return ()
     schema = single_member(text, "inputSchema")
@@ -149,7 +149,7 @@ _PROMPT_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {"arguments": RepairableLis
 
 
 def validate_prompt(text: str) -> tuple[UpstreamItem, list[str]]:
-    """The prompt, and what had to be mended; raises ValueError when it cannot be served."""
+    """The prompt, and its repairs; raises ValueError if it cannot be served."""
     repairs: list[str] = []
     name, found = keyed_definition(without_wrong_members(text, _PROMPT_MEMBERS, repairs), "name")
     return UpstreamItem(name, found), repairs
@@ -174,12 +174,12 @@ _RESOURCE_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {
 
 
 def validate_resource(text: str) -> tuple[UpstreamItem, list[str]]:
-    """The resource, and what had to be mended; raises ValueError when it cannot be served."""
+    """The resource, and its repairs; raises ValueError if it cannot be served."""
     return _validated_resource(text, ItemKind.RESOURCES)
 
 
 def validate_template(text: str) -> tuple[UpstreamItem, list[str]]:
-    """The template, and what had to be mended; raises ValueError when it cannot be served."""
+    """The template, and its repairs; raises ValueError if it cannot be served."""
     return _validated_resource(text, ItemKind.TEMPLATES)
 
 
@@ -194,7 +194,7 @@ def _validated_resource(text: str, kind: ItemKind) -> tuple[UpstreamItem, list[s
 
 
 def _with_name(text: str, uri: str, repairs: list[str]) -> str:
-    """Clients need a name to show; what a person can tell it by is its URI."""
+    """The definition with a name, which clients display; the URI where it is missing."""
     name = single_member(text, "name")
     quoted = msgspec.json.encode(uri).decode()
     if name is None:
@@ -208,15 +208,15 @@ def _with_name(text: str, uri: str, repairs: list[str]) -> str:
 
 log = logging.getLogger("headgate.catalog")
 
-# Clients of the SDKs refuse an event of more than 1 MiB, and so the whole page that such an item is on.
+# SDK clients refuse an event of more than 1 MiB, and with it the whole page of such an item.
 _LARGEST_BYTES = 1_000_000
-# Of one listing; a server with thousands of odd items is told of once.
+# Of one listing, also for a server with thousands of malformed items.
 _MOST_LINES = 20
 _NO_SOURCES: Mapping[str, UpstreamItem] = MappingProxyType({})
 
 
 class _KindValidation(msgspec.Struct, frozen=True):
-    """How one kind is called in the log, and taken in."""
+    """The log name and the validator of one kind."""
 
     word: str
     take_in: Callable[[str], tuple[UpstreamItem, list[str]]]
@@ -231,14 +231,14 @@ _VALIDATION_BY_KIND = {
 
 
 class ValidatedListing(msgspec.Struct, frozen=True):
-    """What one upstream lists and can be served, and why the rest cannot."""
+    """The valid items of one server's listing, and the reasons for omitted ones."""
 
     sources: tuple[UpstreamItem, ...]
     left_out: dict[str, str]
 
 
 class CheckedDefinition(msgspec.Struct, frozen=True):
-    """What was found in one definition: what it is and what was mended, or why it cannot be served."""
+    """The validation result of one definition: the item and its repairs, or the problem."""
 
     source: UpstreamItem | None
     repairs: list[str] = []
@@ -246,7 +246,7 @@ class CheckedDefinition(msgspec.Struct, frozen=True):
 
 
 def check_definition(kind: ItemKind, definition: bytes) -> CheckedDefinition:
-    """The definition, mended where it has to be."""
+    """The definition, repaired where necessary."""
     if len(definition) > _LARGEST_BYTES:
         return CheckedDefinition(
             None, problem=f"it is larger than {_LARGEST_BYTES:,} bytes, which clients refuse"
@@ -270,11 +270,11 @@ def validate_listing(
     kind: ItemKind,
     definitions: Iterable[bytes],
     known: Mapping[str, UpstreamItem] = _NO_SOURCES,
-    looked_at: Mapping[bytes, CheckedDefinition] = _NOTHING_CHECKED,
+    checked: Mapping[bytes, CheckedDefinition] = _NOTHING_CHECKED,
 ) -> ValidatedListing:
-    """Every definition that can be served, in the upstream's order.
+    """Every definition that can be served, in the server's order.
 
-    `known` are served already, by text; others may have been looked at before.
+    `known` has items that are served already, by text; `checked` has earlier validation results.
     """
     word = _VALIDATION_BY_KIND[kind].word
     report = _RepairLog(server, word)
@@ -282,12 +282,12 @@ def validate_listing(
     left_out: dict[str, str] = {}
     for position, definition in enumerate(definitions):
         served = known.get(definition.decode(errors="replace"))
-        looked = (
+        result = (
             CheckedDefinition(served)
             if served
-            else looked_at.get(definition) or check_definition(kind, definition)
+            else checked.get(definition) or check_definition(kind, definition)
         )
-        source, problem = looked.source, looked.problem
+        source, problem = result.source, result.problem
         if source is not None and source.name in sources:
             problem = f"a second {word} is called {source.name[:100]!r}"
         if source is None or problem:
@@ -296,14 +296,14 @@ def validate_listing(
             report.left_out(label, problem)
             continue
         sources[source.name] = source
-        if looked.repairs:
-            report.repaired(source.name, looked.repairs)
+        if result.repairs:
+            report.repaired(source.name, result.repairs)
     report.close()
     return ValidatedListing(tuple(sources.values()), left_out)
 
 
 class _RepairLog:
-    """Says what was done to a listing, in a bounded number of log lines."""
+    """Logs repairs and omissions of a listing in a bounded number of lines."""
 
     def __init__(self, server: str, word: str) -> None:
         self._server = server
