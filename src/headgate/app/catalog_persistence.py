@@ -18,34 +18,34 @@ _USAGE_INTERVAL_SECONDS = 60.0
 
 
 class CatalogPersistence:
-    """Joins the catalog and its file."""
+    """Keeps the file of the catalog up to date."""
 
     def __init__(self, file: SqliteCatalogStore, catalog: Catalog) -> None:
         self._file = file
         self.catalog = catalog
         self._definitions: dict[str, str] = {}
-        # What the file has, so that a server that tells the same again costs little.
+        # The contents of the file, so that an unchanged listing costs little.
         self._saved: dict[tuple[str, ItemKind], tuple[list[bytes], CacheHint]] = {}
         self._pending_writes: set[asyncio.Future[None]] = set()
 
     async def restore(self, servers: Iterable[ServerSpec], *, forget: bool = True) -> None:
-        """Offer what these servers listed the last time, as far as they are still defined as they were.
+        """Offer the last listings of these servers, unless their definition has changed since.
 
-        What no gateway has used for a while is dropped from the file, unless somebody only looks.
+        `forget` drops from the file what no gateway has used for a while.
         """
         self.set_servers(servers)
         kept = await self._file.load(self._definitions, forget=forget)
         stored = [_with_known_hint(one) for one in kept]
-        # What an earlier version found in them is written anew when the server tells the same again.
+        # Listings that an earlier version checked are written again when the server lists.
         self._saved = {
             (one.server, one.kind): (one.definitions, one.hint) for one in stored if one.is_current
         }
         self.catalog.restore_listings(stored)
 
     def set_servers(self, servers: Iterable[ServerSpec]) -> None:
-        """These are the servers now; others, and what the same were before, are not offered any more.
+        """Stop offering the listings of other servers, and of servers whose definition has changed.
 
-        The file keeps them for a while: another configuration may have them.
+        The file keeps them for a while, because another configuration may have these servers.
         """
         before = self._definitions
         self._definitions = {server.name: _server_fingerprint(server) for server in servers if server.enabled}
@@ -62,7 +62,7 @@ class CatalogPersistence:
         hint: CacheHint,
         sources: Sequence[UpstreamItem],
     ) -> None:
-        """This is what the server lists now, and what could be taken in of it."""
+        """Save a new listing; `sources` are the definitions that the catalog accepted."""
         definition = self._definitions.get(server)
         if definition is None:
             return
@@ -78,13 +78,13 @@ class CatalogPersistence:
         written.add_done_callback(self._pending_writes.discard)
 
     async def record_usage_periodically(self) -> None:
-        """Note from time to time how often tools were called."""
+        """Save the use of tools every minute; never returns."""
         while True:
             await asyncio.sleep(_USAGE_INTERVAL_SECONDS)
             await self._record_usage()
 
     async def close(self) -> None:
-        """Write what is still to be written."""
+        """Write everything that is still pending."""
         await self._record_usage()
         await self._file.flush()
 
@@ -95,19 +95,19 @@ class CatalogPersistence:
 
 
 def _with_known_hint(stored: StoredListing) -> StoredListing:
-    """That there is nothing to keep is known by its identity."""
+    """NOTHING_TO_KEEP is compared by identity, so a loaded one is replaced by it."""
     if stored.hint != NOTHING_TO_KEEP:
         return stored
     return msgspec.structs.replace(stored, hint=NOTHING_TO_KEEP)
 
 
 def _server_fingerprint(server: ServerSpec) -> str:
-    """Of what makes it the server that it is; how long it may take and the like do not.
+    """A hash of everything that may change the listing of the server; timeouts and the like may not.
 
-    A hash, because the definition may hold secrets.
+    A hash, because the definition may contain secrets.
     """
-    told = (
-        # Another version may take in a listing in another way.
+    relevant = (
+        # Another version may read a listing in another way.
         __version__,
         server.transport,
         server.command,
@@ -117,8 +117,8 @@ def _server_fingerprint(server: ServerSpec) -> str:
         server.cwd,
         server.url,
         server.headers,
-        # Who the gateway is for the server may decide what it lists.
+        # A server may list by the certificate of its client.
         server.tls.client_cert,
         server.builtin,
     )
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(relevant, order="deterministic")).hexdigest()

@@ -16,39 +16,39 @@ _PREFIX_CHANGED = "proxySettings.prefix has changed: restart the gateway, the se
 
 
 class ConfigurationState:
-    """What of the configuration is not in force, for those who look at the gateway."""
+    """The parts of the configuration that are not in force, for /ready and the start page."""
 
     def __init__(self, settings: Settings) -> None:
         self._rejected = settings.left_out
-        # The first is about the file as a whole, the other about what only a restart takes over.
+        # The first concerns the file as a whole, the other a change that needs a restart.
         self._read_error: str | None = None
         self._restart_reason: str | None = None
 
     @property
     def rejected(self) -> dict[str, str]:
-        """The servers whose entries are wrong, and what is wrong with each."""
+        """The servers with invalid entries, and the reason for each."""
         return {name: redact(reason) for name, reason in self._rejected.items()}
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the last edit of the file; None while the file is in force."""
+        """The error in the last edit of the file; None while the file is in force."""
         return self._read_error or self._restart_reason
 
     def record_read(self, error: ConfigError | None) -> None:
-        """The file was read: it cannot be used, or it can."""
+        """Record whether the file could be read."""
         self._read_error = redact(f"{error.message}; {error.hint}") if error is not None else None
 
     def record_applied(self, settings: Settings) -> None:
-        """The servers of these settings are the ones that run."""
+        """Record that the servers of these settings run."""
         self._rejected, self._restart_reason = settings.left_out, None
 
     def record_restart_needed(self, reason: str) -> None:
-        """The edit can be used, but not while the gateway runs."""
+        """Record that the edit takes effect after a restart."""
         self._restart_reason = reason
 
 
 def log_config_warnings(settings: Settings) -> None:
-    """Say what is odd about the configuration."""
+    """Log the warnings of the configuration."""
     for warning in settings.warnings:
         log.warning(warning)
 
@@ -59,12 +59,15 @@ async def follow_config_changes(
     apply: Callable[[tuple[ServerSpec, ...], Mapping[str, str]], None],
     state: ConfigurationState,
 ) -> None:
-    """Take over every change of the server list; what else changed needs a restart, and is said so."""
+    """Apply every change of the server list; other changes need a restart, and are logged.
+
+    Never returns.
+    """
     servers, prefix = settings.servers, settings.prefix
     async for fresh in watch_settings(load, settings, _RELOAD_SECONDS, report=state.record_read):
         log_config_warnings(fresh)
         if fresh.prefix is not prefix:
-            # Names would change under the feet of every client, and two tools could share one.
+            # The names of tools would change for connected clients, and two tools could share one.
             log.warning(_PREFIX_CHANGED)
             state.record_restart_needed(_PREFIX_CHANGED)
             continue

@@ -1,4 +1,4 @@
-"""The tools of the operator's own servers: those that are remembered, and those that are asked for first."""
+"""The tools of the configured servers, recorded or listed now, for commands."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from headgate.domain.terminal import ProgressPrinter
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
-# A server that is downloaded before it starts may need most of it.
+# Long enough for a server that is downloaded before it starts.
 _CONNECT_SECONDS = 90.0
 
 
 async def known_tools(
     settings: Settings, progress: ProgressPrinter, *, refresh: bool
 ) -> tuple[list[Item], list[UnreachedServer]]:
-    """Every tool, and the servers whose tools nobody knows; raises ConfigError where there is no tool.
+    """Every tool, and the servers that could not be listed; raises ConfigError where there is no tool.
 
-    Servers that told nothing yet are connected first; `refresh` connects to all.
+    Connects to servers without a recorded listing; `refresh` connects to all.
     """
     enabled = [server.name for server in settings.servers if server.enabled]
     if not enabled:
@@ -37,15 +37,15 @@ async def known_tools(
             f"{where} has no enabled server, so there is no tool",
             hint="enable one there, or name another configuration with --config",
         )
-    # What is connected for a moment shows nothing to clients, searches nothing and forgets nothing.
+    # This gateway serves no client, so it needs neither search nor hook, and keeps the data.
     quiet = msgspec.structs.replace(
         settings, listing="full", embedder="BM25", list_changed_exec=None, reset_data=False
     )
-    items, unknown = await _remembered(quiet, enabled)
+    items, unknown = await _recorded_tools(quiet, enabled)
     unreached: list[UnreachedServer] = []
-    if asked := enabled if refresh else unknown:
+    if to_connect := enabled if refresh else unknown:
         async with open_gateway_runtime(quiet, forget=False) as runtime:
-            failed = await _connect(runtime, asked, progress)
+            failed = await _connect(runtime, to_connect, progress)
             items = list(runtime.catalog.every_tool)
             unreached = [
                 one for one in failed if not runtime.catalog.has_own_listing(one.name, PLAIN_PROFILE)
@@ -60,8 +60,8 @@ async def known_tools(
     return items, unreached
 
 
-async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[Item], list[str]]:
-    """The tools that proxy.db has, and the servers that it does not know."""
+async def _recorded_tools(settings: Settings, enabled: Sequence[str]) -> tuple[list[Item], list[str]]:
+    """The tools in proxy.db, and the servers without a listing there."""
     catalog = Catalog(
         name_limit=settings.tool_name_limit or default_limit(settings.name),
         prefixed=settings.prefix,
@@ -85,23 +85,23 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
 async def _connect(
     runtime: GatewayRuntime, servers: Sequence[str], progress: ProgressPrinter
 ) -> list[UnreachedServer]:
-    """Wait until each has told its tools or has failed, within a bound."""
+    """Wait, for a bounded time, until each server has listed or failed."""
     progress.print_line(f"connecting to {', '.join(servers)}")
     async with asyncio.TaskGroup() as group:
-        reaching = [group.create_task(_reach(runtime, name)) for name in servers]
-        for task in reaching:
+        connecting = [group.create_task(_await_listed(runtime, name)) for name in servers]
+        for task in connecting:
             task.add_done_callback(
-                lambda _: progress.show_count("servers tried", _ended(reaching), len(servers))
+                lambda _: progress.show_count("servers tried", _count_done(connecting), len(servers))
             )
     progress.clear()
-    return [one for task in reaching if (one := task.result()) is not None]
+    return [one for task in connecting if (one := task.result()) is not None]
 
 
-def _ended(tasks: Sequence["asyncio.Task[UnreachedServer | None]"]) -> int:
+def _count_done(tasks: Sequence["asyncio.Task[UnreachedServer | None]"]) -> int:
     return sum(task.done() for task in tasks)
 
 
-async def _reach(runtime: GatewayRuntime, server: str) -> UnreachedServer | None:
+async def _await_listed(runtime: GatewayRuntime, server: str) -> UnreachedServer | None:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await runtime.fleet.await_ready(server)

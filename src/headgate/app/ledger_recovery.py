@@ -25,9 +25,9 @@ _HEAD = ("op_id", "state", "server", "tool", "key")
 
 
 class LedgerRecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command came to."""
+    """The outcome of the command."""
 
-    # What is wrong with the ledger; empty when it is whole.
+    # The damage of the ledger; empty when it is whole.
     damage: str
     # None where nothing is wrong.
     found: LedgerRecoveryReport | None = None
@@ -73,7 +73,7 @@ def _recover(settings: Settings, path: Path, *, accept_loss: bool) -> LedgerReco
 
 
 def _damage(guard: LedgerGuard, path: Path) -> str:
-    """What is wrong with the ledger; empty when it is whole. Raises StoreFailed or OSError."""
+    """The damage of the ledger; empty when it is whole. Raises StoreFailed or OSError."""
     report = guard.read_damage_report()
     if report is not None:
         return report.reason
@@ -92,11 +92,11 @@ def _damage(guard: LedgerGuard, path: Path) -> str:
     return ""
 
 
-# What is printed.
+# Output.
 
 
 def format_recovery(recovered: LedgerRecoveryResult, *, as_json: bool, options: str = "") -> str:
-    """What was found and done: lines, or one JSON document. `options` are those of the command."""
+    """The report as text, or as one JSON document; `options` are those of the command."""
     if as_json:
         return format_json(recovered)
     if recovered.found is None:

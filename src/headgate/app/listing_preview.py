@@ -1,4 +1,4 @@
-"""Previews what clients would be listed in each mode, and what it costs in tokens."""
+"""Previews the listing of each mode and its tokens, for `headgate listing`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ _MODES: Final = (
 
 
 class ListingPreviewOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants to see; None is whatever the settings say."""
+    """The options of the command; None means the value of the settings."""
 
     # Without one, every mode is counted.
     mode: ListingMode | None = None
@@ -101,7 +101,7 @@ class ListingPreviewOptions(msgspec.Struct, frozen=True, kw_only=True):
 async def preview_listing(
     settings: Settings, options: ListingPreviewOptions, stream: TextIO
 ) -> PreviewReport:
-    """What clients would see; `stream` is told how far it is. Raises ConfigError where there is no tool."""
+    """The listings of clients; progress goes to `stream`. Raises ConfigError where there is no tool."""
     if not any(server.enabled for server in settings.servers):
         where = settings.config_path or "the configuration"
         raise ConfigError(
@@ -119,7 +119,7 @@ async def preview_listing(
 async def _complete_catalog(
     settings: Settings, progress: ProgressPrinter, *, refresh: bool
 ) -> tuple[RecordedCatalog, Sequence[UnreachedServer]]:
-    """What is known of the tools, once servers have told it that nobody knew; and those that did not."""
+    """The recorded catalog, after servers without a record were listed; and those that failed."""
     remembered = await load_recorded_catalog(settings)
     if not refresh and not remembered.unknown:
         return remembered, ()
@@ -135,7 +135,7 @@ async def _complete_catalog(
 
 
 class _ReportHeadFields(TypedDict):
-    """What both reports begin with."""
+    """The fields that both reports begin with."""
 
     version: str
     client: str

@@ -24,7 +24,7 @@ class ModeChoice(msgspec.Struct, frozen=True):
 
 
 class ModeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """One mode: tokens of the whole tools array, and how many tools are said how fully."""
+    """One mode: tokens of the whole tools array, and the number of tools in each form."""
 
     mode: ListingMode
     came_to: ListingMode
@@ -40,7 +40,7 @@ class ModeCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerCount(msgspec.Struct, frozen=True):
-    """One server: its tools, and the tokens of those that are shown, by mode."""
+    """One server: its tools, and the tokens of those that are listed, by mode."""
 
     name: str
     tools: int
@@ -72,7 +72,7 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReportHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What both reports begin with."""
+    """The fields that both reports begin with."""
 
     version: str
     client: str
@@ -85,7 +85,7 @@ class _ReportHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListingOverview(_ReportHead, frozen=True, kw_only=True, tag_field="kind", tag="overview"):
-    """What each mode would cost."""
+    """The tokens of each mode."""
 
     choice: ModeChoice
     modes: tuple[ModeCount, ...]
@@ -108,7 +108,7 @@ class ToolListReport(_ReportHead, frozen=True, kw_only=True, tag_field="kind", t
     hidden: tuple[NamedTool, ...]
     # Pinned, and yet there was no room.
     pins_left: tuple[str, ...]
-    # What the dialect changed, by tool.
+    # The changes by the dialect, by tool.
     changes: Mapping[str, tuple[str, ...]]
 
 
@@ -117,7 +117,7 @@ PreviewReport = ListingOverview | ToolListReport
 
 _USUAL_WIDTH: Final = 100
 _NARROWEST: Final = 60
-# Form and tokens, and what is between columns.
+# The columns for form and tokens, and the gaps.
 _OTHER_COLUMNS: Final = 24
 
 
@@ -206,7 +206,7 @@ class _ReportText:
 
 
 def _client_line(report: PreviewReport) -> str:
-    """For whom it is, and what is known of that."""
+    """The client, and its known limits."""
     whom = f"Client {report.client!r}" if report.client else "A client of no known name"
     known = [f"at most {report.most_tools} tools"] if report.most_tools is not None else []
     if report.dialect is not Dialect.PLAIN:
@@ -216,9 +216,11 @@ def _client_line(report: PreviewReport) -> str:
 
 def _chosen(report: ListingOverview) -> str:
     choice = report.choice
-    told = f"{choice.mode}, as {choice.decided_by} says"
+    chosen = f"{choice.mode}, as {choice.decided_by} says"
     return (
-        f"{told}, which comes to {choice.came_to}: {choice.why}" if choice.mode is ListingMode.AUTO else told
+        f"{chosen}, which comes to {choice.came_to}: {choice.why}"
+        if choice.mode is ListingMode.AUTO
+        else chosen
     )
 
 
@@ -231,7 +233,7 @@ def _line(report: ListingOverview) -> str:
 
 
 def _curated(report: ListingOverview) -> str:
-    """What is not as servers have it; nothing where all is."""
+    """The numbers of curated tools; empty without curation."""
     numbers = {
         "pinned": report.pinned,
         "hidden": report.hidden,
@@ -239,8 +241,8 @@ def _curated(report: ListingOverview) -> str:
         "with a name that was cut": report.names_cut,
         "with a hash in the name": report.names_hashed,
     }
-    told = [f"{number:,} {what}" for what, number in numbers.items() if number]
-    return f"{', '.join(told)}: --mode names them" if told else ""
+    counted = [f"{number:,} {what}" for what, number in numbers.items() if number]
+    return f"{', '.join(counted)}: --mode names them" if counted else ""
 
 
 def _mode_row(one: ModeCount) -> tuple[str, ...]:

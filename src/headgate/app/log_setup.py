@@ -23,7 +23,7 @@ _STANDARD_ATTRIBUTES = set(vars(logging.makeLogRecord({}))) | {"message", "ascti
 
 
 def set_up_logging(level: str, style: str | None, file: Path | None) -> None:
-    """Send every log line to stderr and, if asked for, to a file that is rotated; raises ConfigError."""
+    """Send every log line to stderr and, if configured, to a rotated file; raises ConfigError."""
     pretty = style == "pretty" or (style is None and sys.stderr.isatty())
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     handlers[0].setFormatter(PrettyLogFormatter() if pretty else JsonLogFormatter())
@@ -65,7 +65,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 class PrettyLogFormatter(logging.Formatter):
-    """One line that people read; control characters in values are shown, not obeyed."""
+    """One line for people; control characters in values are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")

@@ -29,7 +29,7 @@ _OVER_HTTP: Final = (TransportType.STREAMABLE_HTTP, TransportType.SSE)
 
 
 def chain_of(settings: Settings) -> GatewayChain:
-    """This gateway and those that started it, as its environment says."""
+    """This gateway and those that started it, by its environment."""
     path = settings.config_path
     config = config_identity(socket.gethostname(), os.path.realpath(path)) if path is not None else ""
     own = GatewayIdentity(secrets.token_hex(8), config)
@@ -57,9 +57,9 @@ def refuse_loop(settings: Settings, chain: GatewayChain) -> None:
 
 
 def starts_servers_as_child(settings: Settings) -> bool:
-    """Whether its client starts this gateway, and this gateway its servers in turn.
+    """Whether a client starts this gateway, and this gateway starts servers.
 
-    Its configuration then tells a loop where a wrapper has removed the chain from the environment.
+    Its configuration then reveals a loop even if a wrapper has removed the chain from the environment.
     """
     return settings.transport == "stdio" and _has_servers(settings)
 
@@ -92,7 +92,7 @@ def _starts_itself(spec: ServerSpec, config: Path | None) -> bool:
     if at is None:
         return False
     named = _option(words[at + 1 :], "--config")
-    # Links are not followed here: what a command hides, the gateway that it starts finds out.
+    # Links are not followed here; a loop through one is found by the gateway that it starts.
     return named is not None and os.path.abspath(Path(spec.cwd or "", named)) == os.path.abspath(config)
 
 
@@ -159,7 +159,7 @@ def _reaches(there: str, here: str) -> bool:
         # A connection to any address is one to this machine.
         return listening.is_unspecified or listening.is_loopback
     if listening.is_unspecified:
-        # Other addresses of this machine are found when the gateway hears itself.
+        # Other addresses of this machine are found when a request of the gateway arrives at itself.
         return target.is_loopback and (target.version == listening.version or listening.version == 6)
     return target == listening
 

@@ -39,7 +39,7 @@ _NO_LIMIT: Final = 1_000_000
 
 
 class ModeListing(msgspec.Struct, frozen=True):
-    """What is seen in one mode: what it came to be, the tools array, and what is known of each tool."""
+    """The listing of one mode: the mode in effect, its tokens, and the form of each tool."""
 
     came_to: ListingMode
     tokens: int
@@ -52,16 +52,16 @@ class ModeListing(msgspec.Struct, frozen=True):
     changes: Mapping[str, tuple[str, ...]] = {}
 
     def count(self, form: str) -> int:
-        """How many tools are shown so."""
+        """The number of tools in this form."""
         return Counter(self.forms.values())[form]
 
     def tokens_of(self, items: Iterable[Item]) -> int:
-        """The tokens of those of these tools that are shown."""
+        """The tokens of those of these tools that are listed."""
         return sum(self.costs.get(item.public_name, 0) for item in items)
 
 
 class ModeLister:
-    """Looks at a catalog as clients of the handshake era do that can handle so many tools."""
+    """Lists a catalog for clients of the handshake era with at most so many tools."""
 
     def __init__(
         self,
@@ -90,21 +90,21 @@ class ModeLister:
         )
 
     def list_mode(self, mode: ListingMode) -> ModeListing:
-        """What is seen in that mode; thousands of tools take seconds."""
+        """The listing of that mode; thousands of tools take seconds."""
         fitted = mode in (ListingMode.AUTO, ListingMode.BUDGET)
         listing_format = ListingFormat(mode, self._dialect, Era.HANDSHAKE, self._most if fitted else None)
         if mode in (ListingMode.SEARCH, ListingMode.DYNAMIC):
             own = self._builder.search_tools(listing_format, self._servers)
-            # What was found joins the list of the client that searched; nothing has been found yet.
+            # Found tools join the list of the client that searched; here none has been found.
             return self._mode_listing(mode, own)
         view = self._builder.build(listing_format, self._items, self._servers)
-        told = self._mode_listing(view.mode, view.listing.items)
-        return msgspec.structs.replace(told, pins_left=view.pins_left, changes=view.adapted)
+        listing = self._mode_listing(view.mode, view.listing.items)
+        return msgspec.structs.replace(listing, pins_left=view.pins_left, changes=view.adapted)
 
     def _mode_listing(self, came_to: ListingMode, shown: Sequence[tuple[str, bytes]]) -> ModeListing:
         there = dict(shown)
         costs = {name: count_tokens(definition) for name, definition in shown}
-        # A tool without arguments may be the same in few words and as a stub, which only some modes have.
+        # The slim form and the stub of a tool without arguments may be equal; only some modes have stubs.
         stubs = self._stubs() if came_to is ListingMode.BUDGET else {}
         forms = {
             item.public_name: self._form(
@@ -121,7 +121,7 @@ class ModeLister:
         return {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
 
     def _form(self, item: Item, came_to: ListingMode, shown: bytes | None, stub: bytes | None) -> str:
-        """What is shown says itself how full it is: a small tool is whole in few words too."""
+        """The form of the listed definition, found by comparison: a small tool is whole in its slim form."""
         if shown is None:
             return SEARCH
         if shown == self._builder.adapted(item.handshake_definition, self._dialect):
@@ -149,20 +149,20 @@ def name_is(item: Item, given: str | None, limit: int) -> str:
 
 
 class RecordedCatalog:
-    """The tools as a gateway with these settings would show them, and which of them are used most."""
+    """The tools that a gateway with these settings would list, and the most used of them."""
 
     def __init__(
         self, catalog: Catalog, hidden: list[Key], unknown: list[str], ranks: Mapping[Key, int]
     ) -> None:
         self.catalog = catalog
         self.hidden = hidden
-        # The servers of which nothing is remembered.
+        # The servers without a recorded listing.
         self.unknown = unknown
         self.ranks = ranks
 
 
 async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
-    """From the files of the data directory; what is not there is not known."""
+    """The catalog from the files of the data directory; it writes none of them."""
     notes = _ReadOnlyState(await asyncio.to_thread(StateFile, settings.data_dir / "state.json"))
     catalog = Catalog(
         name_limit=settings.tool_name_limit or default_limit(settings.name),
@@ -196,13 +196,13 @@ async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
 def _ranks(notes: "_ReadOnlyState", usage: Mapping[Key, int]) -> Mapping[Key, int]:
     favourites = MostUsedTools(notes)
     if favourites.is_due:
-        # As a gateway does that is started now.
+        # As a gateway that is started now.
         favourites.update(usage)
     return favourites.ranks
 
 
 class _ReadOnlyState:
-    """Whose a name is, and what was used most; what is noted is gone with this process."""
+    """The owners of names and the most used tools; changes stay in this process."""
 
     def __init__(self, state: StateFile) -> None:
         self._state = state
@@ -213,16 +213,16 @@ class _ReadOnlyState:
         return self._claims.get(public_name) or self._state.owner(public_name)
 
     def claim(self, names: Mapping[str, Key]) -> None:
-        """These names have owners now."""
+        """Record the owners of these names."""
         self._claims.update(names)
 
     def forget(self) -> None:
-        """Whatever was claimed since the beginning."""
+        """Drop all claims of this process."""
         self._claims.clear()
 
     def favourites(self) -> tuple[float, list[Key]]:
-        """When the most used tools were taken down, and which they are."""
+        """The most used tools, and when they were determined."""
         return self._state.favourites()
 
     def remember_favourites(self, at: float, tools: list[Key]) -> None:
-        """Nothing is kept."""
+        """Ignored."""

@@ -38,11 +38,11 @@ class OperatorLedger(NamedTuple):
 async def ledger_exists(settings: Settings) -> bool:
     """Whether there is a ledger, because commands that only read do not create one; raises ConfigError.
 
-    One that is missing is there as well: to open it says so.
+    True also for a lost one, so that opening it reports the loss.
     """
     path = settings.data_dir / LEDGER_NAME
     try:
-        # Raises where nobody may look.
+        # Raises without permission to read.
         await asyncio.to_thread(path.exists)
         return await asyncio.to_thread(LedgerGuard(path).has_ledger)
     except OSError as error:
@@ -73,7 +73,7 @@ def _ledger_unusable(path: Path, reason: str) -> ConfigError:
     )
 
 
-# Those that somebody may have to do something about.
+# Those that an operator may have to act on.
 OPEN_STATES: Final = (OperationState.DOUBT, OperationState.INTENT)
 _MAX_LISTED = 10_000
 _DEFAULT_WIDTH = 100
@@ -93,7 +93,7 @@ _WORDS: Final = {
 
 
 class OperationListing(msgspec.Struct, frozen=True):
-    """Operations, and what is to be said where there are none."""
+    """Operations, and the sentence for an empty list."""
 
     operations: list[Operation]
     empty_message: str
@@ -162,7 +162,7 @@ def _not_in_doubt(operation: Operation) -> InvalidArguments:
     )
 
 
-# What is printed.
+# Output.
 
 
 def format_operations(listing: OperationListing, *, as_json: bool, options: str = "") -> str:

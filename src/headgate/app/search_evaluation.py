@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 _DEFAULT_WIDTH = 100
 _DEFAULT_ROWS = 10
-# An endpoint that refuses is left alone for a minute at most; after two nothing comes any more.
+# A refusing endpoint is retried within a minute; after two minutes no vector is expected.
 _STUCK_SECONDS = 120.0
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 # Longer than any evaluation: the vectors of tools that are not in a set belong to the gateway.
 _NEVER_SECONDS = 30 * 86_400.0
 
@@ -58,9 +58,9 @@ _NEVER_SECONDS = 30 * 86_400.0
 async def evaluate(
     settings: Settings, directory: Path | None, stream: TextIO, *, refresh: bool
 ) -> EvaluationReport:
-    """Ask the set of the directory, or without one for the tools of the configured servers.
+    """Evaluate the labelled set in the directory, or without one the tools of the configured servers.
 
-    `stream` is told how far it is. Raises ConfigError for what cannot be asked.
+    Progress goes to `stream`. Raises ConfigError for a set or a configuration that cannot be used.
     """
     progress = ProgressPrinter(stream)
     if directory is not None:
@@ -77,7 +77,7 @@ def format_evaluation(report: EvaluationReport, *, as_json: bool, rows: int | No
 
 
 async def _evaluate_set(settings: Settings, directory: Path, progress: ProgressPrinter) -> LabelledSetReport:
-    """Ask the labelled requests of a directory; raises BadSet, and ConfigError where there is no embedder."""
+    """Run the labelled queries of a directory; raises InvalidLabelledSet and ConfigError."""
     labelled = await asyncio.to_thread(_read, directory)
     questions = [question.text for question in labelled.questions]
     answers, model = await _answers(settings, labelled.items, questions, progress)
@@ -99,20 +99,20 @@ def _lines(path: Path) -> list[bytes]:
 async def _evaluate_catalog(
     settings: Settings, progress: ProgressPrinter, *, refresh: bool
 ) -> SearchabilityReport:
-    """Ask for each tool of the configured servers; raises ConfigError."""
+    """Search for each tool of the configured servers; raises ConfigError."""
     items, unreached = await known_tools(settings, progress, refresh=refresh)
     documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
-    asked = synthetic_queries_for(documents)
-    answers, model = await _answers(settings, items, [one.text for one in asked], progress)
-    return report_on_catalog(documents, asked, answers, unreached, version=__version__, model=model)
+    queries = synthetic_queries_for(documents)
+    answers, model = await _answers(settings, items, [one.text for one in queries], progress)
+    return report_on_catalog(documents, queries, answers, unreached, version=__version__, model=model)
 
 
 async def _answers(
     settings: Settings, items: list[Item], requests: Sequence[str], progress: ProgressPrinter
 ) -> tuple[list[QueryRun], str | None]:
-    """The answer to each request, and the model that had a say if one had."""
+    """The answer to each query, and the name of the embedding model, if there is one."""
     embedder = await _embedder(settings, progress)
-    async with _prepared(settings, items, embedder, progress) as finder:
+    async with _open_finder(settings, items, embedder, progress) as finder:
         answers = await run_queries(
             finder, requests, lambda done: progress.show_count("asked", done, len(requests))
         )
@@ -121,7 +121,7 @@ async def _answers(
 
 
 async def _embedder(settings: Settings, progress: ProgressPrinter) -> Embedder | None:
-    """The embedder that the settings choose, once it has shown that it works."""
+    """The embedder of the settings, after one successful call."""
     make = embedder_factory_of(settings, OfflineModel())
     if make is None:
         return None
@@ -135,34 +135,36 @@ async def _embedder(settings: Settings, progress: ProgressPrinter) -> Embedder |
 
 
 def _no_vectors(message: str) -> ConfigError:
-    # Figures of words alone would be taken for those of the model.
+    # Figures of full-text search alone would be mistaken for those of the model.
     return ConfigError(message, hint="set HEADGATE_EMBEDDER=BM25 to check the search by words alone")
 
 
 @asynccontextmanager
-async def _prepared(
+async def _open_finder(
     settings: Settings, items: list[Item], embedder: Embedder | None, progress: ProgressPrinter
 ) -> AsyncIterator[Finder]:
-    """What finds these tools, once it knows them all; their vectors are kept in proxy.db."""
+    """A finder that has indexed all tools; their vectors are kept in proxy.db."""
     async with AsyncExitStack() as stack:
-        meaning = await stack.enter_async_context(_meaning(settings, embedder)) if embedder else None
-        finder = Finder(lambda: items, meaning)
+        vectors = (
+            await stack.enter_async_context(_open_vector_index(settings, embedder)) if embedder else None
+        )
+        finder = Finder(lambda: items, vectors)
         stack.push_async_callback(finder.close)
         await _index(finder, len(items), progress)
-        if embedder is not None and meaning is not None:
-            await _await_vectors(embedder.name, meaning, len(items), progress)
+        if embedder is not None and vectors is not None:
+            await _await_vectors(embedder.name, vectors, len(items), progress)
         yield finder
 
 
 @asynccontextmanager
-async def _meaning(settings: Settings, embedder: Embedder) -> AsyncIterator["ToolVectorIndex"]:
-    # Imported here, so that words alone need no numpy.
+async def _open_vector_index(settings: Settings, embedder: Embedder) -> AsyncIterator["ToolVectorIndex"]:
+    # Imported here, so that full-text search needs no numpy.
     from headgate.embedding.tool_index import open_tool_index
 
     file = SqliteCatalogStore(settings.data_dir / "proxy.db")
     try:
-        async with open_tool_index(lambda: embedder, file, settled_seconds=_NEVER_SECONDS) as meaning:
-            yield meaning
+        async with open_tool_index(lambda: embedder, file, settled_seconds=_NEVER_SECONDS) as vectors:
+            yield vectors
     finally:
         await file.flush()
 
@@ -181,16 +183,16 @@ async def _index(finder: Finder, tools: int, progress: ProgressPrinter) -> None:
 
 
 async def _await_vectors(
-    name: str, meaning: "ToolVectorIndex", tools: int, progress: ProgressPrinter
+    name: str, vectors: "ToolVectorIndex", tools: int, progress: ProgressPrinter
 ) -> None:
     """Wait until every tool has its vector; raises ConfigError when none comes any more."""
     loop = asyncio.get_running_loop()
     before, give_up_at = -1, 0.0
-    while (made := meaning.progress()[0]) < tools:
+    while (made := vectors.progress()[0]) < tools:
         if made > before:
             before, give_up_at = made, loop.time() + _STUCK_SECONDS
         elif loop.time() > give_up_at:
             raise _no_vectors(f"the embedder {name!r} made no vector for {_STUCK_SECONDS:g} s")
         progress.show_count("vectors", made, tools)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     progress.clear()

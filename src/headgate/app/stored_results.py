@@ -123,7 +123,7 @@ def listed_result_tools(settings: Settings) -> tuple[OwnToolDefinition, ...]:
 
 
 def result_limits_of(settings: Settings) -> ResultStoreLimits:
-    """How much is stored."""
+    """The limits of the store."""
     return ResultStoreLimits(
         max_entries=settings.cache_max_entries,
         ttl_seconds=settings.cache_ttl_seconds,
@@ -136,7 +136,7 @@ def result_limits_of(settings: Settings) -> ResultStoreLimits:
 
 
 def result_display_of(settings: Settings) -> TruncationSettings:
-    """What is shown of results."""
+    """The limits of the results that clients get."""
     return TruncationSettings(
         max_size=settings.max_response_size,
         max_tokens=settings.max_response_tokens,

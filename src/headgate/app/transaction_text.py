@@ -38,7 +38,7 @@ from headgate.domain.redaction import redact_json, redact_secrets
 from headgate.domain.terminal import printable
 
 _HEAD = ("transaction", "state", "started", "age", "caller", "done", "problem")
-# As much of the arguments of one call as a person wants to see, and a program.
+# The longest arguments of one call, in text and in JSON.
 _MOST_SHOWN = 300
 _MOST_IN_JSON = 10_000
 _LABEL_WIDTH = 14
@@ -63,7 +63,7 @@ _UNDO_STATES: Final[Mapping[StepState, str]] = {
     StepState.UNDO_FAILED: "failed",
     StepState.UNDONE: "done",
 }
-# What an operator has to find out where a retry is refused.
+# The question that an operator has to answer where a retry is refused.
 _QUESTIONS: Final[Mapping[StepState, str]] = {
     StepState.DOUBT: "Check whether it was: that decides what is undone.",
     StepState.UNDO_DOUBT: "Check whether it was: it is not made again without your consent.",
@@ -255,7 +255,7 @@ def _call(operation: Operation) -> str:
 
 
 def _error(details: TransactionDetails, step: StepRecord) -> str:
-    """The last error of a step, as its server said it."""
+    """The last error of a step, in the words of its server."""
     return redact_secrets(details.errors.get(step.number) or step.error)
 
 
@@ -272,11 +272,11 @@ def _history_lines(transaction: TransactionRecord) -> Iterator[str]:
         yield printable(f"  {format_time(event.at)}  {redact_secrets(event.text)}")
 
 
-# What to do about it.
+# Resolutions.
 
 
 def _advice(details: TransactionDetails, options: str) -> tuple[str, list[tuple[str, str]]]:
-    """What is known of a stuck transaction, and each command that resolves it with what it does."""
+    """The state of a stuck transaction, and each command that resolves it with its effect."""
     transaction = details.transaction
     step = stuck_step(transaction)
     if step is None:
@@ -349,7 +349,7 @@ def _line(label: str, value: str, indent: str = "  ") -> str:
 
 
 def format_resolution(resolution: TransactionResolution, *, as_json: bool, options: str = "") -> str:
-    """What a decision came to: sentences, or one JSON document."""
+    """The outcome of a decision as text, or as one JSON document."""
     transaction = resolution.transaction
     if as_json:
         return format_json(

@@ -1,4 +1,4 @@
-"""What an operator asks about transactions, and decides about those that are stuck."""
+"""`headgate transactions`: lists and shows transactions, and records decisions about stuck ones."""
 
 import asyncio
 import time
@@ -56,7 +56,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDetails(NamedTuple):
-    """One transaction, its recorded calls by their keys, and what servers said in full, by number of step."""
+    """One transaction, its recorded calls by key, and the whole errors of servers by number of step."""
 
     transaction: TransactionRecord
     operations: Mapping[str, Operation]
@@ -148,7 +148,7 @@ async def _operations(opened: OperatorLedger, transaction: TransactionRecord) ->
 
 
 async def _said(opened: OperatorLedger, step: StepRecord) -> str | None:
-    """What the server said of the last call of a step that it refused; None when that is not recorded."""
+    """The server's error for the last call of a refused step; None when it is not recorded."""
     op_id = step.undo_op_id or step.op_id
     answer = await opened.calls.read_answer(op_id) if op_id else None
     if answer is None:
@@ -163,7 +163,7 @@ async def _said(opened: OperatorLedger, step: StepRecord) -> str | None:
 
 
 async def _found(opened: OperatorLedger, id: str, principal: str | None) -> TransactionRecord:
-    # What a shell passes may hold bytes that are no text, and then names no transaction.
+    # An argument of the shell may contain bytes that are no text, and then names no transaction.
     wanted = id.encode("utf-8", "backslashreplace").decode()
     places = await opened.transactions.find_keys(wanted, MOST_LISTED) if wanted else []
     if principal is not None:

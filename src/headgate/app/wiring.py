@@ -68,7 +68,7 @@ class AccessRules(AccessControl, Protocol):
     """Decides what identities see and do."""
 
     def visible(self, identity: Identity) -> Visibility:
-        """What the identity sees of the catalog."""
+        """The part of the catalog that the identity sees."""
 
 
 @asynccontextmanager

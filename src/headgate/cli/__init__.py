@@ -1,8 +1,12 @@
-"""The command line: what is called, and how it ends when somebody interrupts it."""
+"""The command line of `headgate`.
+
+In: arguments. Out: text on standard output, errors on standard error, an exit code. Imports `app` and
+everything below it, most of it inside the commands, so that `--help` is fast.
+"""
 
 import sys
 
-# As the shell says it for a program that was interrupted, or told to end.
+# The exit codes of a shell for a program that SIGINT or SIGTERM ended.
 INTERRUPTED = 130
 TERMINATED = 143
 
@@ -10,7 +14,7 @@ TERMINATED = 143
 def main() -> None:
     """The entry point of `headgate`."""
     try:
-        # Imported here, so that Ctrl-C meanwhile is no traceback.
+        # Imported here, so that Ctrl-C during the import prints no traceback.
         from headgate.cli.commands import cli
 
         cli()

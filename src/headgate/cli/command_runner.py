@@ -32,7 +32,7 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # Click itself would say that it was aborted.
+            # Click itself would print that it was aborted.
             sys.exit(INTERRUPTED)
 
 
@@ -61,7 +61,7 @@ def exit_on_error(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
     try:
         yield
     except (BrokenPipeError, click.ClickException, click.Abort, click.exceptions.Exit):
-        # Click ends these itself, and a reader that has gone away wants to hear nothing.
+        # Click ends these itself, and a closed pipe needs no message.
         raise
     except HeadgateError as error:
         _exit_with(_sentence(error), verbose=verbose)
@@ -79,7 +79,7 @@ def exit_on_error(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
 
 
 def _exit_with(sentence: str, *, verbose: bool) -> NoReturn:
-    """Exit with code 2 and the sentence, after the traceback of the current exception if it is wanted."""
+    """Exit with code 2 and the sentence, with --verbose after the traceback of the current exception."""
     if verbose:
         click.echo(redact_secrets(traceback.format_exc()), err=True, nl=False)
     click.echo(f"headgate: {_printable(redact_secrets(sentence))}", err=True)
@@ -88,7 +88,7 @@ def _exit_with(sentence: str, *, verbose: bool) -> NoReturn:
 
 
 def _system_sentence(error: OSError) -> str:
-    """What the operating system refused, and where."""
+    """The refusal of the operating system, and the file."""
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return f"the system refused something: {reason}; run it again with -v to see what"
@@ -109,7 +109,7 @@ def _sentence(error: HeadgateError) -> str:
 
 
 def _discard_output() -> None:
-    """What standard output does not take is not tried once more at the very end, as a traceback."""
+    """Flush standard output now, so that a failure at exit prints no traceback."""
     if sys.stdout is None:
         # It was closed before the command began.
         return
@@ -137,20 +137,20 @@ def print_result(text: str) -> None:
 
 
 def load_settings(flags: "Flags", *, with_servers: bool = True) -> "Settings":
-    """The settings, with a log that leaves standard error to those who tell the progress."""
+    """The settings, with a log that leaves standard error to the progress."""
     # Imported here as everywhere below, so that `headgate --help` answers at once.
     from headgate.app.log_setup import set_up_logging
     from headgate.config.loader import load
 
     settings = load(flags, os.environ, Path.cwd(), with_servers=with_servers)
-    # What a gateway logs in passing would only hide how far it is.
+    # Log lines of a gateway would hide the progress.
     level = "WARNING" if settings.log_level == "INFO" else settings.log_level
     set_up_logging(level, settings.log_format or "pretty", None)
     return settings
 
 
 def run(work: "Coroutine[Any, Any, ResultT]") -> "ResultT":
-    """What the work gives, on a loop of its own."""
+    """The result of the work, run on an event loop of its own."""
     import asyncio
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -40,7 +40,7 @@ def print_from_ledger(
     work: "Callable[[Settings], Coroutine[Any, Any, T]]",
     printed: "Callable[[T], str]",
 ) -> None:
-    """Print what the ledger says; a refusal ends the command."""
+    """Print the report on the ledger; a refusal ends the command."""
     from headgate.config.settings import Flags
 
     with exit_on_error(verbose=click.get_current_context().meta[_VERBOSE_KEY]):
@@ -316,5 +316,5 @@ def resolve_transaction(  # noqa: PLR0913 (one for each option)
 
 
 def _one_line(note: str) -> str:
-    """The note on one line, without what is no text."""
+    """The note on one line, without bytes that are no text."""
     return " ".join(note.encode("utf-8", "replace").decode().split())
