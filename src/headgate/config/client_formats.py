@@ -17,9 +17,9 @@ _LONGEST_MILLISECONDS = 86_400_000
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 # Where clients keep their servers when not in `mcpServers`: Zed, and Amp.
 _SERVER_SECTIONS = ("context_servers", "amp.mcpServers")
-# What VS Code kept in its settings below `mcp`, before it had a file for it.
+# The keys below `mcp` in the settings of older versions of VS Code.
 _VS_CODE_SECTION = "mcp"
-# What only a shell understands, as a word of its own.
+# Words that only a shell understands.
 _SHELL_WORDS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1"))
 
 

@@ -24,7 +24,7 @@ _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENT_OR_STRING = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _COMMA_OR_STRING = re.compile(rf"{_STRING}|,(?=\s*[\]}}])|[\[{{]|[\]}}]", re.DOTALL)
 
-# What the parser says, and what to do about it.
+# The messages of the parser, and the fix for each.
 _FIXES = {
     "Expecting ',' delimiter": "put a comma between the two values",
     "Expecting ':' delimiter": "put a colon between the key and its value",
@@ -39,7 +39,7 @@ _FIXES = {
 
 
 def parse_jsonc(content: bytes, name: str) -> dict[str, object]:
-    """The object in a file called `name`; raises ConfigError that says where it is broken and the fix."""
+    """The object in the file `name`; raises ConfigError with the place of the error and the fix."""
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(
             f"{name} is larger than {MAX_CONFIG_BYTES} bytes",
@@ -106,7 +106,7 @@ def _without_duplicates(name: str, pairs: list[tuple[str, object]]) -> dict[str,
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
-            # Which of the two was meant is anybody's guess, so neither is used.
+            # Either could be meant, so neither is used.
             raise ConfigError(
                 f"{name} has the key {display_value(key)} twice in one object",
                 hint="rename or remove one of the two",
@@ -158,7 +158,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class BasePaths(msgspec.Struct, frozen=True):
-    """What relative paths and `~` mean."""
+    """The directories that relative paths and `~` refer to."""
 
     home: Path
     cwd: Path
@@ -227,9 +227,9 @@ def read_config_file(path: Path) -> bytes:
 
 
 class VariableLookup:
-    """What `${VAR}` means: the environment, then `.env` beside the file, then a secret file of that name.
+    """The values of `${VAR}`: the environment, then `.env` beside the file, then a secret file of that name.
 
-    `defaults` come last: what the editor that the file was made for would fill in by itself.
+    `defaults` come last: the values that the editor of the file would fill in.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:
         if assignment := _ASSIGNMENT.fullmatch(line):
             variables[assignment.group(1)] = _unquoted(assignment.group(2).strip())
         else:
-            # The line itself may be half a secret, so only its number is told.
+            # The line may contain part of a secret, so only its number is reported.
             warnings.append(f"line {number} of {path} is not used: write NAME=value")
     return variables
 

@@ -53,7 +53,7 @@ def upstream_policy_of(owner: str, entry: ServerEntry, warnings: list[str]) -> U
 
 
 class _PolicyReader:
-    """Reads what is said of one server's calls; a place is empty for the server, or names a tool."""
+    """Reads the delivery settings of one server; a place is empty for the server, or names a tool."""
 
     def __init__(self, owner: str, entry: ServerEntry, warnings: list[str]) -> None:
         self._owner = owner
@@ -61,7 +61,7 @@ class _PolicyReader:
         self._warnings = warnings
 
     def tools(self, everything: ToolSafety) -> dict[str, ToolSafety]:
-        """What is said of single tools."""
+        """The settings of single tools."""
         policies: dict[str, ToolSafety] = {}
         for tool, entry in self._entry.tools.items():
             before = next((pattern for pattern in policies if matches_any(tool, (pattern,))), None)
@@ -74,7 +74,7 @@ class _PolicyReader:
         return policies
 
     def policy(self, place: str, entry: ToolPolicyEntry, inherited: ToolSafety) -> ToolSafety:
-        """What is said of a tool, or of all of them."""
+        """The settings of one tool, or of all tools."""
         policy = ToolSafety(
             kind=ToolClass(entry.kind) if entry.kind else None,
             key_argument=entry.key_argument,
@@ -96,7 +96,7 @@ class _PolicyReader:
                 fill_template(msgspec.json.encode(argument), _TEMPLATE_VALUES)
             except ValueError as error:
                 where = f"probe in {place}" if place else "probe"
-                # Not what it says of the text: that may be a secret with a dollar in it.
+                # Without its message, which quotes the text: that may be a secret with a dollar in it.
                 raise ConfigError(
                     f"{display_value(name)} of arguments in {where} cannot be filled in",
                     hint="write $arguments.name, $key or $op_id for what the call has, and $$ for a dollar",
@@ -148,7 +148,7 @@ class _PolicyReader:
 
 
 class _AnyArguments(dict[str, object]):
-    """Arguments that have whatever is asked for, since nobody knows those of a call yet."""
+    """Arguments with a value for every name, because those of a call are not known yet."""
 
     def __contains__(self, _name: object) -> bool:
         return True

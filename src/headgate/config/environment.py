@@ -58,7 +58,7 @@ def listing_mode_of(routing: object, variable: str) -> str:
     return _LISTING_OF[str(convert(routing, ROUTING_TYPES, variable))]
 
 
-# So many characters of each result are shown, its head and its tail; 0 is the same as not set.
+# Characters of head and tail of each result; 0 is the same as not set.
 TRUNCATE = "TRUNCATE_OUTPUT_LEN"
 # Somebody who sets one of these believes to be protected, so silence would be wrong.
 UNPROTECTED = (

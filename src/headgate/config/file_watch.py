@@ -14,12 +14,12 @@ log = logging.getLogger("headgate.config")
 Load = Callable[[], Settings]
 Sleep = Callable[[float], Awaitable[object]]
 Fingerprint = tuple[int, int, int] | None
-# Hears what is wrong with the file as it is now, or None when it can be used; called in a thread.
+# Called in a thread with the error in the file, or with None when the file is valid.
 Report = Callable[[ConfigError | None], None]
 
 
-def _ignored(_error: ConfigError | None) -> None:
-    """Only the log says what is wrong."""
+def _ignore_error(_error: ConfigError | None) -> None:
+    """For callers that rely on the log."""
 
 
 async def watch_settings(
@@ -27,7 +27,7 @@ async def watch_settings(
     current: Settings,
     interval_seconds: float,
     *,
-    report: Report = _ignored,
+    report: Report = _ignore_error,
     sleep: Sleep = asyncio.sleep,
 ) -> AsyncGenerator[Settings, None]:
     """Each new Settings, when the file that `current` came from has really changed; never ends by itself.
@@ -141,7 +141,7 @@ class _WatchedConfigFile:
 
 
 def _fingerprint(path: Path) -> Fingerprint:
-    """What changes when a file is edited, replaced or removed."""
+    """Values that change when a file is edited, replaced or removed."""
     try:
         status = path.stat()
     except OSError:

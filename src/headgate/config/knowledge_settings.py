@@ -85,9 +85,9 @@ def check_store_address(value: object, where: str) -> object:
 def consistent_knowledge_settings(
     settings: KnowledgeSettings, told: Collection[str], warnings: list[str]
 ) -> KnowledgeSettings:
-    """The settings so that they fit each other; `told` are the names of those that somebody gave.
+    """Consistent settings; `told` are the names of those that were given.
 
-    Raises ConfigError where what was given contradicts itself.
+    Raises ConfigError where given settings contradict each other.
     """
     if settings.weights.vector + settings.weights.bm25 <= 0:
         raise ConfigError(

@@ -27,7 +27,7 @@ from headgate.domain.errors import ConfigError
 
 # The second spelling is VS Code's.
 _SERVER_KEYS = ("mcpServers", "servers")
-# The last one is what VS Code asks its user for.
+# The last one is for values that VS Code asks its user for.
 TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema", "inputs")
 # Where editors keep their configuration below the folder that they call the workspace.
 _EDITOR_DIRECTORIES = (".vscode", ".cursor", ".gemini")
@@ -44,10 +44,10 @@ def load(
     secrets: Path = config_files.SECRETS_DIRECTORY,
     with_servers: bool = True,
 ) -> Settings:
-    """The settings in force, with warnings for what is odd; raises ConfigError for what cannot be used.
+    """The settings in force, with warnings; raises ConfigError for a configuration that cannot be used.
 
-    Reads the configuration file, `.env` beside it and the files in `secrets`, and nothing else. Whoever wants
-    no servers hears nothing of them.
+    Reads the configuration file, `.env` beside it and the files in `secrets`, and nothing else. Without
+    servers, their entries are neither checked nor reported.
     """
     base_paths = config_files.base_paths_of(environ, cwd)
     warnings: list[str] = []
@@ -91,7 +91,7 @@ def load(
 
 
 def _editor_values(document: Mapping[str, object], path: Path, base_paths: BasePaths) -> dict[str, str]:
-    """What VS Code and Cursor fill in: directories, and the defaults of what they ask for."""
+    """The variables that VS Code and Cursor fill in: directories, and defaults of their inputs."""
     folder = path.parent.parent if path.parent.name in _EDITOR_DIRECTORIES else path.parent
     values = {
         "workspaceFolder": str(folder),
@@ -167,7 +167,7 @@ def _default_data_dir(base_paths: BasePaths) -> Path:
 
 
 def _with_consistent_doubt_window(settings: Settings, *, told: bool) -> Settings:
-    """What is in doubt is never forgotten before what is known; raises ConfigError where it is told to be."""
+    """Raises ConfigError where operations in doubt would be forgotten before known ones."""
     if settings.doubt_window_seconds >= settings.ledger_window_seconds:
         return settings
     if told:

@@ -239,7 +239,7 @@ def check_connection(name: str, entry: ServerEntry, warnings: list[str]) -> None
         try:
             parse_proxy(proxy)
         except InvalidProxy as error:
-            # The URL itself is not shown: it may hold a password.
+            # Without the URL, which may contain a password.
             raise ConfigError(
                 f"its proxy is not usable, {error}",
                 hint=f"write proxy as http://host:port or https://host:port, or {DIRECT} for none",
@@ -280,7 +280,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A second one beside ours would cut requests in the wrong place or contradict the protocol.
 _RESERVED_HEADERS = ("content-length", "transfer-encoding", "connection")
 _RESERVED_PREFIX = "mcp-"
-# Other clients' configurations have them, and what we send says the same or is what we can read.
+# Configurations of other clients have them; the gateway sends the same, or what it can read.
 _REDUNDANT_HEADERS = ("accept", "accept-encoding", "content-type")
 # They mean something already, which a key in their place would break.
 _UNUSABLE_FOR_KEYS = ("host", "last-event-id", "cache-control")

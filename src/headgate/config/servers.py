@@ -62,10 +62,10 @@ _LETTER = re.compile(r"[A-Za-z0-9]")
 
 
 class ParsedServers(msgspec.Struct, frozen=True):
-    """What became of the entries: servers in the order of the file, and what else was read for them."""
+    """The servers of the entries in the order of the file, and the warnings and errors about them."""
 
     servers: tuple[ServerSpec, ...] = ()
-    # The entries that are wrong, by name, and what is wrong with each.
+    # The invalid entries by name, and the reason for each.
     left_out: dict[str, str] = {}
     env_files: tuple[Path, ...] = ()
 
@@ -118,13 +118,13 @@ def _read_server(
 
 
 def _is_switched_off(expanded: Mapping[str, object]) -> bool:
-    """Whether the operator turned it off, so that nobody need hear of its missing variables."""
+    """Whether the operator disabled it, so that its missing variables are not reported."""
     enabled, disabled = str(expanded.get("enabled", True)), str(expanded.get("disabled", False))
     return enabled.lower() in ("false", "0") or disabled.lower() in ("true", "1")
 
 
 def _disabled(name: str, raw: Mapping[str, object], reason: str) -> ServerSpec:
-    """What can be said of a server whose variables are missing: enough to show it, too little to start it."""
+    """A server whose variables are missing: enough to display it, too little to start it."""
     command, url = raw.get("command"), raw.get("url")
     entry = ServerEntry(
         command=command if isinstance(command, str) else "",
@@ -200,7 +200,7 @@ def _is_cold(entry: ServerEntry) -> bool:
 
 
 def _curation(name: str, entry: ServerEntry, warnings: list[str]) -> Curation:
-    """How its tools are shown; a new name that says nothing is left out."""
+    """How its tools are listed; an empty new name is ignored."""
     renamed = {tool: given for tool, given in entry.rename.items() if _LETTER.search(given)}
     warnings += [
         f"rename in server {display_value(name)} gives {display_value(tool)} the name "
@@ -248,7 +248,7 @@ def _check_process(entry: ServerEntry) -> None:
 
 def _check_request(entry: ServerEntry) -> None:
     if entry.url and not _is_usable(entry.url):
-        # The url itself is not shown: it may hold a key.
+        # Without the URL, which may contain a key.
         raise ConfigError(
             "its url is not usable", hint="write url as http://host:port/path or https://host/path"
         )

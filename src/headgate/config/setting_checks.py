@@ -27,7 +27,7 @@ from headgate.config.setting_values import (
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
 
-# What snake_case makes of some keys, and the whole name of what is shorter in the file.
+# Other spellings of keys: by snake_case, and the whole name of a key that is shorter in the file.
 _ALIASES = {"cacheTTL": "cacheTtl", "cacheTTLSeconds": "cacheTtl"}
 
 
@@ -63,7 +63,7 @@ def setting_leaves(
 
 
 def assemble_struct(values: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The fields of `kind` that these values, each by its path, say something of."""
+    """The fields of `kind` from these values, which are given by path."""
     made: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         plain, above = plain_type(field.type), f"{field.name}."
@@ -152,13 +152,13 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f
 
 
 class GivenSetting(msgspec.Struct, frozen=True):
-    """A value that somebody gave to a setting, and where."""
+    """The value of a setting, and where it was given."""
 
     # Of Settings, or the path of one in an object of theirs.
     field: str
     value: object
     where: str
-    # What a relative path means there.
+    # The base of relative paths there.
     base_paths: BasePaths
     # Why there is no value, such as a variable that is not set.
     problem: str | None = None
@@ -227,7 +227,7 @@ def _one_line(value: object, where: str) -> object:
 
 
 def _command(value: object, where: str) -> object:
-    # Nothing to run, as somebody writes who wants it off.
+    # An empty command disables it.
     if not str(value).strip():
         return None
     line = _one_line(value, where)

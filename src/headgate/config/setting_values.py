@@ -33,21 +33,21 @@ def seconds(least: float, most: float, description: str) -> msgspec.Meta:
 def convert(value: object, annotation: object, where: str, *, private: bool = False) -> object:
     """The value as `annotation`; text stands for numbers and booleans, because `${VAR}` yields text.
 
-    Raises ConfigError with the setting, its value unless that is private, and what is allowed.
+    Raises ConfigError with the setting, its value unless that is private, and the allowed values.
     """
     wanted = _without_none(annotation)
     try:
         return msgspec.convert(_folded(value, wanted), wanted, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         for place, part, kind in () if private else _parts_of(value, wanted):
-            # The one part that is wrong says so itself.
+            # The error of the invalid part is more precise.
             convert(part, kind, f"{place} of {where}")
         what = "of another kind" if private else display_value(value)
         raise invalid_value_error(where, what, allowed_values(wanted)) from error
 
 
 def _parts_of(value: object, wanted: object) -> list[tuple[str, object, object]]:
-    """What each part of an object or a list is called, its value and its type."""
+    """The name, value and type of each part of an object or a list."""
     plain, _ = _parts(wanted)
     if isinstance(value, dict) and get_origin(plain) is dict:
         return [(display_value(key), part, get_args(plain)[1]) for key, part in value.items()]
@@ -83,7 +83,7 @@ _FIXED: Mapping[object, str] = {tuple: "a list of strings", bool: "true or false
 
 
 def allowed_values(annotation: object) -> str:
-    """What a setting of this type takes, in words."""
+    """The values that a setting of this type takes, in words."""
     plain, meta = _parts(_without_none(annotation))
     match get_origin(plain) or plain:
         case _ if _words(plain):

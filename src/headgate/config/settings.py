@@ -27,13 +27,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[ServerSpec, ...] = ()
     # None where there is no file.
     config_path: Path | None = None
-    # What is odd but does not keep the gateway from running, one sentence each.
+    # Problems that do not keep the gateway from running, one sentence each.
     warnings: tuple[str, ...] = ()
-    # The entries that are wrong and so are not among the servers, by name, and what is wrong with each.
+    # The invalid entries, which are not among the servers, by name, and the reason for each.
     left_out: dict[str, str] = {}
     # Files of variables that entries name, which are watched as the configuration is.
     env_files: tuple[Path, ...] = ()
-    # From the environment only: a file that says so would erase the data on every start.
+    # From the environment only: in a file it would erase the data on every start.
     reset_data: bool = False
 
     name: Annotated[
@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools_limit: Annotated[
         int, between(1, 100, "How many found tools a client's list has in the listing mode dynamic.")
     ] = 15
-    # None means that what is installed decides.
+    # None means that the installed packages decide.
     embedder: (
         Annotated[
             Literal["BM25", "SEMANTIC", "HF", "OPENAI"],
@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
     openai_model: Annotated[str, about("The model of the embedder OPENAI.")] = "text-embedding-3-small"
     openai_api_key: Annotated[str, about("The key of the embedder OPENAI.")] | None = None
-    # None means that nobody set it, so that the limit follows from the client's own prefix.
+    # None means that it is not set, so the limit follows from the prefix of the client.
     tool_name_limit: (
         Annotated[int, between(10, 200, "The longest public name of a tool or prompt.")] | None
     ) = None
@@ -272,7 +272,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says; None where it says nothing."""
+    """The options of the command line; None where one is not given."""
 
     config: Path | None = None
     transport: str | None = None

@@ -4,25 +4,25 @@ import os
 import re
 from collections.abc import Callable
 
-# A name that begins with INPUT is the id of what VS Code asks its user for.
+# A name that begins with INPUT is the id of an input of VS Code.
 Lookup = Callable[[str], str | None]
 INPUT_PREFIX = "input:"
 
 # `$${` is how to write `${` itself; a `$` elsewhere means nothing, so that passwords and scripts stay.
 _TOKEN = re.compile(r"\$\$\{|\$\{|\}")
 _REFERENCE = re.compile(r"(?:([A-Za-z]+):)?([A-Za-z_][A-Za-z0-9_]*)(\}|:-)")
-# The id of what VS Code asks its user for may hold other characters than a variable's name.
+# The id of an input of VS Code may contain other characters than the name of a variable.
 _INPUT = re.compile(r"(input):([^\s{}:]+)(\}|:-)")
-# What separates directories, as VS Code writes it.
+# The separator of directories, as VS Code writes it.
 _SEPARATOR = re.compile(r"(?:/|pathSeparator)\}")
 # Nobody writes more, and it keeps a hostile string from exhausting the stack.
 _DEEPEST_DEFAULT = 16
 
 
 def expand(value: object, lookup: Lookup) -> tuple[object, list[str]]:
-    """The value with every reference replaced, and what could not be, one sentence each.
+    """The value with every reference replaced, and one sentence for each that could not be.
 
-    What a variable holds is never expanded again, so a secret may contain `${`.
+    The value of a variable is never expanded again, so a secret may contain `${`.
     """
     problems: list[str] = []
     return _expand(value, lookup, problems, ""), problems
@@ -46,7 +46,7 @@ def _expand(value: object, lookup: Lookup, problems: list[str], key: str) -> obj
 
 
 def input_variable(identifier: str) -> str:
-    """The variable that holds what VS Code asks its user for: `api-key` is API_KEY."""
+    """The variable for an input of VS Code: `api-key` is API_KEY."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
     return name if name and not name[0].isdigit() else f"INPUT_{name}"
 

@@ -1,1 +1,4 @@
-"""Frozen values and the error tree: what the rest of the gate talks about."""
+"""Frozen values and the error tree, shared by all packages.
+
+In and out: plain values; no I/O, no event loop. Imports nothing of Headgate and no library but msgspec.
+"""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from headgate.domain.redaction import redact_secrets
 from headgate.domain.wildcards import matches_any
 
-# What every program needs to run.
+# Variables that every program needs.
 _PLAIN = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 _CERTIFICATES = (
     "SSL_CERT_FILE",
@@ -59,7 +59,7 @@ _SECRET_VALUE = re.compile(
 
 
 def inherited_environment(environ: Mapping[str, str], named: tuple[str, ...]) -> dict[str, str]:
-    """What a child process gets: what reaches the network, and the variables that its operator named."""
+    """The environment of a child process: variables for the network, and those that the operator named."""
     return {
         name: value
         for name, value in environ.items()
@@ -68,7 +68,7 @@ def inherited_environment(environ: Mapping[str, str], named: tuple[str, ...]) ->
 
 
 def withheld_variables(environ: Mapping[str, str], named: tuple[str, ...]) -> list[str]:
-    """The variables for npm, uv and pip that hold a credential or load code, and that nobody named."""
+    """The variables for npm, uv and pip that hold a credential or load code, and are not configured."""
     return sorted(
         name
         for name, value in environ.items()

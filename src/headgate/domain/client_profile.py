@@ -1,4 +1,4 @@
-"""What a client declares in its handshake: its capabilities and its name."""
+"""The declarations of a client: its capabilities and its name."""
 
 from functools import lru_cache
 from typing import Any
@@ -41,7 +41,7 @@ class ClientProfile(msgspec.Struct, frozen=True):
         return f"elicitation.{_elicitation_mode(params)}" in self.input_capabilities
 
     def unsupported_reason(self, method: str) -> str:
-        """Return why the client may not be asked this, in words that a server can hand on to a model."""
+        """Why the client does not support this request, in words for a model."""
         wanted = _CAPABILITY_BY_METHOD.get(method)
         if wanted is None:
             return "the client cannot be asked anything"
@@ -62,7 +62,7 @@ PLAIN_PROFILE = ClientProfile()
 
 def profile_of(capabilities: bytes) -> ClientProfile:
     """The profile of a client that declared this; what cannot be read declares nothing."""
-    # Before anything is kept: nobody may fill the memory with declarations.
+    # Before anything is kept, so that declarations cannot fill the memory.
     if not capabilities or capabilities == b"{}" or len(capabilities) > MAX_CAPABILITIES_BYTES:
         return PLAIN_PROFILE
     return _read_capabilities(capabilities)
@@ -99,7 +99,7 @@ def _input_capabilities(declared: dict[str, Any]) -> list[str]:
     return found
 
 
-# Longer names than this are nobody's, and each would be kept.
+# No known client has a longer name, and each would be kept.
 _MAX_CLIENT_NAME = 200
 _MAX_CLIENT_INFO_BYTES = 4 * 1024
 
@@ -117,5 +117,5 @@ def _read_client_name(info: bytes) -> str:
 
 
 def client_name(info: bytes) -> str:
-    """What the client calls itself in its `clientInfo`; empty where it does not say."""
+    """The name in the `clientInfo` of the client; empty without one."""
     return _read_client_name(info) if info and len(info) <= _MAX_CLIENT_INFO_BYTES else ""

@@ -1,4 +1,4 @@
-"""What a client asks of the delivery of one call, and the status that it gets with the answer."""
+"""The delivery options of one call, and the delivery status in its reply."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ FEATURES: Final = ("ack", "retry", "idempotency", "transactions", "chunking")
 
 
 class DeliveryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What came beside the arguments of a call; a call without any of it has no ticket."""
+    """The delivery options beside the arguments of a call; a plain call has none."""
 
     # Names one logical call of one caller.
     key: str = ""
@@ -31,7 +31,7 @@ class DeliveryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a call that was more than plain."""
+    """The outcome of a call with delivery options."""
 
     # Of a call that the ledger has; empty for any other.
     op_id: str = ""
@@ -41,7 +41,7 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     doubted: bool = False
     # The state of the operation in the words of the ledger.
     state: str = ""
-    # What an operator, a probe or the caller has said since, where no answer of the server is known.
+    # The later word of an operator, a probe or the caller, where no answer of the server is known.
     resolved_by: str = ""
     # Whether the ledger could not be written, so that a repeat would be carried out again.
     unrecorded: bool = False

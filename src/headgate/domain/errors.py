@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from headgate.domain.delivery_request import DeliveryStatus
 from headgate.domain.redaction import redact, redact_secrets
 
-# Of what others said, in an error that a client gets to read.
+# The longest quotation of a foreign message in an error for a client.
 MAX_QUOTE = 200
 # Of why a server is down, with its last lines on stderr.
 MAX_CAUSE = 600
@@ -14,7 +14,7 @@ _MOST_READ = 16 * 1024
 
 
 class Effect(StrEnum):
-    """What may have happened upstream when a call failed."""
+    """The possible effect of a failed call at the upstream."""
 
     NONE = "none"
     UNKNOWN = "unknown"
@@ -55,7 +55,7 @@ ERROR_CODES: Final = frozenset(
 
 
 class HeadgateError(Exception):
-    """The root of the tree; `str(error)` is the sentence that says what is wrong."""
+    """The root of the tree; `str(error)` is the message, one sentence."""
 
     code: ClassVar[str] = "INTERNAL"
     number: ClassVar[int] = 1099
@@ -69,19 +69,19 @@ class HeadgateError(Exception):
         self.message = message
         self.hint = hint
         self.retry_after_seconds = retry_after_seconds
-        # What the ledger knows of the call, and how often it was tried; None for a plain call.
+        # The record of the call and the number of attempts; None for a plain call.
         self.delivery_status: DeliveryStatus | None = None
         # A text block that a model reads after the sentence, such as the schema of a tool; empty for none.
         self.details = ""
 
     @property
     def sentence(self) -> str:
-        """What a model gets to read: what is wrong, and what to do."""
+        """The text for a model: the message and the hint."""
         return f"{self.message}; {self.hint}."
 
     @property
     def error_data(self) -> dict[str, object]:
-        """What goes beside the sentence: what went wrong, whether anything happened, and what to do."""
+        """The machine-readable part: code, effect and hint."""
         told: dict[str, object] = {"code": self.code, "effect": self.effect, "retryable": self.retryable}
         if self.retry_after_seconds is not None:
             told["retry_after_seconds"] = round(self.retry_after_seconds, 3)
@@ -90,7 +90,7 @@ class HeadgateError(Exception):
 
 
 def quoted(text: str, longest: int = MAX_QUOTE) -> str:
-    """What somebody else said, as much of it as belongs into a sentence; the log has the rest."""
+    """A foreign message, shortened for a sentence; the log has the whole of it."""
     # Before it is cut: half a secret is not known as one any more.
     text = redact_secrets(text[:_MOST_READ])
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -109,7 +109,7 @@ class InternalError(HeadgateError):
 
 
 class ConfigError(HeadgateError):
-    """A configuration that cannot be used; the message says where and what is allowed."""
+    """An invalid configuration; the message has the place and the allowed values."""
 
     code = "INVALID_PARAMS"
     number = 1040
@@ -117,7 +117,7 @@ class ConfigError(HeadgateError):
 
 
 class InvalidArguments(HeadgateError):
-    """An own tool of the gateway was called wrongly; the message names the argument and what is allowed."""
+    """Invalid arguments for a tool of the gateway; the message names the argument and the allowed values."""
 
     code = "INVALID_PARAMS"
     number = 1040
@@ -137,14 +137,14 @@ class UnknownArgument(InvalidArguments):
 
 
 class UpstreamError(HeadgateError):
-    """A call did not get its answer from the upstream; `effect` says what may have happened."""
+    """A call without an answer of the upstream; `effect` is what may have happened."""
 
     # Whether the upstream may still be at it, so that what has not happened yet may happen later.
     may_still_run: bool = False
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream was asked and did not answer in time."""
+    """The upstream did not answer in time."""
 
     code = "TIMEOUT"
     number = 1001
@@ -288,7 +288,7 @@ class GatewayLoop(UpstreamError):
             message = f"the server {upstream!r} leads back to this gateway (a loop), so it is not connected"
             hint = "remove its entry here, or the entry of the other gateway that leads here"
         super().__init__(message, hint=hint)
-        # What an operator reads of the server.
+        # The reason, for operators.
         self.reason = f"{message}; {hint}"
 
 
@@ -326,7 +326,7 @@ class WorkerLimitExceeded(HeadgateError):
 
 
 class HeaderMismatch(HeadgateError):
-    """A header that repeats an argument says something else than the argument; nothing happened."""
+    """A header differs from the argument that it repeats; nothing happened."""
 
     code = "INVALID_PARAMS"
     number = 1040
@@ -376,18 +376,18 @@ class KnowledgeError(HeadgateError):
     def __init__(
         self, message: str, *, hint: str, retry_after_seconds: float | None = None, hinted: bool = False
     ) -> None:
-        """`hinted` says that the hint tells more than the message."""
+        """`hinted` means that the hint says more than the message."""
         super().__init__(message, hint=hint, retry_after_seconds=retry_after_seconds)
         self.hinted = hinted
 
     @property
     def sentence(self) -> str:
-        """What a model gets to read."""
+        """The text for a model."""
         return self.message
 
     @property
     def advice(self) -> str:
-        """What it gets to read after the sentence; empty where that says it all."""
+        """The text after the message; empty where the message is complete."""
         return f"{self.hint[:1].upper()}{self.hint[1:].removesuffix('.')}." if self.hinted else ""
 
 
@@ -400,7 +400,7 @@ class StoreUnavailable(KnowledgeError):
     retryable = True
 
     def __init__(self, why: str = "", *, retry_after_seconds: float = 5.0) -> None:
-        """`why` is what is wrong and what to do, in one sentence without a secret; nobody else is told."""
+        """`why` is the cause and the fix in one sentence without a secret, for the operator alone."""
         self.why = why
         super().__init__(
             f"Database unavailable, retry in {retry_after_seconds:.0f}s",
@@ -410,4 +410,4 @@ class StoreUnavailable(KnowledgeError):
 
 
 class StoreFailed(Exception):
-    """The store could not do it; the sentence says why. Nothing that was asked for has been recorded."""
+    """The store failed; the message has the reason. Nothing has been recorded."""

@@ -15,11 +15,11 @@ CHAIN_VARIABLE: Final = "HEADGATE_CHAIN"
 META_GATEWAYS: Final = "io.headgate/gateways"
 # In the data of the error that refuses a request because it has come in a loop.
 META_LOOP: Final = "io.headgate/loop"
-# What a gateway calls itself as a client of its servers.
+# The name of a gateway as a client of its servers.
 CLIENT_NAME: Final = "headgate"
 # More gateways that start one another are a loop that shows no configuration twice.
 MAX_CHAIN_LENGTH: Final = 8
-# Of what another gateway says; an organisation has fewer.
+# The most gateways that another gateway may report; an organisation has fewer.
 _MAX_GATEWAYS: Final = 256
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 
@@ -32,7 +32,7 @@ class GatewayIdentity(msgspec.Struct, frozen=True):
 
     @property
     def pseudonym(self) -> bytes:
-        """What it is called in the Via header."""
+        """The pseudonym in the Via header."""
         return b"headgate-" + self.instance.encode()
 
 
@@ -44,17 +44,17 @@ class GatewayChain(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_loop(self) -> bool:
-        """Whether a gateway with the same configuration started this one, and so would this one in turn."""
+        """Whether a gateway with the same configuration started this one, which would go on without end."""
         return bool(self.own.config) and any(one.config == self.own.config for one in self.ancestors)
 
     @property
     def too_long(self) -> bool:
-        """Whether more gateways start one another than anybody means."""
+        """Whether more gateways started one another than is plausible."""
         return len(self.ancestors) >= MAX_CHAIN_LENGTH
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """What a child is told: the whole chain."""
+        """The variable with the whole chain, for a child process."""
         chain = (*self.ancestors, self.own)
         return {CHAIN_VARIABLE: ",".join(f"{one.instance}/{one.config}" for one in chain)}
 
@@ -66,14 +66,14 @@ class GatewayChain(msgspec.Struct, frozen=True, dict=True):
 
 
 def config_identity(host: str, path: str) -> str:
-    """What tells one configuration file from every other; `path` is absolute and has no links in it."""
+    """A digest that identifies a configuration file; `path` is absolute and has no links in it."""
     return hashlib.sha256(f"{host}\0{path}".encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def parse_chain(variable: str) -> tuple[GatewayIdentity, ...]:
-    """The gateways that started this one; what is no chain is none."""
+    """The gateways that started this one; none if the text is no chain."""
     found = []
-    # The last ones count, however long a text somebody sets.
+    # The last ones count, however long the text is.
     for part in variable.split(",")[-2 * MAX_CHAIN_LENGTH :]:
         instance, _, config = part.strip().partition("/")
         if _ID.fullmatch(instance) and (not config or _ID.fullmatch(config)):

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-# What an operator writes who wants no proxy for a server, whatever the environment says.
+# No proxy for this server, whatever the environment has.
 DIRECT = "direct"
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

@@ -13,7 +13,7 @@ LOCAL_PRINCIPAL = "local"
 
 
 class Role(StrEnum):
-    """What an identity may do besides calling tools."""
+    """A permission besides calling tools."""
 
     ADMIN = "admin"
     OPERATOR = "operator"
@@ -129,5 +129,5 @@ VisibilityRule = Callable[[Identity], Visibility]
 
 
 def everything_visible(identity: Identity) -> Visibility:
-    """The rule that hides nothing from anybody."""
+    """The rule that hides nothing."""
     return EVERYTHING

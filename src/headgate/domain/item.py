@@ -17,14 +17,14 @@ class ItemKind(Enum):
         self.list_method = list_method
         # Where the list stands in the result.
         self.result_member = member
-        # What tells one from the other.
+        # The member that identifies an item.
         self.key = key
         # Which capability of the server it belongs to.
         self.capability = capability
 
     @property
     def list_changed_method(self) -> str:
-        """The notification that says that the list is out of date; templates go with resources."""
+        """The notification for a changed list; templates belong to resources."""
         return f"notifications/{self.capability}/list_changed"
 
 

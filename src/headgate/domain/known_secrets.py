@@ -1,4 +1,4 @@
-"""The secrets that a server's entry holds, to be removed literally from what is shown of it."""
+"""The secrets in the entry of a server, for their literal removal from messages about it."""
 
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, quote, unquote, urlsplit

@@ -21,29 +21,29 @@ class ListingMode(StrEnum):
     SLIM = "slim"
     # The gateway's own tools, which find and call the others.
     SEARCH = "search"
-    # What finds tools, and those that it has found for this client so far.
+    # The search tool, and the tools that it has found for this client.
     DYNAMIC = "dynamic"
     # As much as fits a number of tokens.
     BUDGET = "budget"
 
 
-# How the tools of one server can be shown, whatever the mode of the gateway.
+# The modes that one server can have, whatever the mode of the gateway.
 SERVER_MODES = (ListingMode.FULL, ListingMode.PARTITIONED, ListingMode.SLIM, ListingMode.SEARCH)
 
 
 class Curation(msgspec.Struct, frozen=True):
-    """What the operator of the gateway wants of one server's tools."""
+    """The operator's settings for the tools of one server."""
 
     # None where the gateway's mode decides.
     mode: ListingMode | None = None
     # Patterns of the names that the server gives its tools; `*` stands for anything, all else for itself.
     pinned: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    # What clients call a tool, by its name at the server.
+    # Public names of tools, by their names at the server.
     renamed: Mapping[str, str] = {}
 
     def pins(self, tool: str) -> bool:
-        """Whether the tool is shown in full before any other."""
+        """Whether the tool is listed in full before any other."""
         return matches_any(tool, self.pinned)
 
     def hides(self, tool: str) -> bool:
@@ -51,7 +51,7 @@ class Curation(msgspec.Struct, frozen=True):
         return matches_any(tool, self.hidden)
 
     def without_effect(self, tools: Collection[str]) -> "Curation":
-        """What of this hides or renames none of these tools."""
+        """The settings that hide or rename none of these tools."""
         return Curation(
             hidden=tuple(one for one in self.hidden if not any(matches_any(tool, (one,)) for tool in tools)),
             renamed={tool: name for tool, name in self.renamed.items() if tool not in tools},

@@ -17,7 +17,7 @@ ProgressListener = Callable[[dict[str, msgspec.Raw]], None]
 
 
 class McpResponse(msgspec.Struct, frozen=True):
-    """What the other side said: a result, or a JSON-RPC error object, as its own bytes."""
+    """A result or a JSON-RPC error object, in the bytes of its sender."""
 
     result: Payload = b""
     error: bytes = b""
@@ -25,7 +25,7 @@ class McpResponse(msgspec.Struct, frozen=True):
     typed: bool = False
     # None for a plain call.
     delivery_status: DeliveryStatus | None = None
-    # Whether the caller chose how large it is, so that it is shown whole.
+    # Whether the caller chose its size, so that it is never truncated.
     sized: bool = False
 
 
@@ -36,7 +36,7 @@ class ClientBackChannel(Protocol):
         """Hand a notification of the upstream on; one that the client cannot take now is dropped."""
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """The client's answer to a request of the upstream; an error when it cannot be asked."""
+        """The client's answer to a request of the upstream; an error if it accepts none."""
 
 
 class ClientSession(msgspec.Struct, frozen=True, eq=False):
@@ -59,7 +59,7 @@ def result_owner_of(owner: ClientSession | None, caller: Identity) -> str:
 
 
 class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asked for; every value is the client's own bytes."""
+    """One request of a client; every value is in the bytes of the client."""
 
     caller: Identity
     method: str = "tools/call"
@@ -69,9 +69,9 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, msgspec.Raw] = {}
     # `_meta` without what belongs to the client's own connection.
     meta: Mapping[str, msgspec.Raw] = {}
-    # What the client declared that it can do.
+    # The declared capabilities of the client.
     profile: ClientProfile = PLAIN_PROFILE
-    # What the client calls itself, and the listing that the path it came by stands for.
+    # The name of the client, and the listing mode of its path.
     client: str = ""
     listing: ListingMode | None = None
     # None in the stateless era, where every request stands alone.
@@ -80,25 +80,25 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     connection: int = 0
     # None when nothing but the answer reaches the client.
     channel: ClientBackChannel | None = None
-    # The least important log messages that the client wants; empty for none in particular.
+    # The lowest level of log messages for the client; empty for the default.
     log_level: str = ""
     # The `mcp-param-*` headers of a client of the stateless era; None where there are no headers.
     headers: Mapping[bytes, bytes] | None = None
     on_progress: ProgressListener | None = None
-    # Told when the upstream lets go of its stream before the answer, and expects to be asked for it later.
+    # Called when the upstream closes its stream before the answer, to be polled later.
     on_pause: Callable[[], None] | None = None
     # None for a plain call.
     delivery_request: DeliveryRequest | None = None
 
 
 class DeliveryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What delivery knows of a call beyond what its client said."""
+    """The instructions of delivery for one call, besides those of its client."""
 
     # Names the call to an upstream that honours keys, in every attempt alike.
     key: str = ""
     # The header that carries it, where the operator named one.
     key_header: str = ""
-    # Seconds of the event loop's clock at which nobody waits any more.
+    # The deadline, in seconds of the event loop's clock.
     deadline: float | None = None
     # How often it was sent before.
     retry_count: int = 0
@@ -109,7 +109,7 @@ class DeliveryOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpstreamCall(msgspec.Struct, frozen=True):
-    """A request that found what it asks for and was let through."""
+    """A permitted request with the item that it names."""
 
     request: McpRequest
     item: Item

@@ -1,4 +1,4 @@
-"""What crosses the gate without being looked at: bytes in memory, or bytes kept on disk."""
+"""Opaque payloads: bytes in memory, or bytes kept on disk."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class SpooledPayload(Protocol):
-    """A JSON value that is too large for memory; whoever takes it closes it."""
+    """A JSON value that is too large for memory; its receiver closes it."""
 
     @property
     def size(self) -> int:

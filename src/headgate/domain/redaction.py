@@ -19,7 +19,7 @@ from headgate.domain.secret_detection import (
 
 REDACTED: Final = "[REDACTED]"
 
-# Every pattern below reads a text in linear time: what is repeated is possessive (`*+`) and cannot match
+# Every pattern below reads a text in linear time: repetitions are possessive (`*+`) and cannot match
 # where the pattern begins, or it is bounded by a small number (docs/decisions/0075-redaction.md measures it).
 
 # A value in quotes, in quotes that JSON has escaped, or up to the next sign that ends one.
@@ -103,7 +103,7 @@ _ASSIGNED: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# What is taken out may be the word that made its neighbour harmless: `password: xUnexpected token: abc`.
+# A removed word may have made its neighbour harmless: `password: xUnexpected token: abc`.
 _MOST_PASSES: Final = 3
 # They are places in a list, numbers of a protocol and words of a parser.
 _HARMLESS_TOKENS: Final = re.compile(
@@ -372,7 +372,7 @@ _RULES: Final = (
 
 # A longer name is no name of a secret.
 _LONGEST_NAME = 200
-# More of a document is not read to be shown.
+# The longest part of a document that is read.
 _MOST_READ_BYTES = 256 * 1024
 
 

@@ -71,7 +71,7 @@ def check_certificate_directory(directory: str) -> None:
 
 
 def unusable_certificates() -> str:
-    """What the variables of OpenSSL name that it would wait for, and why that is so; empty if nothing."""
+    """Why OpenSSL would block on a file that its variables name; empty if it would not."""
     variable = "SSL_CERT_FILE"
     try:
         if file := os.environ.get(variable):

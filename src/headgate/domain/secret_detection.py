@@ -29,7 +29,7 @@ _PROSE: Final = frozenset(
         """,
     )
 )
-# They say in place of a value that there is none, or of what kind it is.
+# Words in place of a value: there is none, or its kind.
 _ABSENT: Final = frozenset(
     re.findall(
         r"\S+",
@@ -74,7 +74,7 @@ def is_prose(value: str) -> bool:
 
 
 def is_absent(value: str) -> bool:
-    """Whether a value says that there is none: `null`, `false`, `required`."""
+    """Whether a value stands for no value: `null`, `false`, `required`."""
     return len(value) <= _LONGEST_WORD and value.casefold() in _ABSENT
 
 

@@ -18,7 +18,7 @@ class TransportType(StrEnum):
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """What is trusted and shown in TLS with one server, besides what the system says."""
+    """Trusted certificates and the client certificate for TLS with one server."""
 
     # Certificates that its own is checked against, instead of the system's store; a file or a directory.
     ca_file: str = ""
@@ -44,7 +44,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = {}
-    # The URL of its proxy, or `direct`; empty is what the environment says.
+    # The URL of its proxy, or `direct`; empty for the one of the environment.
     proxy: str = ""
     tls: TlsFiles = DEFAULT_TLS
     # Whether HTTP/2 is offered to it.
@@ -61,11 +61,11 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_seconds: float = 10.0
     # Connections besides the main one, for clients that the server may ask something.
     max_connections: int = 32
-    # Whether everybody shares the main connection, on which no client can be asked anything.
+    # Whether all clients share the main connection, which accepts no input requests.
     shared: bool = False
     # From spawning or connecting to the end of the handshake.
     start_timeout_seconds: float = 60.0
-    # How its tools are shown.
+    # How its tools are listed.
     curation: Curation = NO_CURATION
     # How its calls are carried.
     policy: UpstreamPolicy = DEFAULT_UPSTREAM_POLICY
@@ -84,7 +84,7 @@ class ServerState(StrEnum):
     REJECTED = "rejected"
     STARTING = "starting"
     READY = "ready"
-    # Lost or never reached, and the next attempt is scheduled; or it says itself that it cannot do its work.
+    # Disconnected with a scheduled attempt, or reporting that it cannot do its work.
     BACKOFF = "backoff"
     # Failed to start as often as it may; the next use starts it again.
     FAILED = "failed"
@@ -94,10 +94,10 @@ class ServerState(StrEnum):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an operator sees of one upstream."""
+    """The status of one upstream, for operators."""
 
     name: str
-    # None where the entry does not say it.
+    # None where the entry has no value.
     transport: TransportType | None = None
     state: ServerState
     protocol_version: str | None = None

@@ -99,12 +99,12 @@ _OVERWRITE_INTERVAL_SECONDS = 0.2
 _NEW_LINE_INTERVAL_SECONDS = 5.0
 _DEFAULT_WIDTH = 80
 _BAR_WIDTH = 24
-# A speed below this is told with a digit more.
+# A speed below this has a digit more.
 _SLOW = 10
 
 
 class ProgressPrinter:
-    """Lines on a stream: on a terminal one that changes, elsewhere a few."""
+    """Prints progress: one changing line on a terminal, a few lines elsewhere."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -113,27 +113,27 @@ class ProgressPrinter:
         self._interval_seconds = (
             _OVERWRITE_INTERVAL_SECONDS if self._overwrites else _NEW_LINE_INTERVAL_SECONDS
         )
-        # What is done at once is not worth a line.
+        # Work that ends at once needs no line.
         self._next = clock() + self._interval_seconds
         self._length = 0
-        # When what has a speed began.
+        # The beginning of the measured work.
         self._started: float | None = None
 
     def print_line(self, text: str) -> None:
-        """Something that stays to be read."""
+        """Print a line that stays."""
         self.clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def show_count(self, what: str, done: int, of: int) -> None:
-        """So much is done of so much; not every time is told."""
+        """Show how much is done, at most once in each interval."""
         if self._clock() >= self._next:
             self._show(f"{what}: {done:,} of {of:,}")
 
     def show_bar(self, what: str, done: int, of: int, made: Mapping[str, int], name: str = "") -> None:
-        """As `count`, with what was made since the first time and how fast, and on a terminal with a bar.
+        """The same with the speed of everything in `made`, and on a terminal with a bar.
 
-        `name` is what it is at now.
+        `name` is the current item.
         """
         now = self._clock()
         self._started = now if self._started is None else self._started
@@ -164,7 +164,7 @@ class ProgressPrinter:
         self._next = self._clock() + self._interval_seconds
 
     def clear(self) -> None:
-        """Nothing is under way any more."""
+        """Remove the changing line."""
         if self._length:
             self._stream.write(f"\r{' ' * self._length}\r")
             self._stream.flush()
@@ -172,5 +172,5 @@ class ProgressPrinter:
 
 
 def format_speed(per_second: float) -> str:
-    """So many in a second; of few, with a digit more."""
+    """The speed; a low one with a digit more."""
     return f"{per_second:,.0f}" if per_second >= _SLOW else f"{per_second:.1f}"

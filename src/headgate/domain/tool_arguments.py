@@ -17,7 +17,7 @@ _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _Value = TypeVar("_Value")
 # Arguments that are not there, in either spelling.
 _NONE = (b"", b"null")
-# What people call what msgspec calls otherwise.
+# Plain words for the types of msgspec.
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -28,7 +28,7 @@ _WORDS = {
     "array | str": "a list of texts",
 }
 _ENUM = re.compile(r"^[Ii]nvalid enum value")
-# What the one container of a nested call's arguments may be called: models write each of these.
+# Names for the container of the arguments of a nested call; models write each of these.
 ARGUMENT_CONTAINERS: Final = ("args", "arguments", "params", "parameters", "input")
 # What a client adds to the arguments of every tool, whatever its schema: Gemini CLI says with it whether the
 # call waits for those before it, so it is no argument that a model means for the tool.
@@ -36,7 +36,7 @@ _ADDED_BY_CLIENTS: Final = frozenset(("wait_for_previous",))
 _LONGEST_SHOWN: Final = 60
 _LONGEST_CHECKED_BYTES: Final = 64 * 1024
 _MOST_NAMED: Final = 4
-# What other tools call an argument; the first that the called tool has is suggested.
+# Names of an argument in other tools; the first that the called tool has is suggested.
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     word: meant
     for words, meant in {
@@ -167,7 +167,7 @@ def argument_members(params: Mapping[str, Raw], tool: str, example: str) -> dict
         found = _object.decode(given)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(tool, error, example) from error
-    # Without white space and escapes, what is found fills the arguments to the byte, unless one is dropped.
+    # Without white space and escapes, the members fill the arguments to the byte, unless one is dropped.
     written = sum(len(name) + len(value) + 4 for name, value in found.items()) + 1
     if written != len(given) and (twice := _given_twice(given)):
         raise InvalidArguments(tool, f"{_quoted(twice)} is given twice", hint=example)
@@ -315,7 +315,7 @@ def _unquoted(text: bytes, tool: str, argument: str, example: str) -> bytes:
 
 
 def _problem(said: str, allowed: Mapping[str, str]) -> str:
-    """What msgspec says, in the order in which people say it: which argument, and what it must be."""
+    """The message of msgspec in another order: the argument, then its required type."""
     what, at, where = said.partition(" - at ")
     argument = where.strip("`").removeprefix("$").removeprefix(".")
     if _ENUM.match(what) and argument in allowed:

@@ -11,19 +11,19 @@ from headgate.domain.wildcards import matches_any
 
 
 class ToolClass(StrEnum):
-    """What a second call with the same arguments would do, which decides what may follow a lost answer."""
+    """The effect of a second call with the same arguments, which decides what may follow a lost answer."""
 
     READ = "read"
     IDEMPOTENT = "idempotent"
     # The server takes a key, and carries out one call for each.
     KEYED = "keyed"
-    # Another tool tells whether it happened.
+    # Another tool reports whether it happened.
     PROBEABLE = "probeable"
     UNSAFE = "unsafe"
 
     @property
     def repeatable(self) -> bool:
-        """Whether it may be sent again when nobody knows what became of it."""
+        """Whether it may be sent again when its outcome is unknown."""
         return self in (ToolClass.READ, ToolClass.IDEMPOTENT, ToolClass.KEYED)
 
 
@@ -60,7 +60,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class ToolSafety(msgspec.Struct, frozen=True, kw_only=True):
-    """How the calls of one tool are carried; what is None or empty, the server's own says."""
+    """The delivery settings of one tool; those of the server replace None and empty values."""
 
     kind: ToolClass | None = None
     # Where the server takes a key: an argument of its tools, or a header of HTTP.
@@ -105,7 +105,7 @@ class UpstreamPolicy(msgspec.Struct, frozen=True, kw_only=True):
     queue: int = 1024
 
     def for_tool(self, tool: str) -> ToolSafety:
-        """What is said of one tool, completed by what is said of all."""
+        """The settings of one tool, completed by those of all tools."""
         own = next((policy for name, policy in self.tools.items() if matches_any(tool, (name,))), None)
         if own is None:
             return self.all
@@ -118,7 +118,7 @@ class UpstreamPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing is said of any tool."""
+        """Whether no tool has settings."""
         return self.all == _DEFAULT_TOOL_SAFETY and not self.tools
 
 
