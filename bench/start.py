@@ -14,9 +14,9 @@ from bench.candidates import Candidate, Target, headgate_command, started
 from bench.options import Options
 from bench.peers.install import python_of
 from bench.process import ROOT, StartFailed
-from bench.procfs import cpu_seconds, peak_resident_bytes, resident_bytes
 from bench.readiness import wait_for_health, wait_for_servers
 from bench.tables import figure, table
+from testkit.procfs import cpu_seconds, peak_resident_bytes, resident_bytes
 
 _ROUNDS: Final = 10
 _OURS: Final = ("", "headgate.app", "headgate.cli.commands", "msgspec, click")

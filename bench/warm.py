@@ -20,8 +20,8 @@ from bench import machine
 from bench.load.client import Client, Refused
 from bench.options import Options
 from bench.process import ROOT, free_port, running, wait_until
-from bench.procfs import resident_bytes
 from bench.tables import figure, table
+from testkit.procfs import resident_bytes
 
 _SERVERS: Final = 50
 _TOOLS: Final = 100

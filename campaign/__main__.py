@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from campaign import table
+from campaign import report
 from campaign.cases import CASES, SECTIONS
 from campaign.trial import Verdict, judge
 
@@ -23,9 +23,9 @@ def main() -> int:
         print(f"no such case: {', '.join(unknown)}; --list shows all", file=sys.stderr)
         return 2
     verdicts = asyncio.run(_run(list(dict.fromkeys(chosen)) or list(CASES), quick=options.quick))
-    print(table.render(verdicts))
+    print(report.render(verdicts))
     if options.json:
-        table.write_json(verdicts, options.json)
+        report.write_json(verdicts, options.json)
     return 0 if all(verdict.passed for verdict in verdicts) else 1
 
 
@@ -38,7 +38,7 @@ async def _run(ids: list[str], *, quick: bool) -> list[Verdict]:
         word = "pass" if verdict.passed else "FAIL"
         print(f"{case_id} {word} {verdict.seconds:.1f} s  {measured}", flush=True)
         if not verdict.passed:
-            print(table.explain(verdict), flush=True)
+            print(report.explain(verdict), flush=True)
     return verdicts
 
 

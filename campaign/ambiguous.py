@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate
 from campaign.histories import CLASSES, said
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import audited, audited_http
+from testkit.clients.async_http import Answer, Client, client
 from testkit.servers.audit_log import AuditRecord, read
 
 # Each server has a budget of ten retries; a group of cells has a server of its own.
@@ -112,7 +112,7 @@ async def ambiguous(trial: Trial) -> None:
             await _check(trial, caller, cells, deeds)
 
 
-async def _try(gate: Gate, caller: Client, cells: list[Cell]) -> list[tuple[Cell, Answer]]:
+async def _try(gate: AsyncGatewayProcess, caller: Client, cells: list[Cell]) -> list[tuple[Cell, Answer]]:
     answers = []
     for cell in cells:
         with contextlib.suppress(TimeoutError):

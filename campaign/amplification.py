@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from campaign import hoard, http1
-from campaign.client import ACCEPT, Client, client
-from campaign.gate import Gate
+from campaign import stored_results
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import load
+from testkit.clients import http1
+from testkit.clients.async_http import ACCEPT, Client, client
 
 _BYTES = 10_000
 # Ordinary words; what is made to be dear is tried in A01 to A06, B02 and B08.
@@ -54,7 +55,7 @@ async def amplification(trial: Trial) -> None:
     rounds = trial.size(quick=3, full=20)
     servers = {f"load{number}": load() for number in range(25)}
     async with trial.gate(servers, settings=ALL_LISTED, spare_files=8) as gate, client(gate.port) as caller:
-        stored = hoard.id_of(await caller.call("load0_report", {"text": "a38", "size": 100_000}))
+        stored = stored_results.id_of(await caller.call("load0_report", {"text": "a38", "size": 100_000}))
         operations = await _operations(gate, caller, list(servers), stored)
 
         async def plain() -> object:
@@ -65,7 +66,9 @@ async def amplification(trial: Trial) -> None:
         _judge(trial, base, costs)
 
 
-async def _operations(gate: Gate, caller: Client, servers: list[str], stored: str) -> dict[str, Operation]:
+async def _operations(
+    gate: AsyncGatewayProcess, caller: Client, servers: list[str], stored: str
+) -> dict[str, Operation]:
     operations: dict[str, Operation] = {}
     for method, params in _REQUESTS.items():
         operations[method] = _bound(caller.request, method, params)
@@ -101,11 +104,11 @@ async def _exchange(port: int, request: bytes) -> http1.Heard:
     return await http1.converse(port, request, quiet_seconds=0.05, limit_seconds=5)
 
 
-async def _cost(gate: Gate, run: Operation, rounds: int) -> tuple[float, float, int]:
+async def _cost(gate: AsyncGatewayProcess, run: Operation, rounds: int) -> tuple[float, float, int]:
     """CPU seconds of the gate and its processes for one, the growth of memory, and the bytes of an answer."""
     for _ in range(_WARM_ROUNDS):
         answer = await run()
-    usage, workers = Usage(gate), hoard.WorkerMemory(gate)
+    usage, workers = Usage(gate), stored_results.WorkerMemory(gate)
     before, held = _cpu_seconds(gate), workers.peak_mib
     for _ in range(rounds):
         answer = await run()
@@ -114,7 +117,7 @@ async def _cost(gate: Gate, run: Operation, rounds: int) -> tuple[float, float, 
     return cpu, usage.peak_growth_mib + max(0.0, workers.peak_mib - held), size
 
 
-def _cpu_seconds(gate: Gate) -> float:
+def _cpu_seconds(gate: AsyncGatewayProcess) -> float:
     """Of all threads of the gate and its processes for large results, to the nanosecond."""
     return sum(_run_nanoseconds(pid) for pid in (gate.pid, *gate.workers())) / 1e9
 

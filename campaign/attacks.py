@@ -6,12 +6,12 @@ import socket
 import sys
 from pathlib import Path
 
-from campaign import http1
 from campaign.bad_input import Poster, call_body, poster
-from campaign.client import Client
-from campaign.http1 import Heard
 from campaign.streams import listen_request
 from campaign.trial import Trial, case
+from testkit.clients import http1
+from testkit.clients.async_http import Client
+from testkit.clients.http1 import Heard
 
 _ROUTES = (
     ("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("GET", "/sse"),

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from campaign import http1
-from campaign.client import ACCEPT, LEGACY, Answer, Client, client
-from campaign.gate import Gate
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import misbehaving
+from testkit.clients import http1
+from testkit.clients.async_http import ACCEPT, LEGACY, Answer, Client, client
 
 BODY_LIMIT = 4 * MEBIBYTE
 
@@ -17,7 +17,7 @@ BODY_LIMIT = 4 * MEBIBYTE
 class Poster:
     """A client with a session that posts bodies of any kind, and the record of what was executed."""
 
-    def __init__(self, gate: Gate, caller: Client, record: Path) -> None:
+    def __init__(self, gate: AsyncGatewayProcess, caller: Client, record: Path) -> None:
         self.gate = gate
         self.caller = caller
         self._record = record

@@ -3,16 +3,16 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from campaign.gate import Gate
 from campaign.probe import watching
 from campaign.trial import Trial
+from testkit.async_gateway_process import AsyncGatewayProcess
 
 # A healthy call takes milliseconds; this leaves room for a loaded machine and none for a timeout.
 LATE_SECONDS = 0.5
 
 
 @contextlib.asynccontextmanager
-async def bystander(trial: Trial, gate: Gate, tool: str) -> AsyncIterator[None]:
+async def bystander(trial: Trial, gate: AsyncGatewayProcess, tool: str) -> AsyncIterator[None]:
     """Call `tool` (an echo) until the block ends; then check that the trouble stayed where it was."""
     async with watching(gate.port, gate.pid, tool) as seen:
         yield

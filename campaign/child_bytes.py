@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign import hoard
+from campaign import stored_results
 from campaign.bystander import bystander
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.upstream_stdio import AT_ONCE_SECONDS, recovery
 from testkit import payload
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import misbehaving
+from testkit.clients.async_http import Answer, Client, client
 
 
 @dataclass(slots=True)
@@ -58,14 +58,14 @@ async def huge_line(trial: Trial) -> None:
         answer = await _measured(trial, gate, caller, size, "whole", text)
         trial.check("delivered whole", answer.status == 200 and text.whole, answer.status)
         trial.check("no spool file is left", not _spooled(gate), _spooled(gate))
-    async with trial.gate(hoard.servers()) as gate, client(gate.port) as caller:
+    async with trial.gate(stored_results.servers()) as gate, client(gate.port) as caller:
         excerpt = await _measured(trial, gate, caller, size, "stored")
         trial.check("an excerpt within the limit", len(excerpt.text) <= 8_000, len(excerpt.text))
-        usage, stored = Usage(gate), hoard.id_of(excerpt)
+        usage, stored = Usage(gate), stored_results.id_of(excerpt)
         async with bystander(trial, gate, "steady_echo"):
             await _check_places(trial, gate, caller, stored, size)
             await _check_search(trial, gate, caller, stored, size)
-        hoard.check_memory(trial, usage)
+        stored_results.check_memory(trial, usage)
         trial.check("it has no name in the file system", not _spooled(gate), _spooled(gate))
     if not trial.quick:
         await _check_pages(trial, size)
@@ -76,7 +76,12 @@ def _rogue() -> dict[str, Any]:
 
 
 async def _measured(
-    trial: Trial, gate: Gate, caller: Client, size: int, label: str, text: TextDigest | None = None
+    trial: Trial,
+    gate: AsyncGatewayProcess,
+    caller: Client,
+    size: int,
+    label: str,
+    text: TextDigest | None = None,
 ) -> Answer:
     """What the gate itself needs for one call of that size."""
     await caller.call("rogue_echo", {"text": "warm"})
@@ -89,18 +94,20 @@ async def _measured(
     return answer
 
 
-def _spooled(gate: Gate) -> list[Path]:
+def _spooled(gate: AsyncGatewayProcess) -> list[Path]:
     files = (path for path in gate.log.parent.rglob("*") if path.is_file())
     return [path for path in files if path.stat().st_size > MEBIBYTE]
 
 
-async def _check_places(trial: Trial, gate: Gate, caller: Client, stored: str, size: int) -> None:
+async def _check_places(
+    trial: Trial, gate: AsyncGatewayProcess, caller: Client, stored: str, size: int
+) -> None:
     """Read a page here and there, the first and the last among them."""
     offsets = [*range(0, size, size // 8), size - 100, -8_000]
     wrong, slowest = [], 0.0
     for offset in offsets:
         arguments = {"cache_id": stored, "unit": "characters", "offset": offset}
-        seconds, answer = await hoard.timed(gate, caller.call("proxy_read", arguments))
+        seconds, answer = await stored_results.timed(gate, caller.call("proxy_read", arguments))
         slowest = max(slowest, seconds)
         start = offset if offset >= 0 else size + offset
         if answer.text.encode() != payload.filler_at(size, start, 8_000):
@@ -109,12 +116,14 @@ async def _check_places(trial: Trial, gate: Gate, caller: Client, stored: str, s
     trial.check("every page is right", not wrong, wrong[:2])
 
 
-async def _check_search(trial: Trial, gate: Gate, caller: Client, stored: str, size: int) -> None:
+async def _check_search(
+    trial: Trial, gate: AsyncGatewayProcess, caller: Client, stored: str, size: int
+) -> None:
     """Find the number of the last block, once, in all of it."""
     number = f"{size // payload.BLOCK_BYTES - 1:016d}"
-    seconds, answer = await hoard.timed(gate, hoard.search(caller, stored, number))
+    seconds, answer = await stored_results.timed(gate, stored_results.search(caller, stored, number))
     trial.measure("search", seconds, "s")
-    trial.check("found in the one line", hoard.matches(answer) == (1, False), answer.raw[:300])
+    trial.check("found in the one line", stored_results.matches(answer) == (1, False), answer.raw[:300])
     trial.check("the hit is shown", number in answer.text, answer.text[:100])
 
 
@@ -122,9 +131,9 @@ async def _check_pages(trial: Trial, size: int) -> None:
     """All pages together are the text; they are larger than agents would like, so that they are few."""
     settings = {"maxResponseSize": 16 * MEBIBYTE, "excerptSize": 2_000}
     async with trial.gate(_rogue(), settings=settings) as gate, client(gate.port) as caller:
-        stored = hoard.id_of(await caller.call("rogue_big_line", {"size": size}))
+        stored = stored_results.id_of(await caller.call("rogue_big_line", {"size": size}))
         digest, count = hashlib.sha256(), 0
-        async for page in hoard.pages(caller, stored):
+        async for page in stored_results.pages(caller, stored):
             digest.update(page.encode())
             count += 1
         same = digest.hexdigest() == payload.filler_digest(size)
@@ -152,7 +161,7 @@ async def endless_line(trial: Trial) -> None:
         await recovery(trial, caller)
         trial.check("the child is another one", (await caller.call("rogue_pid")).text != before)
         trial.check("no spool file is left", not _spooled(gate), _spooled(gate))
-        trial.check("nothing is stored of it", await hoard.metric(gate, "results_stored") == 0)
+        trial.check("nothing is stored of it", await stored_results.metric(gate, "results_stored") == 0)
 
 
 @case("F10", "answer drips, 1 byte per 10 ms", "ok, no busy loop; stored when it is too large")
@@ -170,7 +179,7 @@ async def dripping(trial: Trial) -> None:
         trial.measure("CPU", share * 100, "% of a core, probes included")
         trial.check("answered", answer.text.startswith("drop by drop"), answer.outcome)
         trial.check("no busy loop", share < 0.25, f"{share:.2f}")
-        read = "".join([page async for page in hoard.pages(caller, hoard.id_of(answer))])
+        read = "".join([page async for page in stored_results.pages(caller, stored_results.id_of(answer))])
         trial.check("read back whole", read == "drop by drop, for about two seconds " * 4, read)
 
 
@@ -179,9 +188,9 @@ async def _passes_or_fails_at_once(
 ) -> None:
     answer = await caller.call(tool, arguments)
     passed = exact in answer.raw
-    if not passed and hoard.facts(answer):
+    if not passed and stored_results.facts(answer):
         # Too large to be shown, so that it is read page by page.
-        read = "".join([page async for page in hoard.pages(caller, hoard.id_of(answer))])
+        read = "".join([page async for page in stored_results.pages(caller, stored_results.id_of(answer))])
         passed = exact in read.encode()
     trial.measure(label, f"{answer.seconds:.3f} s {'byte for byte' if passed else answer.outcome}")
     trial.check(f"{label}: at once", answer.seconds < AT_ONCE_SECONDS, f"{answer.seconds:.2f} s")

@@ -8,13 +8,13 @@ import signal
 import time
 from pathlib import Path
 
-from campaign import process
 from campaign.bystander import bystander
-from campaign.client import Answer, Client, client
-from campaign.gate import eventually
 from campaign.trial import Trial, case
 from campaign.upstream_stdio import recovery
+from testkit import procfs
+from testkit.async_gateway_process import eventually
 from testkit.campaign_upstreams import misbehaving
+from testkit.clients.async_http import Answer, Client, client
 
 ORPHAN_SECONDS = 2.0
 
@@ -33,8 +33,8 @@ async def _family(caller: Client) -> set[int]:
 async def _survivors(pids: set[int], seconds: float) -> set[int]:
     """Who of them is alive after at most `seconds`; they are killed then, to leave nothing behind."""
     with contextlib.suppress(TimeoutError):
-        await eventually(lambda: not any(map(process.alive, pids)), seconds, "the processes to end")
-    left = {pid for pid in pids if process.alive(pid)}
+        await eventually(lambda: not any(map(procfs.alive, pids)), seconds, "the processes to end")
+    left = {pid for pid in pids if procfs.alive(pid)}
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -47,8 +47,8 @@ async def killed_gate(trial: Trial) -> None:
     async with trial.gate({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gate:
         async with client(gate.port, modern=True) as caller:
             family = await _family(caller)
-        everyone = family | process.descendants(gate.pid)
-        trial.check("all are there before", all(map(process.alive, family)), family)
+        everyone = family | procfs.descendants(gate.pid)
+        trial.check("all are there before", all(map(procfs.alive, family)), family)
         killed = time.monotonic()
         await gate.stop(signal.SIGKILL)
         orphans = await _survivors(everyone, ORPHAN_SECONDS)

@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate, eventually, running
 from campaign.histories import said
-from campaign.hoard import id_of, search
 from campaign.host_faults import fake_clock
+from campaign.stored_results import id_of, search
 from campaign.trial import STALL_SECONDS, Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import MisbehavingHttpProcess, audited, misbehaving, misbehaving_http
+from testkit.clients.async_http import Answer, Client, client
 from testkit.servers.audit_log import read
 
 _HOUR = 3600
@@ -33,7 +33,7 @@ class _Story:
     """What is begun before the clock is set, and what has become of it afterwards."""
 
     def __init__(
-        self, trial: Trial, gate: Gate, deeds: Path, web: MisbehavingHttpProcess, label: str
+        self, trial: Trial, gate: AsyncGatewayProcess, deeds: Path, web: MisbehavingHttpProcess, label: str
     ) -> None:
         self.trial, self.gate, self.deeds, self.web, self.label = trial, gate, deeds, web, label
         self.violations = 0
@@ -225,7 +225,7 @@ def _servers(deeds: Path, web: MisbehavingHttpProcess) -> dict[str, Any]:
     }
 
 
-async def _is_set(trial: Trial, gate: Gate, label: str, seconds: float) -> None:
+async def _is_set(trial: Trial, gate: AsyncGatewayProcess, label: str, seconds: float) -> None:
     """Until the gate has that time of day; its built-in server tells it."""
     async with client(gate.port, modern=True) as caller:
 
@@ -263,7 +263,7 @@ async def _restarted(trial: Trial) -> int:
     return violations
 
 
-async def _pay(gate: Gate, count: int) -> dict[str, Answer]:
+async def _pay(gate: AsyncGatewayProcess, count: int) -> dict[str, Answer]:
     async with client(gate.port, modern=True) as caller:
         refs = [f"restarted {number}" for number in range(count)]
         return {ref: await caller.call("bank_pay", {"ref": ref}, key=ref) for ref in refs}

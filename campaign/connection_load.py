@@ -6,13 +6,14 @@ import time
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
-from campaign import http1, process
-from campaign.client import Client
-from campaign.gate import Gate, eventually
 from campaign.load_client import quantile, raise_file_limit
 from campaign.streams import EventStream, listen_request, open_stream
 from campaign.trial import Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import load
+from testkit.clients import http1
+from testkit.clients.async_http import Client
 
 _KIB_PER_STREAM, _KIB_PER_CONNECTION = 64.0, 32.0
 # At once, so that the driver is not what is measured.
@@ -39,14 +40,14 @@ async def idle_streams(trial: Trial) -> None:
     raise_file_limit()
     count = trial.size(quick=200, full=1000)
     async with trial.gate({"load": load()}) as gate:
-        usage, files = Usage(gate), process.open_files(gate.pid)
+        usage, files = Usage(gate), procfs.open_files(gate.pid)
         callers = [Client(gate.port, modern=number % 3 == 1) for number in range(count)]
         streams: list[EventStream] = []
         try:
             for group in _groups(list(enumerate(callers))):
                 streams += await asyncio.gather(*(_listen(number, caller) for number, caller in group))
             opened = sum(stream.status == 200 for stream in streams)
-            held = process.open_files(gate.pid) - files
+            held = procfs.open_files(gate.pid) - files
             each = usage.peak_growth_mib * 1024 / count
             trial.measure("open", f"{opened} of {count}")
             trial.measure("memory", each, "KB per stream")
@@ -59,9 +60,7 @@ async def idle_streams(trial: Trial) -> None:
             for stream in streams:
                 stream.close()
         await _end_sessions(gate, callers)
-        seconds = await eventually(
-            lambda: process.open_files(gate.pid) <= files + 4, 10, "files to be closed"
-        )
+        seconds = await eventually(lambda: procfs.open_files(gate.pid) <= files + 4, 10, "files to be closed")
         trial.measure("closed after", seconds, "s")
 
 
@@ -77,7 +76,7 @@ async def _listen(number: int, caller: Client) -> EventStream:
     return await open_stream(caller.port, request)
 
 
-async def _end_sessions(gate: Gate, callers: list[Client]) -> None:
+async def _end_sessions(gate: AsyncGatewayProcess, callers: list[Client]) -> None:
     for caller in callers:
         if caller.session:
             headers = {"Mcp-Session-Id": caller.session}

@@ -13,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate, eventually, running
 from campaign.histories import said
 from campaign.trial import MEBIBYTE, WHOLE, Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import ROOT, audited
+from testkit.clients.async_http import Answer, Client, client
 from testkit.servers.audit_log import read
 
 _BITS = 60
@@ -166,7 +166,7 @@ async def _send_again(
         await gate.stop()
 
 
-async def _is_shown(gate: Gate) -> bool:
+async def _is_shown(gate: AsyncGatewayProcess) -> bool:
     ready = json.loads((await gate.get("/ready")).body)
     front = (await gate.get("/")).body
     return "ledger_error" in ready and b"The ledger is damaged" in front

@@ -5,12 +5,12 @@ import time
 from typing import Any
 
 from campaign.bystander import bystander
-from campaign.client import Client
-from campaign.gate import Gate, running
+from campaign.honeypot import digging
 from campaign.paged import BY_WORDS, LONGEST_NAME, PREFIX, Listed, list_all, viewer
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
-from campaign.well import digging
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.campaign_upstreams import ListingsProcess, listings_http, misbehaving
+from testkit.clients.async_http import Client
 from testkit.faults.hostile_definitions import colliding_names, trapped
 
 _BUDGET_TOKENS = 3_000
@@ -56,7 +56,7 @@ async def schema_traps(trial: Trial) -> None:
             trial.check(f"RSS at most {_MOST_TIMES} times what is listed", growth <= most, f"{growth:.0f} MB")
 
 
-async def _check_served(trial: Trial, gate: Gate, shares: dict[str, dict[str, bytes]]) -> None:
+async def _check_served(trial: Trial, gate: AsyncGatewayProcess, shares: dict[str, dict[str, bytes]]) -> None:
     """Each is listed and can be called, or there is a reason why not."""
     statuses, without = await gate.servers(), 0
     async with viewer(gate.port, "full") as caller:
@@ -76,7 +76,7 @@ async def _check_served(trial: Trial, gate: Gate, shares: dict[str, dict[str, by
     trial.check("most are served", without < every / 3, without)
 
 
-async def _check_views(trial: Trial, gate: Gate) -> None:
+async def _check_views(trial: Trial, gate: AsyncGatewayProcess) -> None:
     """Every mode in every dialect, twice: the first makes it, the second must be the same."""
     slowest, label = 0.0, ""
     for dialect, name in _DIALECTS.items():
@@ -107,7 +107,9 @@ _PATHS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-async def _check_expansion(trial: Trial, gate: Gate, shares: dict[str, dict[str, bytes]]) -> None:
+async def _check_expansion(
+    trial: Trial, gate: AsyncGatewayProcess, shares: dict[str, dict[str, bytes]]
+) -> None:
     """Whatever path is asked for: an answer or -32602, and soon."""
     names = [f"{server}_{name}" for server, share in shares.items() for name in share]
     outcomes: dict[str, int] = {}
@@ -165,7 +167,9 @@ def _named_servers(one: ListingsProcess, names: dict[str, list[str]]) -> dict[st
     return {server: one.entry(server, **(renamed if server == "renamed" else {})) for server in names}
 
 
-async def _check_names(trial: Trial, gate: Gate, names: dict[str, list[str]]) -> dict[str, str]:
+async def _check_names(
+    trial: Trial, gate: AsyncGatewayProcess, names: dict[str, list[str]]
+) -> dict[str, str]:
     """Each tool of each server answers to one name, and those that do not are explained."""
     owners = await _owners(gate, "full")
     wrong = [name for name in owners if len(PREFIX + name) > LONGEST_NAME or not _accepted(name)]
@@ -194,7 +198,7 @@ def _accepted(name: str) -> bool:
     )
 
 
-async def _owners(gate: Gate, mode: str) -> dict[str, str]:
+async def _owners(gate: AsyncGatewayProcess, mode: str) -> dict[str, str]:
     """The server and the tool that each public name leads to, for a client that sees them in that mode."""
     async with viewer(gate.port, "full") as lister:
         listed = await list_all(lister)

@@ -5,12 +5,13 @@ import re
 import resource
 import time
 
-from campaign import http1, process
 from campaign.bystander import bystander
-from campaign.client import client
-from campaign.gate import Gate, eventually
 from campaign.trial import WHOLE, Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import misbehaving
+from testkit.clients import http1
+from testkit.clients.async_http import client
 
 _LIMIT = 64
 # The listening socket stays readable all the time; a loop that asks it without a pause uses a whole core.
@@ -70,7 +71,7 @@ async def no_descriptors(trial: Trial) -> None:
             await _recovered(trial, gate, "reserve")
             # From here on the gate may open three more files, and then not one.
             before = resource.prlimit(gate.pid, resource.RLIMIT_NOFILE)
-            most = process.open_files(gate.pid) + 3
+            most = procfs.open_files(gate.pid) + 3
             resource.prlimit(gate.pid, resource.RLIMIT_NOFILE, (most, before[1]))
             await _exhaust(trial, gate, "spare", count)
             await _recovered(trial, gate, "spare")
@@ -79,7 +80,7 @@ async def no_descriptors(trial: Trial) -> None:
         trial.check("refusals are counted", refused is not None and int(refused[1]) > 0)
 
 
-async def _exhaust(trial: Trial, gate: Gate, label: str, count: int) -> None:
+async def _exhaust(trial: Trial, gate: AsyncGatewayProcess, label: str, count: int) -> None:
     """Hold `count` connections; gives them back at the end."""
     held = _Held()
     try:
@@ -97,7 +98,7 @@ async def _exhaust(trial: Trial, gate: Gate, label: str, count: int) -> None:
         held.close()
 
 
-async def _recovered(trial: Trial, gate: Gate, label: str) -> None:
+async def _recovered(trial: Trial, gate: AsyncGatewayProcess, label: str) -> None:
     started = time.monotonic()
 
     async def served() -> bool:
@@ -110,5 +111,5 @@ async def _recovered(trial: Trial, gate: Gate, label: str) -> None:
     trial.measure(f"{label}, served again after", time.monotonic() - started, "s")
 
 
-async def _metrics(gate: Gate) -> str:
+async def _metrics(gate: AsyncGatewayProcess) -> str:
     return (await gate.get("/metrics")).body.decode()

@@ -10,12 +10,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client
-from campaign.gate import Gate, eventually, running
 from campaign.histories import CLASSES, Logical, insist, judge, repeat
 from campaign.kills import check_tally
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import audited, audited_http
+from testkit.clients.async_http import Answer, Client
 from testkit.servers.audit_log import read
 
 _CALLERS = 16
@@ -70,12 +70,12 @@ class _Drains:
                 await asyncio.wait(callers, timeout=_SETTLE_SECONDS)
                 await self._ask_again()
 
-    async def _begin(self, gate: Gate) -> None:
+    async def _begin(self, gate: AsyncGatewayProcess) -> None:
         self._port = gate.port
         await gate.wait_ready(["bank", "web"])
         self._up.set()
 
-    async def _end(self, gate: Gate, number: int) -> _Round:
+    async def _end(self, gate: AsyncGatewayProcess, number: int) -> _Round:
         """SIGTERM amid the load, watched from outside."""
         seen, long_ref = _Round(), f"long-{number}"
         patient = Client(gate.port, modern=True)
@@ -105,7 +105,7 @@ class _Drains:
         patient.close()
         return seen
 
-    async def _watch(self, gate: Gate, seen: _Round) -> None:
+    async def _watch(self, gate: AsyncGatewayProcess, seen: _Round) -> None:
         """Ask whether it is ready, on a new connection each time, until there is nobody to ask."""
         # The signal has to arrive first.
         await asyncio.sleep(0.05)
@@ -118,7 +118,7 @@ class _Drains:
                 seen.ready["refused"] += 1
             await asyncio.sleep(0.02)
 
-    async def _knock(self, gate: Gate, ref: str, seen: _Round) -> None:
+    async def _knock(self, gate: AsyncGatewayProcess, ref: str, seen: _Round) -> None:
         """A new call on a new connection."""
         await asyncio.sleep(0.05)
         while gate.child.returncode is None:

@@ -5,11 +5,11 @@ import json
 import os
 import sys
 
-from campaign.client import Answer, Client, client
-from campaign.gate import eventually
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.async_gateway_process import eventually
 from testkit.campaign_upstreams import ROOT, MisbehavingHttpProcess, misbehaving_http
+from testkit.clients.async_http import Answer, Client, client
 from testkit.faults.tcp_proxy import Faults, fault_proxy, full_backlog
 
 _INSIDE = "CAMPAIGN_IN_A_NETWORK_OF_ITS_OWN"

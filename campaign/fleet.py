@@ -5,9 +5,9 @@ import contextlib
 import time
 from typing import Any
 
-from campaign.client import client
 from campaign.trial import Trial, case
 from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
+from testkit.clients.async_http import client
 from testkit.servers.misbehaving_http import TOOLS as HTTP_TOOLS
 from testkit.servers.misbehaving_tools import TOOLS
 

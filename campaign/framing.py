@@ -2,10 +2,10 @@
 
 import asyncio
 
-from campaign import http1
 from campaign.bad_input import Poster, call_body, poster
-from campaign.http1 import Heard
 from campaign.trial import Trial, Usage, case
+from testkit.clients import http1
+from testkit.clients.http1 import Heard
 
 
 def _with(one: Poster, *lines: bytes) -> bytes:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate
 from campaign.trial import MEBIBYTE, Trial, case
 from campaign.upstream_stdio import executions
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import misbehaving, misbehaving_http
+from testkit.clients.async_http import Answer, Client, client
 
 _SIZE = 8 * MEBIBYTE
 _DISK_BYTES = 2 * MEBIBYTE
@@ -82,7 +82,7 @@ def _is_true(answer: Answer) -> bool:
     return "could not be written to disk" in answer.text and any(one in answer.text for one in reasons)
 
 
-def _judge_log(trial: Trial, gate: Gate, seconds: float) -> None:
+def _judge_log(trial: Trial, gate: AsyncGatewayProcess, seconds: float) -> None:
     told = [line for line in gate.log_lines() if "large answers are lost" in line]
     allowed = 1 + int(seconds / _REPORT_SECONDS)
     trial.measure("log lines", len(told))
@@ -92,7 +92,7 @@ def _judge_log(trial: Trial, gate: Gate, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _spoiled(gate: Gate, spool: Path, how: str) -> Iterator[str]:
+def _spoiled(gate: AsyncGatewayProcess, spool: Path, how: str) -> Iterator[str]:
     """A spool that is full or read-only: by a mount, or by other means where nothing may be mounted."""
     spool.mkdir(exist_ok=True)
     option = "ro" if how == "read-only" else f"size={_DISK_BYTES}"

@@ -7,9 +7,9 @@ from collections import Counter
 
 import msgspec
 
-from campaign import http1
 from campaign.bad_input import Poster, call_body, poster
 from campaign.trial import Trial, case
+from testkit.clients import http1
 
 _SEED = 20260728
 # A release runs ten million: CAMPAIGN_FUZZ_RUNS=10000000 python -m campaign B05.

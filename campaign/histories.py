@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client
+from testkit.clients.async_http import Answer, Client
 from testkit.servers.audit_log import AuditRecord, read
 
 CLASSES = {"pay": "unsafe", "put": "idempotent", "get": "read", "charge": "keyed", "book": "probeable"}

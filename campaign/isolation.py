@@ -7,10 +7,10 @@ import secrets
 import time
 from collections.abc import Callable
 
-from campaign.client import Client
 from campaign.trial import Trial, Usage, case
 from campaign.upstream_http import SPARE_FILES
 from testkit.campaign_upstreams import canary, misbehaving_http
+from testkit.clients.async_http import Client
 
 _CALLERS = 64
 _ABORT_SHARE = 0.01

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaign import http1
-from campaign.client import Client, client
-from campaign.gate import Gate, eventually
 from campaign.histories import said
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import audited, audited_http
+from testkit.clients import http1
+from testkit.clients.async_http import Client, client
 from testkit.servers.audit_log import read
 
 # An idle connection or two to an upstream may be kept for the next call; the ledger has eight files open.
@@ -28,7 +28,7 @@ def happened(deeds: Path, ref: str, event: str = "executed") -> int:
 @contextlib.asynccontextmanager
 async def both_banks(
     trial: Trial, settings: dict[str, Any] | None = None, **entry: Any
-) -> AsyncIterator[tuple[Gate, Path]]:
+) -> AsyncIterator[tuple[AsyncGatewayProcess, Path]]:
     """A gate with a ledger server over stdio, one over HTTP and one of the stateless era."""
     deeds = trial.directory / "deeds"
     async with audited_http(deeds) as web, audited_http(deeds, "--stateless") as modern:

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Client
-from campaign.gate import Gate, running
 from campaign.histories import CLASSES, Logical, Tally, insist, judge, repeat, states, together
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.campaign_upstreams import audited, audited_http
+from testkit.clients.async_http import Client
 from testkit.servers.audit_log import read
 
 _CALLERS = 12
@@ -60,7 +60,7 @@ class Arena:
                 await self._ask_again()
 
     @contextlib.asynccontextmanager
-    async def _gate(self, config: dict[str, Any]) -> AsyncIterator[Gate]:
+    async def _gate(self, config: dict[str, Any]) -> AsyncIterator[AsyncGatewayProcess]:
         async with running(self.directory, config, self._port) as gate:
             self._port = gate.port
             self._up.set()

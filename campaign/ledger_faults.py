@@ -14,14 +14,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate, eventually, running
 from campaign.histories import judge, said
 from campaign.host_faults import failing_syncs, may_trace, preloaded_faults, privileged
 from campaign.kills import Arena, check_tally
 from campaign.small_disk import ran, small_disk
 from campaign.trial import HEALTH_SECONDS, Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import audited
+from testkit.clients.async_http import Answer, Client, client
 from testkit.servers.audit_log import read
 
 _CALLERS = 8
@@ -37,7 +37,7 @@ _FLIPPED_BYTES = 60
 class _Payments:
     """Payments with keys, what their callers were told, and what was done."""
 
-    def __init__(self, gate: Gate, deeds: Path) -> None:
+    def __init__(self, gate: AsyncGatewayProcess, deeds: Path) -> None:
         self.gate = gate
         self.deeds = deeds
         self.told: dict[str, str] = {}
@@ -375,7 +375,7 @@ async def _shared(trial: Trial) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _second_gate(directory: Path, deeds: Path) -> AsyncIterator[Gate]:
+async def _second_gate(directory: Path, deeds: Path) -> AsyncIterator[AsyncGatewayProcess]:
     """Another one with a directory of its own, in which the data is a link to that of the first."""
     other = directory / "second"
     other.mkdir()

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from campaign.client import client
-from campaign.gate import Gate, eventually, running
 from campaign.paged import OWN
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import chatty, recorded
+from testkit.clients.async_http import client
 
 _TRUST_ME = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
 
@@ -109,7 +109,7 @@ async def _lists_after(caller: Any) -> bool:
     return "talker_after" in await caller.list_tools()
 
 
-async def _restarted_once(gate: Gate) -> bool:
+async def _restarted_once(gate: AsyncGatewayProcess) -> bool:
     return (await gate.servers())["talker"].get("restarts") == 1
 
 
@@ -176,7 +176,7 @@ async def eras(trial: Trial) -> None:
             trial.check("the verdict is remembered", remembered, again)
 
 
-async def _check_verdicts(trial: Trial, gate: Gate) -> None:
+async def _check_verdicts(trial: Trial, gate: AsyncGatewayProcess) -> None:
     await asyncio.sleep(0.3)
     states = await gate.servers()
     versions = {name: states[name].get("protocol_version") for name in _READY}

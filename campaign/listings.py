@@ -6,14 +6,14 @@ import time
 from contextlib import AsyncExitStack
 from typing import Any
 
-from campaign import process
 from campaign.bystander import bystander
-from campaign.client import Client
-from campaign.gate import Gate, eventually, running
 from campaign.paged import BY_WORDS, Listed, list_all, viewer
 from campaign.real_tools import dealt
 from campaign.trial import Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import ListingsProcess, listings_http, misbehaving
+from testkit.clients.async_http import Client
 
 _BUDGET_TOKENS = 3_000
 _MODES = ("full", "slim", "search", "budget")
@@ -69,7 +69,7 @@ def _servers(one: ListingsProcess, count: int, tools: int) -> dict[str, Any]:
     return servers | {"steady": misbehaving()}
 
 
-async def _check_without(trial: Trial, gate: Gate, servers: dict[str, Any], late: str) -> None:
+async def _check_without(trial: Trial, gate: AsyncGatewayProcess, servers: dict[str, Any], late: str) -> None:
     """Whoever lists before the late one has answered sees all the others."""
     async with viewer(gate.port, "full") as caller:
         first = await list_all(caller)
@@ -80,7 +80,9 @@ async def _check_without(trial: Trial, gate: Gate, servers: dict[str, Any], late
     trial.check("every server that has answered is listed", not missing, sorted(missing)[:5])
 
 
-async def _check_modes(trial: Trial, gate: Gate, wanted: list[str], tools: int) -> dict[str, Listed]:
+async def _check_modes(
+    trial: Trial, gate: AsyncGatewayProcess, wanted: list[str], tools: int
+) -> dict[str, Listed]:
     first, second = await _every_mode(gate), await _every_mode(gate)
     for mode in _MODES:
         listed = first[mode]
@@ -104,7 +106,7 @@ async def _check_modes(trial: Trial, gate: Gate, wanted: list[str], tools: int) 
 
 
 async def _check_restarts(
-    trial: Trial, gate: Gate, servers: dict[str, Any], before: dict[str, Listed]
+    trial: Trial, gate: AsyncGatewayProcess, servers: dict[str, Any], before: dict[str, Listed]
 ) -> None:
     """What was known is listed at once, and is the same when the servers have told it again."""
     for restart in ("first", "second"):
@@ -123,7 +125,7 @@ async def _check_restarts(
         before = later
 
 
-async def _every_mode(gate: Gate) -> dict[str, Listed]:
+async def _every_mode(gate: AsyncGatewayProcess) -> dict[str, Listed]:
     """Each listing by a client of its own."""
     listed = {}
     for mode in _MODES:
@@ -161,7 +163,7 @@ async def flapping(trial: Trial) -> None:
         ) as gate:
             watch = _Watch(gate, names)
             await watch.look(clients, changes, one)
-            usage, threads = Usage(gate), process.threads(gate.pid)
+            usage, threads = Usage(gate), procfs.threads(gate.pid)
             async with bystander(trial, gate, "steady_echo"):
                 await watch.look(clients, changes, one)
             await _check_flapping(trial, gate, watch, usage, threads)
@@ -186,7 +188,7 @@ def _state(number: int) -> list[bytes]:
 class _Watch:
     """Clients in every mode that list again and again, and what they saw that cannot be."""
 
-    def __init__(self, gate: Gate, names: list[str]) -> None:
+    def __init__(self, gate: AsyncGatewayProcess, names: list[str]) -> None:
         self.gate = gate
         self.names = names
         self.listings = 0
@@ -244,7 +246,9 @@ class _Watch:
         return True
 
 
-async def _check_flapping(trial: Trial, gate: Gate, watch: _Watch, usage: Usage, threads: int) -> None:
+async def _check_flapping(
+    trial: Trial, gate: AsyncGatewayProcess, watch: _Watch, usage: Usage, threads: int
+) -> None:
     told = json.loads((await gate.get("/listing")).body)
     growth = usage.peak_growth_mib
     trial.measure("listings", f"{watch.listings} of {len(watch.states)} states, {len(watch.mixed)} mixed")
@@ -252,7 +256,7 @@ async def _check_flapping(trial: Trial, gate: Gate, watch: _Watch, usage: Usage,
     trial.measure("tokens", f"{watch.most_tokens} at most")
     trial.measure("changes counted", f"{told['changes']} in {len(told['listings'])} listings")
     trial.measure("RSS", f"+{growth:.0f} MB in the second round")
-    trial.measure("threads", f"{threads} before, {process.threads(gate.pid)} after")
+    trial.measure("threads", f"{threads} before, {procfs.threads(gate.pid)} after")
     trial.measure("CPU", usage.cpu_seconds, "s")
     trial.check("every listing is one state of each server", not watch.mixed, watch.mixed[:4])
     trial.check("several states were seen", len(watch.states) >= 3, sorted(watch.states)[:10])
@@ -262,4 +266,4 @@ async def _check_flapping(trial: Trial, gate: Gate, watch: _Watch, usage: Usage,
         "changes are counted", counts and all(0 < n <= 2 * 4 * watch.last for n in counts.values()), counts
     )
     trial.check("RSS at most +32 MB in the second round", growth <= 32, f"{growth:.0f} MB")
-    trial.check("no more threads", process.threads(gate.pid) <= threads + 2, process.threads(gate.pid))
+    trial.check("no more threads", procfs.threads(gate.pid) <= threads + 2, procfs.threads(gate.pid))

@@ -4,10 +4,10 @@ import asyncio
 
 import msgspec
 
-from campaign import process
-from campaign.gate import Gate
 from campaign.load_client import Job, Tally, generate, quantile
 from campaign.trial import Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import load
 
 _CONCURRENCY = (1, 10, 100, 500)
@@ -47,7 +47,7 @@ async def throughput(trial: Trial) -> None:
         trial.check("a call costs no more at 500", growth <= 1.5, costs)
 
 
-def _echo(gate: Gate, connections: int, seconds: float) -> Job:
+def _echo(gate: AsyncGatewayProcess, connections: int, seconds: float) -> Job:
     arguments: dict[str, str | float | int] = {"text": "load"}
     return Job(
         port=gate.port, tool="load_echo", arguments=arguments, connections=connections, seconds=seconds,
@@ -55,8 +55,8 @@ def _echo(gate: Gate, connections: int, seconds: float) -> Job:
     )  # fmt: skip
 
 
-def _pids(gate: Gate) -> list[int]:
-    return [gate.pid, *process.descendants(gate.pid)]
+def _pids(gate: AsyncGatewayProcess) -> list[int]:
+    return [gate.pid, *procfs.descendants(gate.pid)]
 
 
 def _figures(tally: Tally, usage: Usage) -> str:
@@ -67,7 +67,7 @@ def _figures(tally: Tally, usage: Usage) -> str:
     )
 
 
-def _work(gate: Gate, connections: int, seconds: float, **more: float | str) -> Job:
+def _work(gate: AsyncGatewayProcess, connections: int, seconds: float, **more: float | str) -> Job:
     arguments: dict[str, str | float | int] = {"text": "load", "seconds": _WORK_SECONDS}
     job = Job(
         port=gate.port, tool="load_work", arguments=arguments, connections=connections, seconds=seconds,

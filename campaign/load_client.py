@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from campaign import process
-from campaign.client import Client
+from testkit import procfs
+from testkit.clients.async_http import Client
 
 _ROOT = Path(__file__).resolve().parent.parent
 # A request without a response for so long has failed.
@@ -208,7 +208,7 @@ class _Generator:
         """For how long each process on the way had no CPU, since it began."""
         if now - self._sampled_at > _SAMPLE_SECONDS:
             self._sampled_at = now
-            self._sample = tuple(process.turns(pid)[1] for pid in self._pids)
+            self._sample = tuple(procfs.turns(pid)[1] for pid in self._pids)
         return self._sample
 
     async def _connect(self) -> None:

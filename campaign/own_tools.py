@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from campaign.client import Client
-from campaign.gate import Gate
+from testkit.async_gateway_process import AsyncGatewayProcess
+from testkit.clients.async_http import Client
 
 # So that all of them are listed.
 ALL_LISTED = {"listDeliveryTools": True, "listResultTools": True}
 _MODES = ("full", "slim", "search", "dynamic", "budget")
 
 
-async def own_tools(gate: Gate, servers: list[str]) -> dict[str, dict[str, Any]]:
+async def own_tools(gate: AsyncGatewayProcess, servers: list[str]) -> dict[str, dict[str, Any]]:
     """The definition of each own tool by its name: all that are listed in any mode and are no server's."""
     found: dict[str, dict[str, Any]] = {}
     for mode in _MODES:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from campaign.client import Client, client
 from headgate.search.token_counter import count_tokens
+from testkit.clients.async_http import Client, client
 
 # What common clients put before every name of a gateway of the usual name.
 PREFIX = "mcp__headgate__"

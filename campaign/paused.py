@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client
-from campaign.gate import Gate, eventually, running
 from campaign.histories import CLASSES, said, states
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import audited_http
+from testkit.clients.async_http import Answer, Client
 from testkit.servers.audit_log import read
 
 _PER_CLASS = 4
@@ -26,7 +26,9 @@ _UNSAFE = ("pay", "charge", "book")
 
 
 @contextlib.asynccontextmanager
-async def _two_gates(trial: Trial, config: dict[str, Any]) -> AsyncIterator[tuple[Gate, Gate]]:
+async def _two_gates(
+    trial: Trial, config: dict[str, Any]
+) -> AsyncIterator[tuple[AsyncGatewayProcess, AsyncGatewayProcess]]:
     first, second = trial.directory / "first", trial.directory / "second"
     for directory in (first, second):
         directory.mkdir()

@@ -5,12 +5,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from campaign import process
 from campaign.bystander import bystander
-from campaign.client import Client, client
-from campaign.gate import Gate, eventually
 from campaign.trial import Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import chatty, misbehaving, recorded
+from testkit.clients.async_http import Client, client
 
 _MOST_LINES = 4
 # What ends while others begin.
@@ -32,9 +32,9 @@ def _servers(trial: Trial) -> dict[str, Any]:
     }
 
 
-async def _count_children(gate: Gate, seen: list[int]) -> None:
+async def _count_children(gate: AsyncGatewayProcess, seen: list[int]) -> None:
     while True:
-        seen.append(len(process.descendants(gate.pid)))
+        seen.append(len(procfs.descendants(gate.pid)))
         await asyncio.sleep(0.05)
 
 
@@ -43,7 +43,9 @@ def _spawned(directory: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-async def _check_bounds(trial: Trial, gate: Gate, usage: Usage, seen: list[int], before: int) -> None:
+async def _check_bounds(
+    trial: Trial, gate: AsyncGatewayProcess, usage: Usage, seen: list[int], before: int
+) -> None:
     growth = usage.peak_growth_mib
     most = max(seen) - before
     trial.measure("processes", f"+{most} at most, {_spawned(trial.directory)} started in all")
@@ -53,7 +55,7 @@ async def _check_bounds(trial: Trial, gate: Gate, usage: Usage, seen: list[int],
     await _check_relisting(trial, gate)
 
 
-async def _check_relisting(trial: Trial, gate: Gate) -> None:
+async def _check_relisting(trial: Trial, gate: AsyncGatewayProcess) -> None:
     """One change of a server must not have it asked once for every profile that ever was."""
     before = len(recorded(trial.directory, "new", "list tools/list"))
     async with client(gate.port, modern=True) as caller:

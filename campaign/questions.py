@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from campaign import process
 from campaign.bystander import bystander
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate
 from campaign.streams import EventStream, accept, converse, open_stream, rounds
 from campaign.trial import Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import chatty, misbehaving
+from testkit.clients.async_http import Answer, Client, client
 
 FORMS: dict[str, Any] = {"elicitation": {}}
 _SAMPLING = {"messages": [], "maxTokens": 1}
@@ -196,7 +196,7 @@ async def _at_the_limit(trial: Trial) -> None:
             caller.close()
 
 
-async def _watch_lines(gate: Gate, lines: list[int]) -> None:
+async def _watch_lines(gate: AsyncGatewayProcess, lines: list[int]) -> None:
     while True:
         lines.append((await gate.servers())["talker"].get("client_connections", 0))
         await asyncio.sleep(0.1)
@@ -246,7 +246,7 @@ async def death_with_questions(trial: Trial) -> None:
         await _die_on_all_lines(trial, gate, count)
 
 
-async def _die_on_one_line(trial: Trial, gate: Gate, count: int) -> None:
+async def _die_on_one_line(trial: Trial, gate: AsyncGatewayProcess, count: int) -> None:
     """All questions to one client of the handshake era, on its own connection."""
     async with client(gate.port, capabilities=FORMS) as caller:
         arguments = {"count": count, "seconds": 0.5}
@@ -272,14 +272,14 @@ async def _die_on_one_line(trial: Trial, gate: Gate, count: int) -> None:
         trial.check("the next call works", "green" in str(again), again)
 
 
-async def _die_on_all_lines(trial: Trial, gate: Gate, count: int) -> None:
+async def _die_on_all_lines(trial: Trial, gate: AsyncGatewayProcess, count: int) -> None:
     """One question to each of many clients of the stateless era, each on a connection of its own."""
     async with client(gate.port, modern=True, capabilities=FORMS) as caller:
         params = {"name": "talker_ask", "arguments": {}}
         asked = await asyncio.gather(*(caller.request("tools/call", params) for _ in range(count)))
         states = [answer.result.get("requestState") for answer in asked]
         trial.check("all were asked with their answer", all(states), [a.outcome for a in asked])
-        for pid in process.descendants(gate.pid):
+        for pid in procfs.descendants(gate.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         more = {"inputResponses": {"q1": {"action": "accept", "content": {}}}}

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from campaign.child_bytes import TextDigest
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate, eventually, running
 from campaign.histories import said
 from campaign.small_disk import SmallDisk, small_disk
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import ROOT, audited, misbehaving
+from testkit.clients.async_http import Answer, Client, client
 from testkit.servers.audit_log import read
 
 # Until a refusal, since SQLite may have room in its own file on a disk that is full.
@@ -109,7 +109,9 @@ async def full_disk(trial: Trial) -> None:
             trial.check("no traceback in the log", not broken, broken[:1])
 
 
-async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: SmallDisk, deeds: Path) -> None:
+async def _with_a_full_disk(
+    trial: Trial, gate: AsyncGatewayProcess, caller: Client, disk: SmallDisk, deeds: Path
+) -> None:
     first = await _pay(caller, "before")
     large = await _pay(caller, "large before", size=_LARGE)
     trial.check("a large answer before it", large.ok and len(large.raw) > 2 * _LARGE, large.outcome)
@@ -155,7 +157,7 @@ async def _after_large(trial: Trial, caller: Client, deeds: Path, cut: Answer) -
 
 
 async def _after_it(
-    trial: Trial, gate: Gate, caller: Client, disk: SmallDisk, deeds: Path, cut: Answer
+    trial: Trial, gate: AsyncGatewayProcess, caller: Client, disk: SmallDisk, deeds: Path, cut: Answer
 ) -> None:
     disk.free(gate)
     trial.measure("full at the answer", cut.outcome)

@@ -7,12 +7,13 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from campaign import hoard, process
+from campaign import stored_results
 from campaign.child_bytes import TextDigest
-from campaign.client import Client, client
-from campaign.gate import Gate
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import load, misbehaving
+from testkit.clients.async_http import Client, client
 
 _AGENTS, _OWN_QUOTA = 50, 4
 _ADDRESS_SPACE = 512 * MEBIBYTE
@@ -32,7 +33,9 @@ class _Agent:
         for _ in range(count):
             text = f"{self.name}-{len(self.ids)}"
             self.ids.append(
-                hoard.id_of(await self.client.call("load_report", {"text": text, "size": self._size}))
+                stored_results.id_of(
+                    await self.client.call("load_report", {"text": text, "size": self._size})
+                )
             )
 
     async def reads(self, number: int) -> bool:
@@ -47,7 +50,7 @@ class _Agent:
 
 
 @contextlib.asynccontextmanager
-async def _agents(gate: Gate, size: int) -> AsyncIterator[list[_Agent]]:
+async def _agents(gate: AsyncGatewayProcess, size: int) -> AsyncIterator[list[_Agent]]:
     agents = [_Agent(gate.port, f"agent{number}", size) for number in range(_AGENTS)]
     await asyncio.gather(*(agent.client.open() for agent in agents))
     try:
@@ -58,7 +61,7 @@ async def _agents(gate: Gate, size: int) -> AsyncIterator[list[_Agent]]:
 
 
 @contextlib.asynccontextmanager
-async def _disk_watched(gate: Gate) -> AsyncIterator[Callable[[], int]]:
+async def _disk_watched(gate: AsyncGatewayProcess) -> AsyncIterator[Callable[[], int]]:
     """The most bytes on disk that the gate held in files without a name, as the kernel counts them."""
     most = 0
 
@@ -142,7 +145,7 @@ async def _quota_of_all(trial: Trial, size: int) -> None:
         await agents[0].store(most_of_one - 1)
         kept = sum([await agent.reads(0) for agent in agents[1:]])
         own = sum([await agents[0].reads(number) for number in range(most_of_one)])
-        stored = await hoard.metric(gate, "result_bytes")
+        stored = await stored_results.metric(gate, "result_bytes")
         trial.measure(
             "one beyond the cap", f"keeps {own} of {most_of_one}; the others {kept} of {_AGENTS - 1}"
         )
@@ -171,20 +174,20 @@ async def little_memory(trial: Trial) -> None:
             for _ in range(rounds):
                 right = await asyncio.gather(*(_one(gate, label, size) for _ in range(4)))
                 trial.check(f"{label}: all are right", all(right), right)
-            peak = process.peak_rss_bytes(gate.pid) / MEBIBYTE
+            peak = procfs.peak_resident_bytes(gate.pid) / MEBIBYTE
             trial.measure(label, f"peak RSS {peak:.0f} MB, +{usage.peak_growth_mib:.0f} MB")
             trial.check(f"{label}: RSS at most +64 MB", usage.peak_growth_mib <= 64, usage.peak_growth_mib)
             short = [line for line in gate.log_lines() if "MemoryError" in line or "Cannot allocate" in line]
             trial.check(f"{label}: no allocation failed", not short, short[:1])
 
 
-async def _one(gate: Gate, label: str, size: int) -> bool:
+async def _one(gate: AsyncGatewayProcess, label: str, size: int) -> bool:
     async with client(gate.port) as caller:
         text = TextDigest(size) if label == "whole" else None
         answer = await caller.call("rogue_big_line", {"size": size}, take=text.take if text else None)
         if text is not None:
             return text.whole
-        arguments = {"cache_id": hoard.id_of(answer), "unit": "characters", "offset": size - 100}
+        arguments = {"cache_id": stored_results.id_of(answer), "unit": "characters", "offset": size - 100}
         last = await caller.call("proxy_read", arguments)
-        found = await hoard.search(caller, hoard.id_of(answer), "no such words")
+        found = await stored_results.search(caller, stored_results.id_of(answer), "no such words")
         return len(last.text) == 100 and found.ok

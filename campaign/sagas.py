@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from campaign.client import Answer
-from campaign.stage import NOWHERE, Point, Stage, each
+from campaign.crash_restart import NOWHERE, Point, Stage, each
 from campaign.trial import Trial, case
 from testkit.campaign_upstreams import audited, audited_http
+from testkit.clients.async_http import Answer
 from testkit.servers.audit_log import AuditRecord, read
 
 _AT_ONCE = 3

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from campaign import hoard
+from campaign import stored_results
 from campaign.bystander import bystander
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate
-from campaign.hoard import WorkerMemory, kept, matches, refused, search, text_file, timed
+from campaign.stored_results import WorkerMemory, kept, matches, refused, search, text_file, timed
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess
+from testkit.clients.async_http import Answer, Client, client
 
 # What no search may take: a job is stopped after 10 s, and whoever waits is told so.
 _JOB_SECONDS = 10.0
@@ -27,10 +27,10 @@ _SETTINGS = {"maxEntriesPerAgent": 100}
 
 
 @asynccontextmanager
-async def _searched(trial: Trial) -> AsyncIterator[tuple[Gate, Client]]:
+async def _searched(trial: Trial) -> AsyncIterator[tuple[AsyncGatewayProcess, Client]]:
     """A gate whose processes for large results have started, and a client of it."""
     async with (
-        trial.gate(hoard.servers(), settings=_SETTINGS) as gate,
+        trial.gate(stored_results.servers(), settings=_SETTINGS) as gate,
         client(gate.port) as caller,
     ):
         small = await kept(caller, text_file(trial, "warm", ["warm up\n" * 3_000]))
@@ -97,7 +97,7 @@ async def evil_patterns(trial: Trial) -> None:
 
 
 async def _quickest(
-    gate: Gate, caller: Client, stored: str, pattern: str, mode: str = "regex"
+    gate: AsyncGatewayProcess, caller: Client, stored: str, pattern: str, mode: str = "regex"
 ) -> tuple[float, Answer]:
     """The best of a few, since others use the machine too."""
     tries = [await timed(gate, search(caller, stored, pattern, mode=mode)) for _ in range(3)]
@@ -147,7 +147,7 @@ async def compile_bombs(trial: Trial) -> None:
         trial.measure("CPU of the gate", usage.cpu_seconds, "s")
         trial.measure("process", f"{workers.peak_mib:.0f} MB")
         trial.check("refused within 100 ms", slowest[0] <= 0.1, slowest)
-        hoard.check_memory(trial, usage)
+        stored_results.check_memory(trial, usage)
 
 
 @case(
@@ -193,7 +193,7 @@ async def millions_of_hits(trial: Trial) -> None:
                     slowest, most = max(slowest, (seconds, label)), max(most, found)
                     # Paragraphs, and one line, are fewer than what is found in them.
                     honest = more or way == "context" or name == "one line"
-                    trial.check(f"{label}: told that there are more", honest, hoard.note(answer))
+                    trial.check(f"{label}: told that there are more", honest, stored_results.note(answer))
                     trial.check(f"{label}: within the limit", len(answer.text) <= 8_000, len(answer.text))
         trial.measure("slowest", f"{slowest[0]:.2f} s ({slowest[1]})")
         told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
@@ -202,7 +202,7 @@ async def millions_of_hits(trial: Trial) -> None:
         trial.check("no more than the cap", 0 < most <= _MOST_COUNTED, most)
         trial.check("in time", slowest[0] < _JOB_SECONDS, slowest)
         trial.check(f"process at most {_JOB_MIB:.0f} MB", workers.peak_mib <= _JOB_MIB, workers.peak_mib)
-        hoard.check_memory(trial, usage)
+        stored_results.check_memory(trial, usage)
 
 
 def _told(answer: Answer) -> str:
@@ -249,7 +249,7 @@ async def normalisation_bomb(trial: Trial) -> None:
 
 
 async def _ask_all(
-    trial: Trial, gate: Gate, caller: Client, asked: list[tuple[str, str, dict[str, Any]]]
+    trial: Trial, gate: AsyncGatewayProcess, caller: Client, asked: list[tuple[str, str, dict[str, Any]]]
 ) -> None:
     """Each is answered, or refused with a reason, while others do not notice."""
     usage, workers, outcomes, slowest = Usage(gate), WorkerMemory(gate), {"ok": 0, "refused": 0}, (0.0, "")
@@ -268,7 +268,7 @@ async def _ask_all(
     trial.measure("process", f"{workers.peak_mib:.0f} MB")
     trial.check("in time", slowest[0] < _JOB_SECONDS, slowest)
     trial.check(f"process at most {_JOB_MIB:.0f} MB", workers.peak_mib <= _JOB_MIB, workers.peak_mib)
-    hoard.check_memory(trial, usage)
+    stored_results.check_memory(trial, usage)
 
 
 @case(
@@ -302,7 +302,7 @@ async def fuzzy_queries(trial: Trial) -> None:
                 trial.check(f"{label}: {name} in time", in_time, f"{answer.seconds:.2f} s")
         trial.measure("process", f"{workers.peak_mib:.0f} MB")
         trial.check(f"process at most {_JOB_MIB:.0f} MB", workers.peak_mib <= _JOB_MIB, workers.peak_mib)
-        hoard.check_memory(trial, usage)
+        stored_results.check_memory(trial, usage)
 
 
 def _words(dice: random.Random, count: int, length: int) -> str:
@@ -352,4 +352,4 @@ async def ranked_search(trial: Trial) -> None:
         trial.check("no slower again", min(again) <= first * 1.5, f"{min(again):.2f} s after {first:.2f} s")
         bound = _JOB_MIB + size / MEBIBYTE
         trial.check(f"process at most {bound:.0f} MB", workers.peak_mib <= bound, workers.peak_mib)
-        hoard.check_memory(trial, usage)
+        stored_results.check_memory(trial, usage)

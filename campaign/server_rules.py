@@ -7,14 +7,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from campaign import hoard, http1
-from campaign.client import ACCEPT, Answer, Client, client
-from campaign.gate import Gate
+from campaign import stored_results
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import Trial, case
 from headgate.domain.errors import HeadgateError
 from headgate.protocol import jsonrpc_errors
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import load, misbehaving
+from testkit.clients import http1
+from testkit.clients.async_http import ACCEPT, Answer, Client, client
 
 # A text that would clear a terminal, ring, turn the rest of the line around and begin a line of its own.
 _HOSTILE = "\x1b[2J\x07\u202eevil\u2066\r\nX: y\x00"
@@ -125,11 +126,11 @@ async def _check_hidden(trial: Trial, caller: Client, record: Path) -> None:
     trial.check("another one is", control.text == "control", control.outcome)
 
 
-async def _check_others_results(trial: Trial, gate: Gate, caller: Client) -> None:
-    stored = hoard.id_of(await caller.call("rogue_big_line", {"size": 20_000}))
+async def _check_others_results(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
+    stored = stored_results.id_of(await caller.call("rogue_big_line", {"size": 20_000}))
     read = []
     async with client(gate.port) as other:
-        for reader, arguments in hoard.READERS.items():
+        for reader, arguments in stored_results.READERS.items():
             theirs = await other.call(reader, {"cache_id": stored, **arguments})
             read += [reader] if theirs.ok else []
     own = await caller.call("proxy_read", {"cache_id": stored})
@@ -160,14 +161,14 @@ async def _check_rate(trial: Trial, caller: Client) -> None:
     )
 
 
-async def _check_searches(trial: Trial, gate: Gate, caller: Client) -> None:
+async def _check_searches(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
     """The gateway's own work is limited too: for one agent, and not for the others by it."""
-    stored = hoard.id_of(await caller.call("rogue_big_line", {"size": 2_000_000}))
+    stored = stored_results.id_of(await caller.call("rogue_big_line", {"size": 2_000_000}))
     async with client(gate.port) as other:
-        theirs = hoard.id_of(await other.call("rogue_big_line", {"size": 20_000}))
-        many = [asyncio.create_task(hoard.search(caller, stored, "words")) for _ in range(40)]
+        theirs = stored_results.id_of(await other.call("rogue_big_line", {"size": 20_000}))
+        many = [asyncio.create_task(stored_results.search(caller, stored, "words")) for _ in range(40)]
         await asyncio.sleep(0)
-        quiet = await hoard.search(other, theirs, "words")
+        quiet = await stored_results.search(other, theirs, "words")
         answers = await asyncio.gather(*many)
     refused = sum(answer.outcome == "RESOURCE_EXHAUSTED/none" for answer in answers)
     served = sum(answer.ok for answer in answers)
@@ -226,7 +227,7 @@ def _check_declared(trial: Trial) -> None:
     trial.check("the others are the specification's", len(spoken) > 5 and not foreign, foreign)
 
 
-async def _provoked(gate: Gate, caller: Client) -> list[Answer]:
+async def _provoked(gate: AsyncGatewayProcess, caller: Client) -> list[Answer]:
     calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("no/such", {}), ("tools/call", {}), ("tools/call", {"name": 5}), ("tools/call", {"name": "none"}),
         ("tools/call", {"name": "load_echo", "arguments": []}), ("tools/list", {"cursor": "none"}),

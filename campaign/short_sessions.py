@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from campaign.bystander import bystander
-from campaign.client import Client
-from campaign.gate import Gate
 from campaign.paged import BY_WORDS
 from campaign.real_tools import dealt
 from campaign.trial import Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import listings_http, misbehaving
+from testkit.clients.async_http import Client
 
 _PATHS = ("/mcp", *(f"/mcp/{mode}" for mode in ("auto", "full", "slim", "search", "dynamic", "budget")))
 _AT_ONCE = 8
@@ -57,7 +57,7 @@ async def ever_new_visitors(trial: Trial) -> None:
             trial.check("each was answered", not wrong, wrong[:3])
 
 
-async def _visit(gate: Gate, count: int, seed: int) -> list[str]:
+async def _visit(gate: AsyncGatewayProcess, count: int, seed: int) -> list[str]:
     """So many requests, a few at once, each of a client that was never seen before; what went wrong."""
     visitors, wrong = _visitors(gate.port, count, seed), list[str]()
 
@@ -103,7 +103,7 @@ def _wish(dice: random.Random, number: int) -> tuple[str, dict[str, Any]]:
     return ("tools/list", {}) if number % 2 else dice.choice(wishes)
 
 
-async def _check_bounds(trial: Trial, gate: Gate, usage: Usage, count: int) -> None:
+async def _check_bounds(trial: Trial, gate: AsyncGatewayProcess, usage: Usage, count: int) -> None:
     told = json.loads((await gate.get("/listing")).body)
     metrics = await gate.get("/metrics")
     growth, labels = usage.peak_growth_mib, len(told["listings"])

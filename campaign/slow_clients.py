@@ -5,14 +5,15 @@ import contextlib
 import socket
 import time
 
-from campaign import http1, process
 from campaign.bad_input import Poster
 from campaign.bystander import bystander
-from campaign.client import client
-from campaign.gate import eventually
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.unread_responses import check_unread_responses
+from testkit import procfs
+from testkit.async_gateway_process import eventually
 from testkit.campaign_upstreams import misbehaving
+from testkit.clients import http1
+from testkit.clients.async_http import client
 
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
@@ -57,7 +58,7 @@ async def slow_clients(trial: Trial) -> None:
     heads, bodies, readers = (trial.size(quick=q, full=f) for q, f in ((100, 500), (20, 100), (5, 20)))
     servers = {"rogue": misbehaving(), "steady": misbehaving()}
     async with trial.gate(servers, settings=WHOLE) as gate, client(gate.port) as caller:
-        port, files, usage = gate.port, process.open_files(gate.pid), Usage(gate)
+        port, files, usage = gate.port, procfs.open_files(gate.pid), Usage(gate)
         one = Poster(gate, caller, trial.directory / "none")
         head = http1.request(port, "POST", "/mcp", one.headers)[:-2]
         body = http1.request(port, "POST", "/mcp", one.headers | {"Content-Length": "1000"})
@@ -73,8 +74,8 @@ async def slow_clients(trial: Trial) -> None:
                 # The bystander and the probe may hold one each.
                 with contextlib.suppress(TimeoutError):
                     left = _READER_SECONDS - (time.monotonic() - started)
-                    await eventually(lambda: process.open_files(gate.pid) <= files + 2, left, "the readers")
-                still, held = process.open_files(gate.pid) - files - 2, time.monotonic() - started
+                    await eventually(lambda: procfs.open_files(gate.pid) <= files + 2, left, "the readers")
+                still, held = procfs.open_files(gate.pid) - files - 2, time.monotonic() - started
             finally:
                 for reader in deaf:
                     reader.close()

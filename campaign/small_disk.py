@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from campaign.gate import Gate
 from campaign.host_faults import privileged
+from testkit.async_gateway_process import AsyncGatewayProcess
 
 _SMALL_BYTES = 2 << 20
 _LARGE_BYTES = 64 << 20
@@ -28,19 +28,19 @@ class SmallDisk:
         """How it is made small, for the table."""
         return "a tmpfs of 2 MB" if self.mounted else "a limit on the size of files"
 
-    def limit(self, gate: Gate) -> None:
+    def limit(self, gate: AsyncGatewayProcess) -> None:
         """The gate has so much room and no more."""
         if not self.mounted:
             resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (_SMALL_BYTES, resource.RLIM_INFINITY))
 
-    def enlarge(self, gate: Gate) -> None:
+    def enlarge(self, gate: AsyncGatewayProcess) -> None:
         """There is a lot more room."""
         if self.mounted:
             ran("mount", "-o", f"remount,size={_LARGE_BYTES}", str(self._directory))
         else:
             self.free(gate)
 
-    def fill(self, gate: Gate) -> None:
+    def fill(self, gate: AsyncGatewayProcess) -> None:
         """From now on nothing can be written."""
         if not self.mounted:
             resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -51,7 +51,7 @@ class SmallDisk:
                     while file.write(b"x" * size):
                         pass
 
-    def free(self, gate: Gate) -> None:
+    def free(self, gate: AsyncGatewayProcess) -> None:
         """There is room again."""
         if not self.mounted:
             resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

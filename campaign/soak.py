@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from campaign import hoard, process
-from campaign.client import Answer, Client
-from campaign.gate import Gate
+from campaign import stored_results
 from campaign.streams import listen_request, open_stream
 from campaign.trial import MEBIBYTE, Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import load, misbehaving_http
+from testkit.clients.async_http import Answer, Client
 
 _WORKERS = 12
 _FAULT_SHARE = 0.05
@@ -47,7 +48,7 @@ class _Outcomes:
 @dataclass(frozen=True, slots=True)
 class _Sample:
     seconds: float
-    rss_bytes: int
+    resident_bytes: int
     files: int
 
 
@@ -98,11 +99,11 @@ class _Worker:
     async def _report(self, caller: Client) -> None:
         name = f"report{next(self._number)}"
         answer = await caller.call("steady_report", {"text": name, "size": _REPORT_BYTES})
-        found = await hoard.search(caller, hoard.id_of(answer), name)
+        found = await stored_results.search(caller, stored_results.id_of(answer), name)
         while found.failure and found.failure.code == "RESOURCE_EXHAUSTED":
             # All clients without a session are one agent, of which a few may search at once.
             await asyncio.sleep(found.failure.retry_after_seconds or 1.0)
-            found = await hoard.search(caller, hoard.id_of(answer), name)
+            found = await stored_results.search(caller, stored_results.id_of(answer), name)
         self._outcomes.expect(
             "report", found.ok and name in found.text, f"{found.outcome} {found.text[:200]}"
         )
@@ -151,10 +152,10 @@ async def soak(trial: Trial) -> None:
             _judge(trial, await samples, outcomes)
 
 
-async def _sampled(gate: Gate, end: float) -> list[_Sample]:
+async def _sampled(gate: AsyncGatewayProcess, end: float) -> list[_Sample]:
     found, started = [], time.monotonic()
     while (now := time.monotonic()) < end:
-        found.append(_Sample(now - started, process.rss_bytes(gate.pid), process.open_files(gate.pid)))
+        found.append(_Sample(now - started, procfs.resident_bytes(gate.pid), procfs.open_files(gate.pid)))
         await asyncio.sleep(_SAMPLE_SECONDS)
     return found
 
@@ -162,13 +163,15 @@ async def _sampled(gate: Gate, end: float) -> list[_Sample]:
 def _judge(trial: Trial, samples: list[_Sample], outcomes: _Outcomes) -> None:
     judged = samples[int(len(samples) * _WARM_SHARE) :]
     hours = [sample.seconds / 3600 for sample in judged]
-    memory = slope(hours, [sample.rss_bytes / MEBIBYTE for sample in judged])
+    memory = slope(hours, [sample.resident_bytes / MEBIBYTE for sample in judged])
     files = slope(hours, [float(sample.files) for sample in judged])
     span = hours[-1] - hours[0]
     faults = sum(outcomes.faults.values())
     trial.measure("calls", f"{outcomes.calls} and {faults} faults")
     trial.measure("faults", ", ".join(f"{name} {count}" for name, count in sorted(outcomes.faults.items())))
-    trial.measure("RSS", f"{judged[0].rss_bytes / MEBIBYTE:.1f} to {judged[-1].rss_bytes / MEBIBYTE:.1f} MB")
+    trial.measure(
+        "RSS", f"{judged[0].resident_bytes / MEBIBYTE:.1f} to {judged[-1].resident_bytes / MEBIBYTE:.1f} MB"
+    )
     trial.measure("RSS slope", memory, "MB/h")
     trial.measure("files", f"{judged[0].files} to {judged[-1].files}, slope {files:.1f} /h")
     trial.check("all other calls are right", outcomes.calls and not outcomes.wrong, outcomes.wrong)

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from campaign import http1, process
-from campaign.client import ACCEPT, Client
-from campaign.gate import WORKER, Gate, eventually
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import Trial, case
 from headgate.server.endpoints import MCP_PATHS, SSE_PATHS
+from testkit import procfs
+from testkit.async_gateway_process import WORKER, AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import load
+from testkit.clients import http1
+from testkit.clients.async_http import ACCEPT, Client
 
 _VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Those that there are, and those under which other gateways test, import or change servers.
@@ -47,17 +48,17 @@ def _bodies(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextlib.asynccontextmanager
-async def _starts_seen(gate: Gate) -> AsyncIterator[dict[int, bytes]]:
+async def _starts_seen(gate: AsyncGatewayProcess) -> AsyncIterator[dict[int, bytes]]:
     """The processes below the gate that come with a command which was not there before."""
     seen: dict[int, bytes] = {}
     # A connection of its own to a server that is configured, for a client with other capabilities, is none.
     # A child has the command of the gate until it becomes something else.
-    known = {process.command(pid) for pid in (gate.pid, *process.descendants(gate.pid))}
+    known = {procfs.command(pid) for pid in (gate.pid, *procfs.descendants(gate.pid))}
 
     async def watch() -> None:
         while True:
-            for pid in process.descendants(gate.pid):
-                command = process.command(pid)
+            for pid in procfs.descendants(gate.pid):
+                command = procfs.command(pid)
                 if command and command not in known and WORKER not in command:
                     seen[pid] = command
             await asyncio.sleep(0.005)
@@ -97,7 +98,9 @@ async def spawn_attempts(trial: Trial) -> None:
         await _check_that_it_would_be_seen(trial, gate, entry, mark)
 
 
-async def _check_that_it_would_be_seen(trial: Trial, gate: Gate, entry: dict[str, Any], mark: Path) -> None:
+async def _check_that_it_would_be_seen(
+    trial: Trial, gate: AsyncGatewayProcess, entry: dict[str, Any], mark: Path
+) -> None:
     """The same entry in the file is started, which shows that a start would not go unnoticed."""
     path = gate.log.parent / "headgate.json"
     config = json.loads(path.read_text())
@@ -112,7 +115,7 @@ async def _check_that_it_would_be_seen(trial: Trial, gate: Gate, entry: dict[str
     await eventually(gone, 10, "the entry to be removed")
 
 
-async def _try_routes(gate: Gate, entry: dict[str, Any]) -> int:
+async def _try_routes(gate: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
     tried = 0
     query = "?command=" + sys.executable.replace("/", "%2F") + "&args=-c"
     for path in _PATHS:
@@ -130,7 +133,7 @@ async def _try_routes(gate: Gate, entry: dict[str, Any]) -> int:
     return tried
 
 
-async def _try_methods(gate: Gate, entry: dict[str, Any]) -> int:
+async def _try_methods(gate: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
     tried = 0
     for modern in (True, False):
         caller = Client(gate.port, modern=modern, capabilities={"experimental": {"servers": entry}})
@@ -153,7 +156,9 @@ async def _try_methods(gate: Gate, entry: dict[str, Any]) -> int:
     return tried
 
 
-async def _try_tools(gate: Gate, entry: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
+async def _try_tools(
+    gate: AsyncGatewayProcess, entry: dict[str, Any]
+) -> tuple[dict[str, dict[str, Any]], int]:
     tools, called = await own_tools(gate, ["load"]), 0
     caller = Client(gate.port, modern=True)
     command = json.dumps(entry)

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from campaign import http1
-from campaign.client import ACCEPT, MODERN, Client, client
-from campaign.gate import Gate
-from campaign.http1 import Heard
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http
+from testkit.clients import http1
+from testkit.clients.async_http import ACCEPT, MODERN, Client, client
+from testkit.clients.http1 import Heard
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -60,7 +60,7 @@ _BAD = {
 class Setting:
     """A gate, a caller of the stateless era, and an upstream that tells what arrived."""
 
-    gate: Gate
+    gate: AsyncGatewayProcess
     caller: Client
     web: MisbehavingHttpProcess
 

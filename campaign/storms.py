@@ -3,11 +3,11 @@
 import asyncio
 import time
 
-from campaign.client import Client
-from campaign.gate import running
 from campaign.keys import SPARE_FILES
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import running
 from testkit.campaign_upstreams import audited, audited_http
+from testkit.clients.async_http import Client
 from testkit.servers.audit_log import read
 
 

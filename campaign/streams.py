@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from campaign import http1
-from campaign.client import Client
+from testkit.clients import http1
+from testkit.clients.async_http import Client
 
 _PATIENCE_SECONDS = 10.0
 

@@ -5,11 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate, eventually
 from campaign.streams import listen_request, open_stream
 from campaign.trial import MEBIBYTE, Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import chatty
+from testkit.clients.async_http import Answer, Client, client
 
 _SCRIPT: dict[str, Any] = {
     "resources": [{"uri": "text://one", "name": "one"}],
@@ -77,7 +77,7 @@ def _quiet(path: Path) -> bool:
     return not path.with_suffix(".new").exists()
 
 
-async def _check_stateless(trial: Trial, gate: Gate, count: int) -> None:
+async def _check_stateless(trial: Trial, gate: AsyncGatewayProcess, count: int) -> None:
     async with client(gate.port, modern=True) as caller:
         uris = [f"text://{index}/".ljust(3_900, "y") for index in range(count)]
         answer = await caller.request(
@@ -87,7 +87,7 @@ async def _check_stateless(trial: Trial, gate: Gate, count: int) -> None:
         trial.check("a stateless client is bounded too", answer.rpc_error is not None, answer.status)
 
 
-async def _check_bystander(trial: Trial, gate: Gate) -> None:
+async def _check_bystander(trial: Trial, gate: AsyncGatewayProcess) -> None:
     """A client with one short URI subscribes, and hears of it."""
     async with client(gate.port) as caller:
         answer = await caller.request("resources/subscribe", {"uri": "text://one"})

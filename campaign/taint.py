@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaign import http1, process
-from campaign.client import Answer, Client
-from campaign.gate import Gate, eventually
 from campaign.trial import Trial, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import misbehaving_http, recorder, recorder_sse
+from testkit.clients import http1
+from testkit.clients.async_http import Answer, Client
 
 # An idle connection or two to each HTTP upstream may be kept for the next call.
 _SPARE_FILES = 10
@@ -39,7 +40,7 @@ sys.exit(1)
 """
 
 
-async def _has_failed(gate: Gate) -> bool:
+async def _has_failed(gate: AsyncGatewayProcess) -> bool:
     return bool((await gate.servers())["leaky"]["state"] == "failed")
 
 
@@ -83,7 +84,7 @@ async def taint(trial: Trial) -> None:
             await _legacy_sse(gate, canary)
             trial.measure("calls", answered)
             trial.check("every call is answered", answered == rounds * 2 * len(servers), answered)
-            children = b"".join(map(_of_process, process.descendants(gate.pid)))
+            children = b"".join(map(_of_process, procfs.descendants(gate.pid)))
             trial.check("no child has it", canary.encode() not in children)
             await _check_gate(trial, gate, canary)
     records = {path.name: path.read_text() for path in place.glob("*.jsonl")}
@@ -94,7 +95,7 @@ async def taint(trial: Trial) -> None:
     trial.check("nothing reached an upstream", not tainted, tainted)
 
 
-async def _visit(gate: Gate, canary: str, rounds: int, *, modern: bool) -> int:
+async def _visit(gate: AsyncGatewayProcess, canary: str, rounds: int, *, modern: bool) -> int:
     caller = _TaintedClient(gate.port, canary, modern=modern)
     try:
         await caller.open()
@@ -109,7 +110,7 @@ async def _visit(gate: Gate, canary: str, rounds: int, *, modern: bool) -> int:
         caller.close()
 
 
-async def _legacy_sse(gate: Gate, canary: str) -> None:
+async def _legacy_sse(gate: AsyncGatewayProcess, canary: str) -> None:
     """One call of a client of the oldest transport."""
     lines = dict(line.replace("{}", canary).split(": ", 1) for line in _CREDENTIALS)
     async with http1.connected(gate.port) as stream, http1.connected(gate.port) as posting:
@@ -132,7 +133,7 @@ async def _legacy_sse(gate: Gate, canary: str) -> None:
                 pass
 
 
-async def _check_gate(trial: Trial, gate: Gate, canary: str) -> None:
+async def _check_gate(trial: Trial, gate: AsyncGatewayProcess, canary: str) -> None:
     for path in ("/", "/ready", "/metrics", "/listing"):
         trial.check(f"{path} does not show it", canary.encode() not in (await gate.get(path)).body)
     trial.check("the log does not have it", canary not in gate.log.read_text())
@@ -140,7 +141,7 @@ async def _check_gate(trial: Trial, gate: Gate, canary: str) -> None:
 
 def _of_process(pid: int) -> bytes:
     try:
-        return process.command(pid) + Path(f"/proc/{pid}/environ").read_bytes()
+        return procfs.command(pid) + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
 
@@ -215,7 +216,7 @@ async def injection(trial: Trial) -> None:
     trial.check("no command ran", not made.exists())
 
 
-async def _check_refused(trial: Trial, gate: Gate, refused: dict[str, Any]) -> None:
+async def _check_refused(trial: Trial, gate: AsyncGatewayProcess, refused: dict[str, Any]) -> None:
     shown = await gate.servers()
     for name in refused:
         state = shown.get(name, {}).get("state")
@@ -227,9 +228,9 @@ async def _check_refused(trial: Trial, gate: Gate, refused: dict[str, Any]) -> N
     trial.check("the log warns of the one that is passed on", warned)
 
 
-async def _odd_calls(trial: Trial, gate: Gate, made: Path) -> None:
+async def _odd_calls(trial: Trial, gate: AsyncGatewayProcess, made: Path) -> None:
     """What clients say starts nothing and changes no command."""
-    before = {pid: process.command(pid) for pid in process.descendants(gate.pid)}
+    before = {pid: procfs.command(pid) for pid in procfs.descendants(gate.pid)}
     caller = Client(gate.port, modern=False)
     try:
         await caller.open()
@@ -241,8 +242,8 @@ async def _odd_calls(trial: Trial, gate: Gate, made: Path) -> None:
         trial.check("a command in arguments is data", answer.text == "recorded", answer.outcome)
     finally:
         caller.close()
-    await eventually(lambda: process.descendants(gate.pid) <= set(before), 10, "no other process")
-    after = {pid: process.command(pid) for pid in process.descendants(gate.pid)}
+    await eventually(lambda: procfs.descendants(gate.pid) <= set(before), 10, "no other process")
+    after = {pid: procfs.command(pid) for pid in procfs.descendants(gate.pid)}
     trial.check("the same commands run", after.items() <= before.items())
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from campaign.client import Client, client
-from campaign.gate import Gate, eventually
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving_http
+from testkit.clients.async_http import Client, client
 from testkit.network import NAME, Authority, behind_tls
 
 # What the error says of each: the cause, and the next step.
@@ -160,7 +160,7 @@ async def _only_the_good_one(
         trial.check("with its credential", _CANARY in str(upstream.received()))
 
 
-async def _refused(trial: Trial, gate: Gate, caller: Client, label: str) -> None:
+async def _refused(trial: Trial, gate: AsyncGatewayProcess, caller: Client, label: str) -> None:
     name = label.replace(" ", "-").replace(".", "-").lower()
 
     async def failed() -> bool:

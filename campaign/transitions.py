@@ -5,9 +5,9 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
+from campaign.crash_restart import NOWHERE, Point, Stage, each
 from campaign.histories import Logical, insist, judged, repeat, states, together
 from campaign.kills import check_tally
-from campaign.stage import NOWHERE, Point, Stage, each
 from campaign.trial import Trial, case
 from testkit.campaign_upstreams import audited, audited_http
 from testkit.servers.audit_log import read

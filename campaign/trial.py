@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign import process
-from campaign.gate import Census, Gate, eventually, running
 from campaign.probe import Seen, watching
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, ProcessCounts, eventually, running
 
 HEALTH_SECONDS = 1.0
 STALL_SECONDS = 0.1
@@ -110,7 +110,7 @@ class Trial:
         stall_seconds: float | None = STALL_SECONDS,
         wrapper: Sequence[str] = (),
         ulimit: str = "",
-    ) -> AsyncIterator[Gate]:
+    ) -> AsyncIterator[AsyncGatewayProcess]:
         """A gate with these upstreams, probed while the block runs and checked when it ends.
 
         `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
@@ -136,14 +136,18 @@ class Trial:
                     yield gate
                 if stall_seconds is not None:
                     files = spare_files + _FILES_OF_A_LINE * spare_lines
-                    allowed = Census(before.files + files, before.children + spare_children + spare_lines)
+                    allowed = ProcessCounts(
+                        before.files + files, before.children + spare_children + spare_lines
+                    )
                     await self._check_invariants(gate, allowed, stall, stall_seconds)
                 if gate.alive:
                     await self._check_secrets(gate, directory / "data", canary)
             finally:
                 self.verdict.log = gate.log_lines()[-25:]
 
-    async def _check_invariants(self, gate: Gate, allowed: Census, stall: Seen, stall_seconds: float) -> None:
+    async def _check_invariants(
+        self, gate: AsyncGatewayProcess, allowed: ProcessCounts, stall: Seen, stall_seconds: float
+    ) -> None:
         self.check("the gate is alive", gate.alive)
         if not gate.alive:
             return
@@ -161,7 +165,7 @@ class Trial:
         broken = [line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line]
         self.check("no traceback in the log", not broken, broken[:1])
 
-    async def _check_secrets(self, gate: Gate, data: Path, canary: str) -> None:
+    async def _check_secrets(self, gate: AsyncGatewayProcess, data: Path, canary: str) -> None:
         """I9: the secret of each upstream's entry is on no page, in no log line and in no file."""
         secret = canary.encode()
         pages = {path: (await gate.get(path)).body for path in ("/", "/ready", "/metrics", "/listing")}
@@ -171,7 +175,7 @@ class Trial:
         places += [path.name for path in data.rglob("*") if _holds(path, secret)]
         self.check("no secret of an entry on a page, in the log or in a file", not places, places)
 
-    async def _check_census(self, gate: Gate, allowed: Census) -> None:
+    async def _check_census(self, gate: AsyncGatewayProcess, allowed: ProcessCounts) -> None:
         def settled() -> bool:
             now = gate.census()
             return now.files <= allowed.files and now.children <= allowed.children
@@ -208,17 +212,17 @@ def _holds(path: Path, secret: bytes) -> bool:
 class Usage:
     """What a stretch of a case cost the gate: CPU, and memory above where it began."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: AsyncGatewayProcess) -> None:
         self._pid = gate.pid
-        process.reset_peak_rss(self._pid)
-        self._cpu = process.cpu_seconds(self._pid)
-        self._rss = process.rss_bytes(self._pid)
+        procfs.reset_peak_rss(self._pid)
+        self._cpu = procfs.cpu_seconds(self._pid)
+        self._rss = procfs.resident_bytes(self._pid)
         self._started = time.monotonic()
 
     @property
     def cpu_seconds(self) -> float:
         """CPU since the beginning."""
-        return process.cpu_seconds(self._pid) - self._cpu
+        return procfs.cpu_seconds(self._pid) - self._cpu
 
     @property
     def cpu_share(self) -> float:
@@ -228,7 +232,7 @@ class Usage:
     @property
     def peak_growth_mib(self) -> float:
         """The most memory since the beginning, above what there was."""
-        return (process.peak_rss_bytes(self._pid) - self._rss) / MEBIBYTE
+        return (procfs.peak_resident_bytes(self._pid) - self._rss) / MEBIBYTE
 
 
 async def judge(one: Case, *, quick: bool) -> Verdict:

@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate
 from campaign.streams import EventStream, converse, open_stream, rounds
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.campaign_upstreams import chatty
+from testkit.clients.async_http import Answer, Client, client
 
 _FORMS: dict[str, Any] = {"elicitation": {}}
 _ASK = {"name": "talker_ask", "arguments": {}}
@@ -50,7 +50,7 @@ def _check_asked(trial: Trial, how: str, answers: list[Answer]) -> None:
     trial.check(f"{how}: each was asked", set(kinds) == {"input_required"}, kinds)
 
 
-async def _check_others(trial: Trial, gate: Gate, how: str) -> None:
+async def _check_others(trial: Trial, gate: AsyncGatewayProcess, how: str) -> None:
     """Clients that can be asked: one call that asks, and one that asks nothing, in each era."""
     started = asyncio.get_running_loop().time()
     async with asyncio.timeout(_SOON_SECONDS), client(gate.port, modern=True, capabilities=_FORMS) as caller:
@@ -80,7 +80,7 @@ async def _check_return(trial: Trial, hoarder: Client, first: Answer, last: Answ
     trial.check("the oldest says that it made room", said, answers["oldest"].message)
 
 
-async def _sessions(trial: Trial, gate: Gate, most: int) -> None:
+async def _sessions(trial: Trial, gate: AsyncGatewayProcess, most: int) -> None:
     """As many sessions as there are connections, each asked once on its stream and silent."""
     callers = [Client(gate.port, modern=False, capabilities=_FORMS) for _ in range(most)]
     await asyncio.gather(*(caller.open() for caller in callers))

@@ -6,13 +6,13 @@ import socket
 from typing import Any
 
 from campaign.bystander import bystander
-from campaign.client import Client, client
-from campaign.gate import Gate, eventually, running
-from campaign.hoard import metric
 from campaign.questions import FORMS
+from campaign.stored_results import metric
 from campaign.streams import EventStream, listen_request, open_stream
 from campaign.trial import Trial, Usage, case
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
 from testkit.campaign_upstreams import chatty, misbehaving, recorded
+from testkit.clients.async_http import Client, client
 
 _URI = "text://one"
 _SCRIPT = {"resources": [{"uri": _URI, "name": "one"}, {"uri": "text://two", "name": "two"}]}
@@ -166,7 +166,7 @@ async def abandoned_streams(trial: Trial) -> None:
     trial.check("nothing goes on without the session", left == 0, left)
 
 
-async def _begin(gate: Gate, caller: Client) -> EventStream:
+async def _begin(gate: AsyncGatewayProcess, caller: Client) -> EventStream:
     """A call that never ends, on a stream of which the client knows an id."""
     params = {"name": "talker_hold", "arguments": {}}
     stream = await open_stream(

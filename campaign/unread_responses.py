@@ -8,12 +8,12 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from campaign import http1
 from campaign.bystander import bystander
-from campaign.client import Client
-from campaign.gate import Gate, eventually
 from campaign.trial import WHOLE, Trial, Usage
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import chatty, misbehaving
+from testkit.clients import http1
+from testkit.clients.async_http import Client
 
 # The gate stops reading at some point; this long without progress shows that it has.
 _BLOCKED_SECONDS = 3.0
@@ -51,7 +51,7 @@ def _legacy_post(port: int, path: str, method: str, number: int) -> bytes:
     return http1.request(port, "POST", path, {"Content-Type": "application/json"}, body)
 
 
-async def _post_many(gate: Gate, path: str, count: int) -> int:
+async def _post_many(gate: AsyncGatewayProcess, path: str, count: int) -> int:
     """Ask on a legacy SSE session for the list of tools; gives how many requests the gate has accepted."""
     accepted = 0
     async with http1.connected(gate.port) as connection:
@@ -93,7 +93,7 @@ async def check_unread_responses(trial: Trial) -> None:
     trial.check(f"unread: RSS at most +{_MOST_GROWTH_MIB} MB", growth <= _MOST_GROWTH_MIB, f"{growth:.0f} MB")
 
 
-async def _pipeline(trial: Trial, gate: Gate, connections: ExitStack, count: int) -> int:
+async def _pipeline(trial: Trial, gate: AsyncGatewayProcess, connections: ExitStack, count: int) -> int:
     """Send on connections that nobody reads; gives how many there are."""
     used = 0
     for label, together, (method, params) in _REQUESTS:
@@ -114,7 +114,7 @@ _REQUESTS: tuple[tuple[str, int, tuple[str, dict[str, Any]]], ...] = (
 )
 
 
-async def _check_closed(trial: Trial, gate: Gate, most: int) -> None:
+async def _check_closed(trial: Trial, gate: AsyncGatewayProcess, most: int) -> None:
     """The gate closes these connections in time, and counts why."""
     started, closed = time.monotonic(), 0
 
@@ -129,7 +129,7 @@ async def _check_closed(trial: Trial, gate: Gate, most: int) -> None:
     trial.check("each unread connection is closed and counted", closed == most, f"{closed} of {most}")
 
 
-async def _counted(gate: Gate) -> int:
+async def _counted(gate: AsyncGatewayProcess) -> int:
     body = (await gate.get("/metrics")).body.decode()
     found = re.search(r'^headgate_connections_closed_total\{reason="unread"\} (\d+)$', body, re.MULTILINE)
     return int(found[1]) if found else 0

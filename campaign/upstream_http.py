@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 from campaign.child_bytes import TextDigest
-from campaign.client import Answer, Client, client
-from campaign.gate import eventually
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+from testkit.async_gateway_process import eventually
 from testkit.campaign_upstreams import audited_http, misbehaving_http
+from testkit.clients.async_http import Answer, Client, client
 from testkit.faults.tcp_proxy import Faults, fault_proxy
 from testkit.servers.audit_log import read
 

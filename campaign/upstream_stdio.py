@@ -7,12 +7,12 @@ import time
 from functools import partial
 from pathlib import Path
 
-from campaign import process
 from campaign.bystander import bystander
-from campaign.client import Answer, Client, client
-from campaign.gate import Gate, eventually
 from campaign.trial import Trial, case
+from testkit import procfs
+from testkit.async_gateway_process import AsyncGatewayProcess, eventually
 from testkit.campaign_upstreams import audited, misbehaving
+from testkit.clients.async_http import Answer, Client, client
 from testkit.servers.audit_log import AuditRecord, read
 from testkit.servers.misbehaving_tools import NOISE_LINES
 
@@ -55,7 +55,9 @@ def _of_a_call(deeds: Path, ref: str, event: str = "arrived") -> list[AuditRecor
     return [line for line in read(deeds) if line.event == event and line.ref == ref]
 
 
-async def by_class(trial: Trial, gate: Gate, caller: Client, deeds: Path, fault: str = "") -> None:
+async def by_class(
+    trial: Trial, gate: AsyncGatewayProcess, caller: Client, deeds: Path, fault: str = ""
+) -> None:
     """Calls of three classes lose their child: by a fault of its own, or killed. Only one is not repeated."""
     for tool, ok in (("get", True), ("put", True), ("pay", False)):
         await gate.wait_ready(["bank"])
@@ -112,7 +114,7 @@ async def stopped_child(trial: Trial) -> None:
             trial.measure("refused or replaced after", time.monotonic() - stopped, "s")
             left = trial.size(quick=8, full=60) - (time.monotonic() - stopped)
             await asyncio.sleep(max(0.0, left))
-        if process.alive(child):
+        if procfs.alive(child):
             os.kill(child, signal.SIGCONT)
         if not trial.quick:
             await recovery(trial, caller, limit=60)
@@ -161,14 +163,14 @@ async def half_closed(trial: Trial) -> None:
         child = int((await caller.call("rogue_pid")).text)
         check_lost(trial, await caller.call("rogue_close_stdout"))
         await recovery(trial, caller, limit=5)
-        gone = await eventually(lambda: not process.alive(child), 10, "the child to be gone")
+        gone = await eventually(lambda: not procfs.alive(child), 10, "the child to be gone")
         trial.measure("child gone after", gone, "s")
-        zombies = [pid for pid in _all_children(gate) if process.zombie(pid)]
+        zombies = [pid for pid in _all_children(gate) if procfs.zombie(pid)]
         trial.measure("zombies", len(zombies))
-        trial.check("no zombie", not zombies and not process.zombie(child), zombies)
+        trial.check("no zombie", not zombies and not procfs.zombie(child), zombies)
 
 
-def _all_children(gate: Gate) -> set[int]:
+def _all_children(gate: AsyncGatewayProcess) -> set[int]:
     return {
         int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _parent(int(entry)) == gate.pid
     }

@@ -20,8 +20,8 @@ from mcp import Client
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
-from campaign import gate
 from conformance.cells import NEW
+from testkit import async_gateway_process
 
 Do = Callable[[Client], Awaitable[None]]
 
@@ -131,7 +131,7 @@ async def _talk_through(url: str, logs: Path | None) -> None:
             directory.mkdir(parents=True, exist_ok=True)
         settings = {"prefix": False, "listing": "full"}
         config = {"mcpServers": {"suite": {"url": url}}, "proxySettings": settings}
-        async with gate.running(directory, config) as running:
+        async with async_gateway_process.running(directory, config) as running:
             await running.wait_ready(["suite"], _READY_SECONDS)
             await _talk(f"http://127.0.0.1:{running.port}/mcp", _DO_THROUGH)
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from campaign import gate
 from conformance.cells import Carrier, Cell, Side
 from conformance.fixture.eras import Era
 from conformance.suite import Results, Scenarios, run_client, run_server
+from testkit import async_gateway_process
 from testkit.parts import ROOT
 
 _START_SECONDS: Final = 20.0
@@ -33,7 +33,10 @@ async def run_through(cell: Cell, known: Scenarios, scenario: str | None, direct
     """What the suite says of the gate."""
     if cell.side is Side.CLIENT:
         return await _run_clients(cell, known, scenario, directory, "--logs", str(directory))
-    async with _upstream(cell, directory) as server, gate.running(directory, _settings(server)) as running:
+    async with (
+        _upstream(cell, directory) as server,
+        async_gateway_process.running(directory, _settings(server)) as running,
+    ):
         await running.wait_ready(["fixture"], _START_SECONDS)
         url = f"http://127.0.0.1:{running.port}/mcp"
         return await run_server(url, cell.revision, scenario, directory / "checks")

@@ -78,21 +78,6 @@ PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.upstream.supervisor": frozenset({"keeper"}),
     "headgate.upstream.upstream_listings": frozenset({"keeper"}),
 }
-# Modules that are being renamed; none is added here.
-NAMES_STILL: dict[str, set[str]] = {
-    "bench": {
-        "bench/delivery/desk.py",
-        "bench/listing/reach.py",
-        "bench/responses/desk.py",
-        "bench/retrieval/gate.py",
-        "bench/retrieval/reach.py",
-    },
-    "campaign": {"campaign/gate.py", "campaign/knowledge/shelf.py"},
-    "conformance": set(),
-    "scripts": set(),
-    "testkit": set(),
-    "tests": {"tests/real/test_care.py"},
-}
 
 
 class Module:
@@ -199,7 +184,7 @@ def test_modules_beside_the_source_are_named_by_the_words_of_the_field(top: str)
         for path in (ROOT / top).rglob("*.py")
         if "node_modules" not in path.parts and set(private_words_of_name(path.stem))
     }
-    assert named - NAMES_STILL[top] == set()
+    assert named == set()
 
 
 @pytest.mark.parametrize("top", ["bench", "campaign", "conformance", "scripts", "testkit"])

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from bench.load.course import percentile
+from bench.load.closed_loop import percentile
 
 _WRITES: Final = 200
 _BYTES: Final = 4096

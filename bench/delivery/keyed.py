@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from bench.delivery.desk import KEPT, RESULT_BYTES, SERVER, TOOL, Tallied, gateway
+from bench.delivery.ledger_gateway import KEPT, RESULT_BYTES, SERVER, TOOL, Tallied, gateway
 from bench.listing.gateway_process import GatewayProcess
+from bench.load.delivery_options import NUMBER, Ticket
 from bench.load.generator import Generator
 from bench.load.plan import Outcome, Plan
-from bench.load.tickets import NUMBER, Ticket
 from bench.path.summary import Figure, spread
 
 PLAIN: Final = "plain"

@@ -16,8 +16,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 
-from bench.delivery.desk import SERVER, TOOL, gateway
-from bench.load.course import percentile
+from bench.delivery.ledger_gateway import SERVER, TOOL, gateway
+from bench.load.closed_loop import percentile
 from bench.path.summary import Figure, spread
 from headgate.tx import TxSession
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from bench.delivery.disk import Disk
-from bench.delivery.groups import Grouped
 from bench.delivery.keyed import Keyed
 from bench.delivery.library import Library
 from bench.delivery.plain import Beside
 from bench.delivery.recovery import Recovered
+from bench.delivery.transactions import Grouped
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

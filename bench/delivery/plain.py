@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from bench.delivery.before import code_before
-from bench.delivery.desk import RESULT_BYTES, SERVER, TOOL, gateway
+from bench.delivery.earlier_version import code_before
+from bench.delivery.ledger_gateway import RESULT_BYTES, SERVER, TOOL, gateway
 from bench.listing.gateway_process import GatewayProcess
 from bench.load.generator import Generator
 from bench.load.plan import Era, Outcome, Plan

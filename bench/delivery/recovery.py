@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from bench.delivery.desk import SERVER, WRITTEN, opened
+from bench.delivery.ledger_gateway import SERVER, WRITTEN, opened
 from bench.path.summary import Figure, spread
 from bench.process import ROOT, StartFailed, wait_until
 from headgate.delivery.ledger import OperationState

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.delivery.desk import RESULT_BYTES, SERVER, TOOL, WRITTEN
+from bench.delivery.ledger_gateway import RESULT_BYTES, SERVER, TOOL, WRITTEN
 from headgate.delivery.idempotency_key import fingerprint
 from headgate.delivery.ledger import Intent, OperationOutcome, OperationState
 from headgate.domain.mcp_request import McpResponse

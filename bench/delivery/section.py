@@ -2,13 +2,13 @@
 
 from bench.delivery.disk import disk
 from bench.delivery.goals import goals
-from bench.delivery.groups import groups
 from bench.delivery.keyed import keyed
 from bench.delivery.library import library
 from bench.delivery.measured import Measured
 from bench.delivery.plain import plain
 from bench.delivery.recovery import recovery
 from bench.delivery.tables import TABLES
+from bench.delivery.transactions import groups
 from bench.load.generator import generator
 from bench.options import Options
 from bench.reporting import Run

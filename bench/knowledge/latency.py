@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from bench.knowledge.corpus import Corpus
-from bench.knowledge.filling import fill_file, fill_postgres, vectors
-from bench.knowledge.kept import KeptPassages
 from bench.knowledge.server import running
 from bench.knowledge.sets import read
+from bench.knowledge.store_filling import fill_file, fill_postgres, vectors
+from bench.knowledge.vector_cache import KeptPassages
 from bench.process import ROOT
 from bench.retrieval.engine import percentiles
 from bench.tables import figure, table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.knowledge.ingesting import Ingested
+from bench.knowledge.ingestion_rate import Ingested
 from bench.knowledge.latency import Filled, Timed
 from bench.knowledge.quality import Found10, Fused, Line
 from bench.knowledge.scenario import Spent

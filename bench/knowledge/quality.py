@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 import psycopg
 
-from bench.knowledge.kept import KeptPassages
+from bench.knowledge.exact_queries import Needle, needles
 from bench.knowledge.measures import Quality, documents_of, judge
-from bench.knowledge.needles import Needle, needles
+from bench.knowledge.set_ingestion import take_in
 from bench.knowledge.sets import Knowledge
-from bench.knowledge.taking_in import take_in
+from bench.knowledge.vector_cache import KeptPassages
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.interfaces import KnowledgeStore

@@ -20,11 +20,11 @@ from typing import Any, Final
 import numpy
 import psycopg
 
-from bench.knowledge.filling import copy_vectors, vectors
-from bench.knowledge.kept import KeptPassages
 from bench.knowledge.server import running
+from bench.knowledge.set_ingestion import take_in
 from bench.knowledge.sets import NAMES, read
-from bench.knowledge.taking_in import take_in
+from bench.knowledge.store_filling import copy_vectors, vectors
+from bench.knowledge.vector_cache import KeptPassages
 from bench.tables import table
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.composition import open_postgres_store as open_postgres

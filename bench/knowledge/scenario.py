@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.knowledge.kept import KeptPassages
+from bench.knowledge.set_ingestion import take_in
 from bench.knowledge.sets import MANUAL, read
-from bench.knowledge.taking_in import take_in
+from bench.knowledge.vector_cache import KeptPassages
 from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.search.hybrid_search import HybridSearch

@@ -4,7 +4,7 @@ from typing import Final
 
 from bench.knowledge import latency, quality
 from bench.knowledge.goals import goals
-from bench.knowledge.ingesting import ingested
+from bench.knowledge.ingestion_rate import ingested
 from bench.knowledge.measured import Measured
 from bench.knowledge.scenario import spent
 from bench.knowledge.server import running

@@ -7,15 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from bench.listing.catalogs import Catalogue
 from bench.process import free_port, running, wait_until
 from bench.readiness import wait_for_port
-
-_UPSTREAM: Final = Path(__file__).resolve().with_name("upstream.py")
+from testkit.upstreams import server_command
 
 
 class GatewayProcess(msgspec.Struct, frozen=True):
@@ -52,8 +50,8 @@ def replaying(catalogues: Sequence[Catalogue], place: Path) -> Iterator[Path]:
     for one in catalogues:
         (listings / f"{one.server}.json").write_bytes(one.listing)
     port = free_port()
-    command = [sys.executable, "-P", str(_UPSTREAM), "--port", str(port)]
-    with running([*command, "--listings", str(listings)]) as pid:
+    command = server_command("servers.prepared_listings", "--port", port, "--listings", listings, site=True)
+    with running(command) as pid:
         wait_for_port(port, pid, "the replaying servers")
         config = place / "headgate.json"
         servers = {one.server: {"url": f"http://127.0.0.1:{port}/{one.server}"} for one in catalogues}

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bench.listing.callable_tools import Reached
 from bench.listing.counter import Counted
 from bench.listing.memory import Kept
-from bench.listing.reach import Reached
 from bench.listing.slim_search import Compared
 from bench.listing.speed import Sized, Timed
 from bench.listing.tokens import Alone, Listed

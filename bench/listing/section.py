@@ -1,11 +1,11 @@
 """Section `listing`: what tools/list costs in each mode, and what it costs to reach what it hides."""
 
+from bench.listing.callable_tools import reached
 from bench.listing.catalogs import every_catalogue, small, without_second_mode
 from bench.listing.counter import counted
 from bench.listing.goals import goals
 from bench.listing.measured import Measured
 from bench.listing.memory import kept
-from bench.listing.reach import reached
 from bench.listing.slim_search import compared
 from bench.listing.speed import QUICK_SIZES, SIZES, speed
 from bench.listing.tables import TABLES

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from bench.listing.catalogs import Catalogue, array, without_second_mode
+from bench.listing.in_memory_gateway import Guest, Stand, open_stand
 from bench.listing.questions import questions_for
-from bench.listing.stand import Guest, Stand, open_stand
 from headgate.catalog.public_names import RETRIEVE_TOOLS
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens

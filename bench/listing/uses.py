@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from bench.listing.catalogs import Catalogue, array
+from bench.listing.in_memory_gateway import Guest, Stand, open_stand
 from bench.listing.questions import Wanted, questions_for
-from bench.listing.stand import Guest, Stand, open_stand
 from bench.listing.tokens import budget_name
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 from headgate.domain.listing_mode import ListingMode

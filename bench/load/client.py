@@ -4,8 +4,8 @@ import http.client
 import json
 from typing import Any, Final
 
+from bench.load.delivery_options import NUMBER, PLAIN, Ticket
 from bench.load.plan import Era
-from bench.load.tickets import NUMBER, PLAIN, Ticket
 from testkit.servers.prepared_answers import LEGACY, MODERN
 
 # A peer that needs longer than this for one small answer is not coming back.

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from bench.load.tickets import PLAIN, Ticket
+from bench.load.delivery_options import PLAIN, Ticket
 
 Era = Literal["none", "legacy", "modern"]
 

@@ -9,10 +9,10 @@ from typing import cast
 import msgspec
 import uvloop
 
+from bench.load.channels import HttpLane, Lane, StdioLane, StdioPipe, numbers
 from bench.load.client import Client, Refused
-from bench.load.course import failed, measure
+from bench.load.closed_loop import failed, measure
 from bench.load.expected import Expected
-from bench.load.lanes import HttpLane, Lane, StdioLane, StdioPipe, numbers
 from bench.load.plan import Outcome, Plan, Ready
 
 

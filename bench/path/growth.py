@@ -23,8 +23,8 @@ from bench.load.client import Client
 from bench.load.generator import Generator
 from bench.path.scenario import SMALL, Row, Scenario
 from bench.process import free_port, running
-from bench.procfs import resident_bytes
 from bench.readiness import wait_for_servers
+from testkit.procfs import resident_bytes
 
 _TOOLS: Final = (10, 100, 1000)
 _UPSTREAMS: Final = (1, 10, 50)

@@ -20,8 +20,8 @@ from bench.load.generator import Generator
 from bench.options import Options
 from bench.path.scenario import LARGE, SCENARIOS, SMALL, Cell, Row, Scenario
 from bench.process import free_port, running
-from bench.procfs import resident_bytes
 from bench.readiness import wait_for_call, wait_for_port
+from testkit.procfs import resident_bytes
 
 
 @dataclass(frozen=True, slots=True)

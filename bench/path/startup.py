@@ -8,8 +8,8 @@ import msgspec
 
 from bench.candidates import CANDIDATES, HEADGATE, HEADGATE_MODERN, Candidate, started, stdio_upstream
 from bench.options import Options
-from bench.procfs import resident_bytes
 from bench.readiness import wait_for_call, wait_for_health, wait_for_initialize
+from testkit.procfs import resident_bytes
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
+from bench.responses.conversations import Talk
 from bench.responses.measured import Measured
 from bench.responses.speed import Timed
 from bench.responses.tables import CONTENTS, megabytes
-from bench.responses.talks import Talk
 
 _WIDTH: Final = 900
 _TOP: Final = 64

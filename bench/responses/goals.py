@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.responses.measured import Measured
-from bench.responses.passing import LIMITED
+from bench.responses.small_results import LIMITED
 from bench.responses.speed import Timed, growth
 from bench.retrieval.goals import Goal
 

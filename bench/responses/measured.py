@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.responses.carried import Carried
 from bench.responses.compact import Compact
-from bench.responses.passing import Passed
+from bench.responses.conversations import Talk
+from bench.responses.end_to_end import Carried
+from bench.responses.small_results import Passed
 from bench.responses.speed import Timed
-from bench.responses.talks import Talk
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,15 +2,15 @@
 
 from bench.options import Options
 from bench.reporting import Run
-from bench.responses.carried import carried, large_texts
 from bench.responses.compact import compact
-from bench.responses.desk import gateway, serving
+from bench.responses.conversations import definitions, talks, workloads
+from bench.responses.end_to_end import carried, large_texts
 from bench.responses.goals import goals
+from bench.responses.large_result_gateway import gateway, serving
 from bench.responses.measured import Measured
-from bench.responses.passing import passed
+from bench.responses.small_results import passed
 from bench.responses.speed import QUICK_SIZES, SIZES, speed
 from bench.responses.tables import TABLES
-from bench.responses.talks import definitions, talks, workloads
 
 
 def run(options: Options) -> dict[str, object]:

@@ -21,8 +21,8 @@ from bench.retrieval.peers import count_tokens
 from bench.retrieval.replies import TOOLS, real_tools, requests_for
 from bench.tables import table
 from headgate.domain.item import Item
+from testkit.upstreams import server_command, stdio_entry
 
-_SERVER: Final = Path(__file__).resolve().with_name("listed_server.py")
 _SIZES: Final = (2, 3, 5)
 _ROUNDS: Final = 30
 _SECONDS: Final = 30.0
@@ -72,7 +72,7 @@ def _servers(items: Sequence[Item], home: Path) -> dict[str, Any]:
     for number, (server, own) in enumerate(tools.items()):
         file = home / f"{number}.json"
         file.write_bytes(msgspec.json.encode({"tools": own}))
-        servers[server] = {"command": sys.executable, "args": [str(_SERVER), str(file)]}
+        servers[server] = stdio_entry(server_command("servers.listing", file))
     return servers
 
 

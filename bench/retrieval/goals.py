@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from bench.retrieval.gate import Gate
+from bench.retrieval.answer_coverage import Reach
+from bench.retrieval.answer_threshold import Gate
 from bench.retrieval.quality import MACRO, Line, Mean
-from bench.retrieval.reach import Reach
 from bench.retrieval.replies import Replies
 from bench.retrieval.scale import Scale
 from bench.retrieval.semantic import BOTH, WORDS

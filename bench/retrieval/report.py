@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from bench.retrieval.gate import Gate
+from bench.retrieval.answer_coverage import IN_FULL, NAMED, Reach
+from bench.retrieval.answer_threshold import Gate
 from bench.retrieval.goals import ANCHORS, Goal, Measured
 from bench.retrieval.quality import Line
-from bench.retrieval.reach import IN_FULL, NAMED, Reach
 from bench.retrieval.replies import Replies
 from bench.retrieval.scale import Scale
 from bench.retrieval.sets import POOL

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from bench.procfs import resident_bytes
 from bench.retrieval.engine import percentiles
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder
 from bench.retrieval.sets import Labelled, of_size
@@ -20,6 +19,7 @@ from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolDocument
 from headgate.embedding.embedder import tool_texts
+from testkit.procfs import resident_bytes
 
 SIZES: Final = (100, 1_000, 10_000)
 QUICK_SIZES: Final = (100,)

@@ -7,13 +7,13 @@ import msgspec
 
 from bench import machine
 from bench.options import Options
+from bench.retrieval.answer_coverage import reaches
+from bench.retrieval.answer_threshold import gates
 from bench.retrieval.engine import Engine
-from bench.retrieval.gate import gates
 from bench.retrieval.goals import Measured, goals
 from bench.retrieval.lexical import FieldedBm25, Fts5, Words
 from bench.retrieval.peers import libraries
 from bench.retrieval.quality import means, measure
-from bench.retrieval.reach import reaches
 from bench.retrieval.replies import replies
 from bench.retrieval.report import report
 from bench.retrieval.scale import QUICK_SIZES, SIZES, scales

@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from bench.delivery import groups, keyed, library
+from bench.delivery import keyed, library, transactions
 from bench.delivery.disk import Disk
-from bench.delivery.groups import Grouped
 from bench.delivery.keyed import Keyed
 from bench.delivery.library import Library, Weight, Wrapped
 from bench.delivery.measured import Measured
 from bench.delivery.plain import AGAIN, BEFORE, NOW, Beside
 from bench.delivery.recovery import Recovered
+from bench.delivery.transactions import Grouped
 from bench.path.summary import Figure
 
 FIGURE: Final = Figure(1.0, 1.0, 1.0)
@@ -92,7 +92,7 @@ MEASURED: Final = Measured(
     plain=[_beside(code) for code in (BEFORE, AGAIN, NOW)],
     keyed=[_keyed(way, connections) for connections in keyed.CONNECTIONS for way in keyed.WAYS],
     recovered=[_recovered(0, 0), _recovered(1000, 10)],
-    grouped=[_grouped(way) for way in (groups.PLAIN, groups.KEYED, groups.GROUPED)],
+    grouped=[_grouped(way) for way in (transactions.PLAIN, transactions.KEYED, transactions.GROUPED)],
     library=Library(
         calls=[
             _wrapped(peer, way)

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.delivery.desk import KEPT, RESULT_BYTES, SERVER, TOOL, Tallied, gateway
 from bench.delivery.goals import goals
 from bench.delivery.keyed import META, Round, Sample, summary
+from bench.delivery.ledger_gateway import KEPT, RESULT_BYTES, SERVER, TOOL, Tallied, gateway
 from bench.delivery.library import weight
 from bench.delivery.page import blocks
 from bench.delivery.plain import AGAIN, NOW
 from bench.delivery.recovery import states_of, written_and_killed
 from bench.load.client import Client
+from bench.load.delivery_options import NUMBER, Ticket
 from bench.load.expected import FIRST_ID
 from bench.load.generator import generator
 from bench.load.plan import Era, Outcome, Plan
-from bench.load.tickets import NUMBER, Ticket
 from bench.pages import Whole, filled
 from bench.tests.delivery_example import FIGURE, MEASURED
 from headgate.delivery.ledger import OperationState

@@ -9,16 +9,16 @@ import numpy
 import pytest
 
 from bench.knowledge.corpus import Corpus, Postings
-from bench.knowledge.filling import DAY, Stored, fill_file, sources, stored, vectors
 from bench.knowledge.goals import goals
 from bench.knowledge.latency import Timed
 from bench.knowledge.measured import Measured
 from bench.knowledge.measures import Quality, documents_of, judge, ndcg, recall
 from bench.knowledge.quality import BM25, HYBRID, VECTOR, Line
 from bench.knowledge.scenario import CHOSEN_FIELDS, FETCHED, IN_STRUCTURE, SEARCHED, Spent, saved
+from bench.knowledge.set_ingestion import take_in
 from bench.knowledge.sets import DATA, MANUAL, NAMES, read
 from bench.knowledge.sets import Document as Written
-from bench.knowledge.taking_in import take_in
+from bench.knowledge.store_filling import DAY, Stored, fill_file, sources, stored, vectors
 from headgate.knowledge.data_model import (
     NO_FILTERS,
     ChunkRecord,

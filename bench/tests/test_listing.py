@@ -10,10 +10,10 @@ import pytest
 from bench import listing
 from bench.listing.catalogs import SMALL, Catalogue, every_catalogue, of_size, small, without_second_mode
 from bench.listing.gateway_process import open_gateway_process, replaying, wait_for_servers
+from bench.listing.in_memory_gateway import Guest, open_stand
 from bench.listing.mcp_client import McpClient
 from bench.listing.questions import questions_for
 from bench.listing.slim_search import NothingShorter, compared
-from bench.listing.stand import Guest, open_stand
 from bench.listing.uses import Talk, opened
 from bench.options import Options
 from headgate.domain.listing_mode import ListingMode

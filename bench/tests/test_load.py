@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 from bench.candidates import http_upstream_command, stdio_upstream
-from bench.load.course import percentile
+from bench.load.closed_loop import percentile
 from bench.load.generator import generator
 from bench.load.plan import Outcome, Plan
 from bench.process import free_port, running
-from bench.procfs import cpu_seconds, resident_bytes
 from bench.readiness import wait_for_port
+from testkit.procfs import cpu_seconds, resident_bytes
 from testkit.servers.prepared_answers import payload_result
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from bench.responses import plain
+from bench.responses.conversations import ERRORS, Step, Talk, definitions
 from bench.responses.operations import JSON, LOG, OPERATIONS, Differs, Operation
 from bench.responses.plain import Shown
 from bench.responses.speed import Timed, growth, speed
-from bench.responses.talks import ERRORS, Step, Talk, definitions
 from bench.responses.workloads import NEEDLE, deep, items, log, result_of, rows
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from bench import retrieval
 from bench.options import Options
+from bench.retrieval.answer_coverage import reaches
 from bench.retrieval.lexical import FieldedBm25
-from bench.retrieval.reach import reaches
 from bench.retrieval.semantic import Catalog
 from bench.retrieval.sets import SAMPLE, of_size, read_sets
 from bench.retrieval.vectors import KeptVectors

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from campaign.knowledge.inspection import content, differences, faults
-from campaign.knowledge.opened import told_once
-from campaign.knowledge.place import Place, file_place
-from campaign.knowledge.shelf import Shelf
+from campaign.knowledge.knowledge_gateway import told_once
+from campaign.knowledge.knowledge_process import Place, file_place
+from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import MEBIBYTE, Trial, case
 
 _SMALL = 4

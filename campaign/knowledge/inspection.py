@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
-from campaign.knowledge.place import FILE, Place
-from campaign.knowledge.shelf import editions_in
+from campaign.knowledge.knowledge_process import FILE, Place
+from campaign.knowledge.versioned_documents import editions_in
 from headgate.knowledge.data_model import (
     NO_FILTERS,
     ChunkRecord,

@@ -7,11 +7,11 @@ import random
 from collections import Counter
 from typing import Any
 
-from campaign.client import Answer
 from campaign.knowledge.endpoint import embedder
-from campaign.knowledge.opened import CODES, Opened, opened
-from campaign.knowledge.shelf import Shelf
+from campaign.knowledge.knowledge_gateway import CODES, Opened, opened
+from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
+from testkit.clients.async_http import Answer
 
 _CALLERS = 4
 # Of a call at p99, on a machine that does much else.

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from campaign.knowledge.place import Place, file_place
+from campaign.knowledge.knowledge_process import Place, file_place
 from campaign.trial import Trial, case
 
 _TITLE = "\x1b]0;owned\x07"

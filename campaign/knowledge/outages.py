@@ -3,13 +3,13 @@
 import asyncio
 from collections import Counter
 
-from campaign.gate import eventually
 from campaign.knowledge.endpoint import embedder
 from campaign.knowledge.inspection import faults, stored_editions
-from campaign.knowledge.opened import AWAY, Opened, opened, told_once
+from campaign.knowledge.knowledge_gateway import AWAY, Opened, opened, told_once
 from campaign.knowledge.server import kill
-from campaign.knowledge.shelf import Shelf
+from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
+from testkit.async_gateway_process import eventually
 from testkit.postgres import server
 
 _CALLERS = 4

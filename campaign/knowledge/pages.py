@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from campaign.knowledge.endpoint import embedder
-from campaign.knowledge.opened import Opened, opened
-from campaign.knowledge.shelf import Shelf
+from campaign.knowledge.knowledge_gateway import Opened, opened
+from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
 
 Answer = dict[str, Any]

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from campaign import process
+from testkit import procfs
 from testkit.postgres import Server, server
 
 
@@ -17,7 +17,7 @@ def new_database() -> str:
 def kill(one: Server) -> int:
     """End all of its processes at once, as a machine does that loses power; returns how many there were."""
     postmaster = int((Path(one.directory) / "postmaster.pid").read_text().split()[0])
-    all_of_it = [postmaster, *process.descendants(postmaster)]
+    all_of_it = [postmaster, *procfs.descendants(postmaster)]
     for pid in all_of_it:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

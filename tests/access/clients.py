@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from testkit.gateway_process import GatewayProcess, HttpAnswer
-from tests.access.granted import PRINCIPAL_HEADER
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     LEGACY,
     last_message,
     modern_headers,
@@ -14,6 +12,8 @@ from tests.server.plain_http_client import (
     request,
     send,
 )
+from testkit.gateway_process import GatewayProcess, HttpAnswer
+from tests.access.granted import PRINCIPAL_HEADER
 
 INFO = {"name": "x", "version": "1"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import settle
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import server_command, stdio_entry
-from tests.server.plain_http_client import settle
 
 BANK = {
     "tools": [

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import JSON_HEADERS, opened, post, request, send, settle
 from testkit.gateway_process import GatewayProcess
 from tests.access.clients import HandshakeClient, StatelessClient, as_identity
 from tests.access.conftest import start
-from tests.server.plain_http_client import JSON_HEADERS, opened, post, request, send, settle
 
 # Each sees the bank too, so that nothing but ownership stands between them.
 OTHERS = ["carol", "other alice", None]

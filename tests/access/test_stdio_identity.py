@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import LEGACY, modern_request, request
 from testkit.gateway_process import clean_environment
 from tests.access.conftest import configuration_of
-from tests.server.plain_http_client import LEGACY, modern_request, request
 
 WAIT_SECONDS = 20.0
 

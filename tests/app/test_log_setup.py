@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate.app.log_setup import JsonLogFormatter, PrettyLogFormatter
+from testkit.clients.plain_http import EXAMPLE, Session, modern_call, scripted
 from testkit.gateway_process import GatewayProcess
-from tests.server.plain_http_client import EXAMPLE, Session, modern_call, scripted
 
 Start = Callable[..., GatewayProcess]
 

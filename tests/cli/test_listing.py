@@ -22,8 +22,8 @@ from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import clean_environment, running_gateway
 from testkit.upstreams import listing_command, stdio_entry
 from testkit.waiting import wait_until
-from tests.real.listing import sources
-from tests.real.raw import legacy_http_client, pages
+from tests.real.listing_text import sources
+from tests.real.source_text_clients import legacy_http_client, pages
 from tests.real.test_catalogs import catalogs
 
 # Dozens of processes start at once on however few cores there are.

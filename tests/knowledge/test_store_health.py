@@ -8,7 +8,8 @@ import pytest
 from headgate.domain.errors import StoreUnavailable
 from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
-from headgate.knowledge.server import KnowledgeOptions, KnowledgeServer
+from headgate.knowledge.options import KnowledgeOptions
+from headgate.knowledge.server import KnowledgeServer
 from headgate.knowledge.store_health import StoreHealth
 from testkit.waiting import eventually
 

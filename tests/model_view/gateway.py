@@ -19,7 +19,7 @@ from testkit.upstreams import (
 from tests.model_view.agents import Agent, converse
 from tests.model_view.model import ModelView, Step
 from tests.real.knowledge import BY_WORDS, told, write_all
-from tests.real.plain import Handshaker
+from tests.real.protocol_clients import Handshaker
 
 START_SECONDS = 40.0
 # Every conversation takes seconds; a loaded machine may take many times that.

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from testkit.procfs import still_alive
 from testkit.waiting import wait_until
 from tests.model_view.agents import AgentFailed, run_bounded
 from tests.model_view.model import ScriptedModel, Step, serving
-from tests.real.processes import alive
 
 GREET = {"type": "function", "name": "greet", "parameters": {"type": "object", "properties": {}}}
 
@@ -63,4 +63,4 @@ def test_an_agent_that_does_not_end_is_killed_with_all_that_it_started(tmp_path:
         run_bounded(["sh", "-c", script], os.environ, tmp_path, seconds=0.5)
     child = re.search(r"child (\d+)", str(failure.value))
     assert child is not None
-    wait_until(lambda: not alive({int(child[1])}), 10, "the child is gone")
+    wait_until(lambda: not still_alive({int(child[1])}), 10, "the child is gone")

@@ -14,7 +14,7 @@ from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
-from tests.real.raw import modern_http_client, pages
+from tests.real.source_text_clients import modern_http_client, pages
 
 START_SECONDS = 60.0
 COMMAND_SECONDS = 60.0

@@ -10,8 +10,8 @@ import pytest
 
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
-from tests.real.canned import CAPABILITIES, TRANSPORTS, canned, discovery, greeting, tool, write
-from tests.real.plain import Handshaker, Message, Stateless
+from tests.real.file_servers import CAPABILITIES, TRANSPORTS, canned, discovery, greeting, tool, write
+from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 Start = Callable[..., GatewayProcess]
 MOST_OF_ONE, MOST_OF_ALL = 16_384, 65_536

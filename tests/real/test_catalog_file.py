@@ -13,8 +13,7 @@ import pytest
 from testkit.gateway_process import running_gateway
 from testkit.upstreams import tool
 from testkit.waiting import wait_until
-from tests.real.plain import Stateless
-from tests.real.yard import (
+from tests.real.delayed_servers import (
     BY_WORDS,
     KNOWN,
     START_SECONDS,
@@ -26,6 +25,7 @@ from tests.real.yard import (
     put_back,
     states,
 )
+from tests.real.protocol_clients import Stateless
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, listing_command, stdio_entry
-from tests.real.listing import Definition, definitions, members, sources
-from tests.real.pipeline import call_all
-from tests.real.raw import legacy_http_client, modern_http_client, pages
-from tests.real.scripts import run_script
+from tests.real.listing_text import Definition, definitions, members, sources
+from tests.real.pipelined_calls import call_all
+from tests.real.sdk_scripts import run_script
+from tests.real.source_text_clients import legacy_http_client, modern_http_client, pages
 from tests.replay.differences import is_closed
 
 DATA = Path(__file__).parents[1] / "data"

@@ -12,13 +12,13 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.procfs import descendants
 from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
+from tests.real.delayed_servers import BY_WORDS, call, found, hundred, text
 from tests.real.mcp_clients import McpClient
-from tests.real.plain import Stateless
-from tests.real.processes import descendants
-from tests.real.raw import modern_http_client, pages
-from tests.real.yard import BY_WORDS, call, found, hundred, text
+from tests.real.protocol_clients import Stateless
+from tests.real.source_text_clients import modern_http_client, pages
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

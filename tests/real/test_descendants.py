@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from testkit.gateway_process import GatewayProcess
+from testkit.procfs import still_alive
 from testkit.upstreams import configuration, server_command, stdio_entry
 from testkit.waiting import wait_until
-from tests.real.plain import Stateless
-from tests.real.processes import alive
+from tests.real.protocol_clients import Stateless
 
 # The server hears the end of its input and leaves; a gateway that is killed leaves it to the watchdog.
 GONE_SECONDS = 10.0
@@ -52,9 +52,9 @@ def test_a_process_in_a_session_of_its_own_ends_with_its_server(
     try:
         assert os.getsid(started) not in (os.getsid(server), os.getsid(0))
         end(gate, server)
-        wait_until(lambda: not alive({server, started}), GONE_SECONDS, "server and descendant are gone")
+        wait_until(lambda: not still_alive({server, started}), GONE_SECONDS, "server and descendant are gone")
     finally:
-        if alive({started}):
+        if still_alive({started}):
             os.kill(started, signal.SIGKILL)
 
 
@@ -67,7 +67,7 @@ def test_the_processes_of_another_server_are_left_alone(gateway: Start) -> None:
     texts = [client.call(f"{name}_start", {"how": "daemon"})["result"] for name in ("one", "two")]
     (_, first), (_, second) = (map(int, text["content"][0]["text"].split()) for text in texts)
     gate.write_config(configuration({"two": entry}))
-    wait_until(lambda: not alive({first}), GONE_SECONDS, "the first descendant is gone")
-    assert alive({second}) == {second}
+    wait_until(lambda: not still_alive({first}), GONE_SECONDS, "the first descendant is gone")
+    assert still_alive({second}) == {second}
     gate.stop()
-    wait_until(lambda: not alive({second}), GONE_SECONDS, "the second descendant is gone")
+    wait_until(lambda: not still_alive({second}), GONE_SECONDS, "the second descendant is gone")

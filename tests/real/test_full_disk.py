@@ -12,7 +12,7 @@ import pytest
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import announcing, configuration, lines_of, server_command, stdio_entry
 from testkit.waiting import wait_until
-from tests.real.plain import Message, Stateless
+from tests.real.protocol_clients import Message, Stateless
 
 WAIT_SECONDS = 20.0
 LARGE = 2 * 1024 * 1024

@@ -31,8 +31,8 @@ from testkit.upstreams import (
 )
 from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClient, stdio_gate_command, words
-from tests.real.plain import Handshaker, Message, Stateless
-from tests.real.scripts import run_script
+from tests.real.protocol_clients import Handshaker, Message, Stateless
+from tests.real.sdk_scripts import run_script
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from testkit.clients.plain_http import JSON_HEADERS, MODERN, SECONDS, modern, modern_call, modern_request
 from testkit.gateway_process import HOST, GatewayProcess, running_gateway
 from testkit.network import NAME, Authority, proxying
 from testkit.upstreams import SERVERS, configuration, era_server
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import JSON_HEADERS, MODERN, SECONDS, modern, modern_call, modern_request
 
 
 class Http2Server:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.results.notices import MESSAGE, OPENING, SERVER_OPENING, fill_placeholders
+from testkit.clients.plain_http import Session, modern_call, scripted
 from testkit.gateway_process import GatewayProcess
-from tests.server.plain_http_client import Session, modern_call, scripted
 
 Start = Callable[..., GatewayProcess]
 FAKE = fill_placeholders(

@@ -24,7 +24,7 @@ from tests.real.knowledge import (
     told,
     write_all,
 )
-from tests.real.plain import Handshaker, Stateless
+from tests.real.protocol_clients import Handshaker, Stateless
 
 KNOWLEDGE = {"builtin": "knowledge"}
 EXAMPLE = {"builtin": "example"}

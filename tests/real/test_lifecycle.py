@@ -16,6 +16,7 @@ from mcp_types import CallToolResult
 
 from testkit.gateway_process import GatewayProcess, free_port, running_gateway
 from testkit.parts import Parts
+from testkit.procfs import descendants, still_alive
 from testkit.upstreams import (
     SERVERS,
     configuration,
@@ -29,8 +30,7 @@ from testkit.upstreams import (
 )
 from testkit.waiting import eventually, wait_until
 from tests.real.mcp_clients import McpClient, stdio_gate_command, words
-from tests.real.processes import alive, descendants
-from tests.real.raw import stdio_client
+from tests.real.source_text_clients import stdio_client
 
 START_SECONDS = 30.0
 # "Within seconds": an SDK server alone takes one or two to start on a busy machine.
@@ -150,7 +150,7 @@ def test_a_gate_that_is_killed_leaves_no_process_behind(household: dict[str, Any
 
         gate.kill()
 
-        wait_until(lambda: not alive(family), NOTICE_SECONDS, "no process is left")
+        wait_until(lambda: not still_alive(family), NOTICE_SECONDS, "no process is left")
 
 
 def test_a_gate_that_is_stopped_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_gate_that_is_stopped_leaves_no_process_behind(household: dict[str, An
 
         assert gate.stop() == 0
 
-        wait_until(lambda: not alive(family), NOTICE_SECONDS, "no process is left")
+        wait_until(lambda: not still_alive(family), NOTICE_SECONDS, "no process is left")
 
 
 def test_a_gate_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_gate_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path
 
         client.hang_up()
 
-        wait_until(lambda: not alive(family | {client.pid}), NOTICE_SECONDS, "no process is left")
+        wait_until(lambda: not still_alive(family | {client.pid}), NOTICE_SECONDS, "no process is left")
 
 
 async def test_a_stopping_gate_finishes_the_calls_that_run(gateway: Start, tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from testkit.gateway_process import HOST, GatewayProcess, free_port, running_gateway
+from testkit.procfs import descendants
 from testkit.upstreams import configuration, echo_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
+from tests.real.delayed_servers import call, text
 from tests.real.mcp_clients import McpClients, words
-from tests.real.plain import Handshaker, Stateless
-from tests.real.processes import descendants
-from tests.real.yard import call, text
+from tests.real.protocol_clients import Handshaker, Stateless
 
 START_SECONDS = 60.0
 # Long enough for several generations of gateways, each of which takes well under a second to start.

@@ -7,7 +7,7 @@ import pytest
 
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, server_command, stdio_entry
-from tests.real.plain import Handshaker, Stateless
+from tests.real.protocol_clients import Handshaker, Stateless
 
 START_SECONDS = 60.0
 MALFORMED = [

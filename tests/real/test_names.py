@@ -8,8 +8,8 @@ from mcp import Client
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, tool
 from testkit.waiting import wait_until
-from tests.real.plain import Handshaker, Stateless
-from tests.real.yard import BY_WORDS, START_SECONDS, Errand, Yard, call, listed, text
+from tests.real.delayed_servers import BY_WORDS, START_SECONDS, Errand, Yard, call, listed, text
+from tests.real.protocol_clients import Handshaker, Stateless
 
 SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
 

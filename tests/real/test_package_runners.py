@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import modern_call
 from testkit.gateway_process import running_gateway
 from testkit.network import NAME, Authority, Proxy, proxying
 from testkit.registry import PACKAGE, registry
 from testkit.upstreams import configuration
-from tests.server.plain_http_client import modern_call
 
 START_SECONDS = 60.0
 UVX: dict[str, Any] = {"command": "uvx", "args": [PACKAGE]}

@@ -15,11 +15,11 @@ from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import changing_listing_command, plain_environment, stdio_entry, tool, write_listing
+from tests.real.delayed_servers import BY_WORDS, call, hundred, text
 from tests.real.mcp_clients import McpClient, stdio_gate_command, words
-from tests.real.plain import Handshaker, Plain, Stateless
-from tests.real.raw import modern_http_client, pages
-from tests.real.scripts import run_script
-from tests.real.yard import BY_WORDS, call, hundred, text
+from tests.real.protocol_clients import Handshaker, Plain, Stateless
+from tests.real.sdk_scripts import run_script
+from tests.real.source_text_clients import modern_http_client, pages
 
 START_SECONDS = 60.0
 BUDGET = 3000

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import SECONDS, modern, modern_call
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.network import NAME, Authority, Proxy, behind_tls, proxying
 from testkit.upstreams import configuration, era_server
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import SECONDS, modern, modern_call
 
 EXAMPLE_SERVER = {"builtin": "example"}
 # The servers answer to names of loopback only.

@@ -9,8 +9,8 @@ import pytest
 
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
-from tests.real.canned import TRANSPORTS, canned, discovery, greeting, tool, write
-from tests.real.plain import Handshaker, Message, Stateless
+from tests.real.file_servers import TRANSPORTS, canned, discovery, greeting, tool, write
+from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 Start = Callable[..., GatewayProcess]
 FAKE = "io.headgate/result"

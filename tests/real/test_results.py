@@ -14,7 +14,8 @@ import pytest_asyncio
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.sdk_servers.large_results import META, log, mixed, people, pieces
 from testkit.upstreams import configuration, http_server, lines_of
-from tests.real.large import (
+from tests.real.answering_clients import Person
+from tests.real.large_results import (
     LIMIT,
     QUESTIONS,
     READERS,
@@ -30,8 +31,7 @@ from tests.real.large import (
     unknown,
 )
 from tests.real.mcp_clients import McpClient, McpClients
-from tests.real.people import Person
-from tests.real.plain import Handshaker, Message, Stateless
+from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,9 +10,11 @@ import pytest
 import pytest_asyncio
 
 from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.procfs import descendants
 from testkit.upstreams import configuration
 from testkit.waiting import eventually
-from tests.real.large import (
+from tests.real.delayed_servers import call
+from tests.real.large_results import (
     ENDLESS,
     LIMIT,
     QUESTIONS,
@@ -27,10 +29,8 @@ from tests.real.large import (
     texts,
 )
 from tests.real.mcp_clients import McpClients
-from tests.real.plain import Handshaker, Message
-from tests.real.processes import descendants
-from tests.real.raw import legacy_http_client
-from tests.real.yard import call
+from tests.real.protocol_clients import Handshaker, Message
+from tests.real.source_text_clients import legacy_http_client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

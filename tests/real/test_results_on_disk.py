@@ -12,9 +12,9 @@ import pytest
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
 from testkit.waiting import wait_until
-from tests.real.large import QUESTIONS, Agent, buried, id_of, quarry_entry, said, texts, unknown
+from tests.real.large_results import QUESTIONS, Agent, buried, id_of, quarry_entry, said, texts, unknown
 from tests.real.mcp_clients import McpClients
-from tests.real.plain import Message
+from tests.real.protocol_clients import Message
 
 START_SECONDS = 60.0
 MIB = 1024 * 1024

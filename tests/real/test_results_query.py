@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration
-from tests.real.large import Agent, buried, facts, id_of, quarry_entry, said, texts
+from tests.real.large_results import Agent, buried, facts, id_of, quarry_entry, said, texts
 from tests.real.mcp_clients import McpClients
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,9 +10,19 @@ import pytest
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
 from testkit.waiting import wait_until
-from tests.real.large import QUESTIONS, READERS, buried, id_of, is_whole, quarry_entry, said, texts, unknown
-from tests.real.plain import Handshaker, Message, Stateless
-from tests.real.yard import call, listed
+from tests.real.delayed_servers import call, listed
+from tests.real.large_results import (
+    QUESTIONS,
+    READERS,
+    buried,
+    id_of,
+    is_whole,
+    quarry_entry,
+    said,
+    texts,
+    unknown,
+)
+from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 START_SECONDS = 60.0
 MARKER = " <truncated by smart mcp proxy> "

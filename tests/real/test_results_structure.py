@@ -10,9 +10,19 @@ import pytest_asyncio
 
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration
-from tests.real.large import QUESTIONS, READERS, Agent, buried, facts, id_of, quarry_entry, said, texts
+from tests.real.large_results import (
+    QUESTIONS,
+    READERS,
+    Agent,
+    buried,
+    facts,
+    id_of,
+    quarry_entry,
+    said,
+    texts,
+)
 from tests.real.mcp_clients import McpClients
-from tests.real.plain import Message
+from tests.real.protocol_clients import Message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

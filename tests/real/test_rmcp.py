@@ -14,7 +14,7 @@ import pytest_asyncio
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, server_command, stdio_entry
 from tests.real.mcp_clients import McpClients, words
-from tests.real.plain import Handshaker, Stateless
+from tests.real.protocol_clients import Handshaker, Stateless
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

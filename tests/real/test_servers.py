@@ -17,9 +17,15 @@ import pytest
 from testkit.gateway_process import HOST, GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, listening, plain_environment, stdio_entry
-from tests.real.listing import Definition, definition, definitions, sources
+from tests.real.listing_text import Definition, definition, definitions, sources
 from tests.real.mcp_clients import McpClient
-from tests.real.raw import RawClient, legacy_http_client, modern_http_client, pages, stdio_client
+from tests.real.source_text_clients import (
+    RawClient,
+    legacy_http_client,
+    modern_http_client,
+    pages,
+    stdio_client,
+)
 from tests.replay.differences import is_closed, without_member
 
 # Three of them import the whole Python SDK, all at once.

@@ -11,10 +11,10 @@ from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import listings_over_http, write_listing
-from tests.real.listing import sources
-from tests.real.pipeline import call_all
-from tests.real.raw import legacy_http_client, modern_http_client, pages
-from tests.real.yard import BY_WORDS, hundred
+from tests.real.delayed_servers import BY_WORDS, hundred
+from tests.real.listing_text import sources
+from tests.real.pipelined_calls import call_all
+from tests.real.source_text_clients import legacy_http_client, modern_http_client, pages
 
 START_SECONDS = 60.0
 TOOLS = 10_000

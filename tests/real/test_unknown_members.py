@@ -11,9 +11,9 @@ import pytest_asyncio
 
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, echo_listing_command, stdio_entry, write_listing
+from tests.real.delayed_servers import BY_WORDS
 from tests.real.mcp_clients import McpClient, McpClients, words
-from tests.real.plain import Handshaker, Stateless
-from tests.real.yard import BY_WORDS
+from tests.real.protocol_clients import Handshaker, Stateless
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

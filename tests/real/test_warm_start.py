@@ -8,8 +8,7 @@ import pytest
 from testkit.gateway_process import HOST, GatewayProcess, free_port
 from testkit.upstreams import configuration, http_server, tool, whole_command, write_listing
 from testkit.waiting import wait_until
-from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
-from tests.real.yard import (
+from tests.real.delayed_servers import (
     KNOWN,
     NOTICE_SECONDS,
     START_SECONDS,
@@ -26,6 +25,7 @@ from tests.real.yard import (
     states,
     text,
 )
+from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 
 FOUND_MORE = "notifications/tools/list_changed"
 

@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.real.listing import items, members
+from tests.real.listing_text import items, members
 from tests.replay.recording import Exchange, member_text
 
 CONNECTION_KEYS = "io.modelcontextprotocol/"

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.real.listing import members
+from tests.real.listing_text import members
 
 PATH = Path(__file__).parents[1] / "data" / "conversations.jsonl.xz"
 # The member of its result that each list method fills, and what tells its items apart.

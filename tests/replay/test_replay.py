@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from testkit.gateway_process import GatewayProcess
 from tests.replay import differences
-from tests.replay.guests import guest, guests
 from tests.replay.recording import LISTS, Conversation, conversations, respelled
-from tests.replay.stage import Stage, ask, staged, told
+from tests.replay.recording_clients import guest, guests
+from tests.replay.replay_gateway import Stage, ask, staged, told
 
 ERAS = ["handshake", "stateless"]
 CAST = {played.server: played for played in conversations()}

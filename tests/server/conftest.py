@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.clients.plain_http import EXAMPLE, scripted, settle
 from testkit.gateway_process import GatewayProcess, running_gateway
-from tests.server.plain_http_client import EXAMPLE, scripted, settle
 
 
 @pytest.fixture(scope="package")

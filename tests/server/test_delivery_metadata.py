@@ -27,16 +27,9 @@ from headgate.server.delivery_metadata import error_delivery_metadata, with_deli
 from headgate.server.mcp_requests import named_request, tool_call_request, unknown_method_request
 from headgate.server.reply import Reply, encode_gateway_error, encode_reply
 from headgate.upstream.errors import TransferIntegrityError
+from testkit.clients.plain_http import Session, last_message, modern_headers, modern_request, post, request
 from testkit.gateway_process import GatewayProcess
 from tests.gateway_harness import Large
-from tests.server.plain_http_client import (
-    Session,
-    last_message,
-    modern_headers,
-    modern_request,
-    post,
-    request,
-)
 from tests.server.test_mcp_requests import Told
 from tests.server.test_session_revival import Start
 

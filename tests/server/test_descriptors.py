@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from testkit.clients.plain_http import EXAMPLE, Session, scripted, status_of, until_closed
 from testkit.gateway_process import HOST, GatewayProcess
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import EXAMPLE, Session, scripted, status_of, until_closed
 
 Start = Callable[..., GatewayProcess]
 WAIT_SECONDS = 10.0

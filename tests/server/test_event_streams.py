@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from testkit.gateway_process import GatewayProcess, HttpAnswer
-from testkit.waiting import wait_until
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     EXAMPLE,
     JSON_HEADERS,
     Session,
@@ -31,6 +29,8 @@ from tests.server.plain_http_client import (
     send,
     settle,
 )
+from testkit.gateway_process import GatewayProcess, HttpAnswer
+from testkit.waiting import wait_until
 
 WAIT_SECONDS = 5.0
 Start = Callable[..., GatewayProcess]

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from testkit.gateway_process import GatewayProcess
-from testkit.waiting import wait_until
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     modern_call,
     modern_headers,
     modern_request,
@@ -19,6 +17,8 @@ from tests.server.plain_http_client import (
     scripted,
     settle,
 )
+from testkit.gateway_process import GatewayProcess
+from testkit.waiting import wait_until
 from tests.server.test_shutdown_calls import HOLD, posted
 from tests.server.test_unread_replies import raw_request, small_socket
 

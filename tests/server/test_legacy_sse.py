@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import Stream, opened, post, request
 from testkit.gateway_process import GatewayProcess, HttpAnswer
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import Stream, opened, post, request
 
 HELLO = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from testkit.gateway_process import HOST, GatewayProcess, HttpAnswer
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     EXAMPLE,
     JSON_HEADERS,
     Session,
@@ -25,6 +24,7 @@ from tests.server.plain_http_client import (
     status_of,
     until_closed,
 )
+from testkit.gateway_process import HOST, GatewayProcess, HttpAnswer
 
 PING = request("ping")
 # A request whose body nobody must have read before it is refused.

@@ -2,8 +2,8 @@
 
 import pytest
 
+from testkit.clients.plain_http import open_socket, status_of, until_closed
 from testkit.gateway_process import HOST, GatewayProcess
-from tests.server.plain_http_client import open_socket, status_of, until_closed
 
 LINES = {
     "HTTP/2.0": (b"GET /health HTTP/2.0", 505),

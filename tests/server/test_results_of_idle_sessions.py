@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import Session, scripted, send, settle
 from testkit.gateway_process import GatewayProcess
-from tests.server.plain_http_client import Session, scripted, send, settle
 
 SESSIONS = 20
 Start = Callable[..., GatewayProcess]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import Session, Stream, asking, listening, request, send
 from testkit.gateway_process import GatewayProcess
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import Session, Stream, asking, listening, request, send
 from tests.server.test_legacy_sse import HELLO, connected
 
 WAIT_SECONDS = 5.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import LEGACY, Session, last_message, listening, post, request, send
 from testkit.gateway_process import GatewayProcess, HttpAnswer
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import LEGACY, Session, last_message, listening, post, request, send
 
 WAIT_SECONDS = 5.0
 

@@ -23,9 +23,7 @@ from headgate.server.outbound_queue import OutboundBudget, OutboundQueue
 from headgate.server.reply import Reply
 from headgate.server.shutdown import interrupt_task
 from headgate.server.streamable_http import write_event_stream
-from testkit.gateway_process import HOST, GatewayProcess
-from testkit.waiting import eventually, wait_until
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     JSON_HEADERS,
     Session,
     modern_headers,
@@ -35,6 +33,8 @@ from tests.server.plain_http_client import (
     settle,
     until_closed,
 )
+from testkit.gateway_process import HOST, GatewayProcess
+from testkit.waiting import eventually, wait_until
 from tests.server.test_shutdown_calls import HOLD, STOP_SECONDS, check, posted
 from tests.server.test_unread_replies import LINE
 

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from testkit.gateway_process import HOST, GatewayProcess
-from testkit.upstreams import server_command, stdio_entry
-from testkit.waiting import wait_until
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     JSON_HEADERS,
     Session,
     modern_headers,
@@ -24,7 +21,10 @@ from tests.server.plain_http_client import (
     settle,
     until_closed,
 )
-from tests.server.stdio_client import running_stdio_gateway
+from testkit.clients.stdio import running_stdio_gateway
+from testkit.gateway_process import HOST, GatewayProcess
+from testkit.upstreams import server_command, stdio_entry
+from testkit.waiting import wait_until
 from tests.server.test_legacy_sse import HELLO, OldClient
 from tests.server.test_shutdown_calls import posted
 

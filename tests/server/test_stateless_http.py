@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from testkit.gateway_process import GatewayProcess, HttpAnswer
-from tests.server.plain_http_client import (
+from testkit.clients.plain_http import (
     META,
     MODERN,
     Session,
@@ -20,6 +19,7 @@ from tests.server.plain_http_client import (
     request,
     send,
 )
+from testkit.gateway_process import GatewayProcess, HttpAnswer
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import EXAMPLE, META, modern_request, request, scripted
+from testkit.clients.stdio import HELLO, StdioClient, running_stdio_gateway
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import EXAMPLE, META, modern_request, request, scripted
-from tests.server.stdio_client import HELLO, StdioClient, running_stdio_gateway
 
 WAIT_SECONDS = 5.0
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"

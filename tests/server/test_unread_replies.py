@@ -15,17 +15,9 @@ from typing import IO, Any
 
 import pytest
 
+from testkit.clients.plain_http import META, modern_headers, modern_request, post, request, scripted, settle
 from testkit.gateway_process import HOST, GatewayProcess, clean_environment
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import (
-    META,
-    modern_headers,
-    modern_request,
-    post,
-    request,
-    scripted,
-    settle,
-)
 
 WAIT_SECONDS = 20.0
 STALL_SECONDS = 3.0

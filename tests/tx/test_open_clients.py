@@ -15,7 +15,7 @@ from mcp.client.stdio import stdio_client
 from headgate.tx import TxConfig, TxSession
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, server_command, stdio_entry
-from tests.real.plain import Handshaker
+from tests.real.protocol_clients import Handshaker
 from tests.tx.shop import FEATURES, Shop
 
 START_SECONDS = 30.0

@@ -22,9 +22,9 @@ from headgate.upstream.transports.builtin import (
     BuiltinTransport,
     open_builtin,
 )
+from testkit.clients.plain_http import modern_call
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.virtual_time import virtual_time
-from tests.server.plain_http_client import modern_call
 from tests.upstream.conversation import RecordedServerEvents, outgoing
 
 SPEC = ServerSpec(name="example", transport=TransportType.BUILTIN, builtin="example")

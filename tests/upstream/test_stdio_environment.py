@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import SECONDS, modern_call, scripted
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import SECONDS, modern_call, scripted
 
 NETWORK = {
     "SSL_CERT_FILE": "/etc/ssl/own.pem",

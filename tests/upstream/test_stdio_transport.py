@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from headgate.domain.child_environment import inherited_environment
+from testkit.clients.plain_http import Session, modern_call, request, scripted
 from testkit.gateway_process import GatewayProcess, HttpAnswer, running_gateway
+from testkit.procfs import still_alive
 from testkit.waiting import wait_until
-from tests.real.processes import alive
-from tests.server.plain_http_client import Session, modern_call, request, scripted
 
 WAIT_SECONDS = 10.0
 Start = Callable[..., GatewayProcess]
@@ -130,7 +130,7 @@ def test_a_child_that_closes_its_output_and_lives_on_is_replaced(gate: GatewayPr
     wait_until(
         lambda: gate.servers()["mute"].get("pid", before) != before, WAIT_SECONDS, "another one is ready"
     )
-    assert not alive({before})
+    assert not still_alive({before})
     assert modern_call(gate, "mute_echo")["structuredContent"]
 
 
@@ -170,9 +170,9 @@ def test_nothing_that_a_child_started_outlives_it(gateway: Start, tmp_path: Path
         modern_call(gate, "own_family")["structuredContent"]["grandchild"],
         gate.servers()["own"]["pid"],
     }
-    assert alive(family) == family
+    assert still_alive(family) == family
     if how == "removed":
         gate.write_config({"mcpServers": {"example": {"builtin": "example"}}})
     else:
         gate.stop()
-    wait_until(lambda: not alive(family), WAIT_SECONDS, "child and grandchild are gone")
+    wait_until(lambda: not still_alive(family), WAIT_SECONDS, "child and grandchild are gone")

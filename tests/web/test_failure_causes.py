@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import EXAMPLE, modern_call, scripted
 from testkit.gateway_process import HOST, GatewayProcess
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import EXAMPLE, modern_call, scripted
 from tests.web.prometheus import parse
 
 WAIT_SECONDS = 20.0

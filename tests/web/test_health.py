@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headgate import __version__
+from testkit.clients.plain_http import EXAMPLE, modern, modern_call, scripted, send
 from testkit.gateway_process import GatewayProcess
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import EXAMPLE, modern, modern_call, scripted, send
 
 WAIT_SECONDS = 5.0
 Start = Callable[..., GatewayProcess]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import EXAMPLE, Session, modern, modern_call, send
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.waiting import wait_until
-from tests.server.plain_http_client import EXAMPLE, Session, modern, modern_call, send
 from tests.web.prometheus import parse
 
 WAIT_SECONDS = 5.0

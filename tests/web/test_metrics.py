@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.domain.server_spec import ServerState
+from testkit.clients.plain_http import EXAMPLE, Session, modern, modern_call, scripted
 from testkit.gateway_process import GatewayProcess, running_gateway
-from tests.server.plain_http_client import EXAMPLE, Session, modern, modern_call, scripted
 from tests.web.prometheus import Family, parse
 
 ODD = 'quo"te back\\slash'

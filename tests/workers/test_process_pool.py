@@ -13,8 +13,8 @@ import pytest
 
 from headgate.results.jobs import JobResult, ReadJob, ReadParams
 from headgate.workers.process_pool import ProcessPool, ProcessStartError
+from testkit.procfs import descendants, still_alive
 from testkit.waiting import eventually, wait_until
-from tests.real.processes import alive, descendants
 from tests.results.sample_results import result, text, texts_of
 
 WAIT_SECONDS = 20.0
@@ -56,7 +56,7 @@ async def test_an_idle_process_that_was_killed_is_replaced(tmp_path: Path) -> No
         await read(pool)
         (pid,) = descendants(os.getpid())
         os.kill(pid, 9)
-        await eventually(lambda: not alive({pid}), WAIT_SECONDS, "it is dead")
+        await eventually(lambda: not still_alive({pid}), WAIT_SECONDS, "it is dead")
         pool.discard_dead()
         assert await read(pool) == "line 0\nline 1"
 
@@ -91,4 +91,4 @@ asyncio.run(main())
         assert len(children) == 1
         parent.kill()
         parent.wait(WAIT_SECONDS)
-    wait_until(lambda: not alive(children), WAIT_SECONDS, "the child ends")
+    wait_until(lambda: not still_alive(children), WAIT_SECONDS, "the child ends")

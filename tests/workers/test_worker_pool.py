@@ -16,8 +16,8 @@ from headgate.domain.errors import ResourceExhausted, WorkerLimitExceeded
 from headgate.domain.payload import Payload
 from headgate.results.jobs import ExcerptJob, Job, JobResult, QueryParams, ReadJob, ReadParams, SearchParams
 from headgate.workers.worker_pool import WorkerPool, open_worker_pool
+from testkit.procfs import descendants, still_alive
 from testkit.waiting import eventually
-from tests.real.processes import alive, descendants
 from tests.results.sample_results import result, spooled, text, texts_of
 from tests.upstream.spool_limits import open_files
 
@@ -174,7 +174,7 @@ async def test_whoever_stops_waiting_stops_the_work(workers: WorkerPool) -> None
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await eventually(lambda: not alive({pid}), WAIT_SECONDS, "it is gone")
+    await eventually(lambda: not still_alive({pid}), WAIT_SECONDS, "it is gone")
     assert workers.stopped == 1
 
 

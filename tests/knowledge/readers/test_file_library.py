@@ -12,7 +12,7 @@ from headgate.domain.errors import ConfigError
 from headgate.knowledge.ingestion.document_source import DocumentUnreadable, FileInventory
 from headgate.knowledge.readers.file_discovery import ExclusionPatterns, discover_files, root_of
 from headgate.knowledge.readers.file_library import open_library
-from tests.real.processes import descendants
+from testkit.procfs import descendants
 
 
 def write(directory: Path, *names: str, text: str = "words") -> None:

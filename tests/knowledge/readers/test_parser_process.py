@@ -11,9 +11,9 @@ from pypdf import PdfWriter
 
 from headgate.knowledge.ingestion.document_source import DocumentUnreadable
 from headgate.knowledge.readers.parser_process import open_parser_process
+from testkit.procfs import descendants
 from testkit.waiting import eventually
 from tests.knowledge.readers.sample_files import pdf, scan, text_of, word, word_with
-from tests.real.processes import descendants
 
 WAIT_SECONDS = 30.0
 # Takes minutes: for each of them the parser looks through all that are open.

@@ -1,0 +1,174 @@
+"""A real gate under test: `headgate serve` as a child process, and what can be seen of it from outside."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testkit import procfs
+from testkit.clients import http1
+
+# Promised is well under a second; a loaded machine gets more before the case is given up.
+_START_SECONDS = 30.0
+_STOP_SECONDS = 15.0
+WORKER = b"headgate.workers.result_jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCounts:
+    """How many open files and descendants the gate has."""
+
+    files: int
+    children: int
+
+
+class AsyncGatewayProcess:
+    """A running gate."""
+
+    def __init__(self, child: asyncio.subprocess.Process, port: int, log: Path) -> None:
+        self.child = child
+        self.pid = child.pid
+        self.port = port
+        self.log = log
+        self.started = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.child.returncode is None and procfs.alive(self.pid)
+
+    async def get(self, path: str) -> http1.Response:
+        """GET a path on a connection of its own."""
+        async with asyncio.timeout(30), http1.connected(self.port) as connection:
+            return await connection.exchange(http1.request(self.port, "GET", path, {"Connection": "close"}))
+
+    async def servers(self) -> dict[str, dict[str, Any]]:
+        """The state of every upstream by name, as /ready tells it."""
+        ready = json.loads((await self.get("/ready")).body)
+        return {server["name"]: server for server in ready["servers"]}
+
+    async def wait_ready(self, names: Iterable[str], seconds: float = 15.0) -> None:
+        """Wait until these upstreams are ready."""
+        wanted = set(names)
+
+        async def ready() -> bool:
+            servers = await self.servers()
+            return all(servers.get(name, {}).get("state") == "ready" for name in wanted)
+
+        await eventually(ready, seconds, f"{sorted(wanted)} to be ready")
+
+    def census(self) -> ProcessCounts:
+        """Count open files and descendants now, without the workers and the connection to each."""
+        workers = len(self.workers())
+        return ProcessCounts(
+            procfs.open_files(self.pid) - workers, len(procfs.descendants(self.pid)) - workers
+        )
+
+    def workers(self) -> list[int]:
+        """The processes for large results, which stay until nobody has needed them for minutes."""
+        return [pid for pid in procfs.descendants(self.pid) if WORKER in procfs.command(pid)]
+
+    def log_lines(self) -> list[str]:
+        """What the gate has written to stderr so far."""
+        return self.log.read_text(errors="replace").splitlines()
+
+    async def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> float:
+        """Signal the gate and wait for its end; gives the seconds that it took."""
+        started = time.monotonic()
+        self.child.send_signal(with_signal)
+        async with asyncio.timeout(_STOP_SECONDS):
+            await self.child.wait()
+        return time.monotonic() - started
+
+
+async def eventually(holds: Callable[[], Any], seconds: float, what: str) -> float:
+    """Poll until `holds()` (or what it awaits) is true; gives the seconds that it took."""
+    started = time.monotonic()
+    while True:
+        found = holds()
+        if asyncio.iscoroutine(found):
+            found = await found
+        waited = time.monotonic() - started
+        if found:
+            return waited
+        if waited > seconds:
+            raise TimeoutError(f"waited {seconds:g} s in vain for {what}")
+        await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    directory: Path,
+    config: dict[str, Any],
+    port: int = 0,
+    program: Sequence[str] = ("-m", "headgate"),
+    *,
+    wrapper: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    ulimit: str = "",
+) -> AsyncIterator[AsyncGatewayProcess]:
+    """Start a gate with this configuration; whatever is left of it at the end is killed.
+
+    One that is started in the same directory again is the same gate after a restart. `program` is what
+    Python is to run, `wrapper` a command that executes its arguments in place of itself, `environment`
+    holds variables of this process alone, and `ulimit` is what the shell sets for it, as `-n 64`.
+    """
+    config_file = directory / "headgate.json"
+    config_file.write_text(json.dumps(config))
+    log = directory / "gate.log"
+    variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | dict(environment or {})
+    limited = ("/bin/sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh") if ulimit else ()
+    with log.open("wb") as stderr:
+        child = await asyncio.create_subprocess_exec(
+            *limited, *wrapper, sys.executable, *program, "serve", "--config", str(config_file),
+            "--transport", "http", "--host", "127.0.0.1", "--port", str(port),
+            "--data-dir", str(directory / "data"), "--listing", "full",
+            env=os.environ | variables, stdout=stderr, stderr=stderr, stdin=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+    gate = AsyncGatewayProcess(child, 0, log)
+    try:
+        await _wait_until_it_listens(gate)
+        yield gate
+    finally:
+        await _clear_away(gate)
+
+
+async def _wait_until_it_listens(gate: AsyncGatewayProcess) -> None:
+    try:
+        await eventually(lambda: _find_port(gate), _START_SECONDS, "the gate to listen")
+    except TimeoutError as error:
+        # Its own word on where it hangs.
+        await gate.stop(signal.SIGABRT)
+        raise RuntimeError(f"{error}: {gate.log.read_text()[-4000:]}") from error
+
+
+def _find_port(gate: AsyncGatewayProcess) -> bool:
+    if gate.child.returncode is not None:
+        raise RuntimeError(f"the gate ended with {gate.child.returncode}: {gate.log.read_text()[-2000:]}")
+    for line in gate.log_lines():
+        with contextlib.suppress(ValueError):
+            entry = json.loads(line)
+            if entry.get("event") == "listening" and ":" in entry.get("url", ""):
+                gate.port = int(entry["url"].split("://")[1].split("/")[0].rpartition(":")[2])
+    return gate.port != 0
+
+
+async def _clear_away(gate: AsyncGatewayProcess) -> None:
+    left = procfs.descendants(gate.pid) if gate.alive else set()
+    if gate.child.returncode is None:
+        with contextlib.suppress(ProcessLookupError, TimeoutError):
+            await gate.stop()
+    if gate.child.returncode is None:
+        gate.child.kill()
+        await gate.child.wait()
+    for pid in left:
+        if procfs.alive(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
