@@ -42,7 +42,7 @@ from tests.delivery.transaction_gateway import (
     LOST_BEFORE,
     REFUSES,
     Clock,
-    Fuse,
+    CrashPoint,
     Shop,
     TransactionHarness,
     asked,
@@ -84,7 +84,7 @@ def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(tmp_path: Path, shop: Shop) -> AsyncIterator[TransactionHarness]:
+async def gateway(tmp_path: Path, shop: Shop) -> AsyncIterator[TransactionHarness]:
     """A gateway that runs meanwhile."""
     (tmp_path / "data").mkdir()
     async with harness(tmp_path / "data", shop) as gateway:
@@ -96,13 +96,13 @@ def settings(tmp_path: Path) -> Settings:
     return load(Flags(data_dir=tmp_path / "data"), {}, tmp_path)
 
 
-async def stuck(gate: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 5, **more: Any) -> str:
+async def stuck(gateway: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 5, **more: Any) -> str:
     """The id of a transaction of two steps whose rollback stops at the second."""
-    gate.shop.script["undo_charge"] = list(undo)
-    id = await gate.begin()
-    await gate.step(id, "reserve")
-    await gate.step(id, "charge", **more)
-    told = await gate.ask("transaction_rollback", transaction_id=id)
+    gateway.shop.script["undo_charge"] = list(undo)
+    id = await gateway.begin()
+    await gateway.step(id, "reserve")
+    await gateway.step(id, "charge", **more)
+    told = await gateway.ask("transaction_rollback", transaction_id=id)
     assert told["state"] == "failed"
     return id
 
@@ -113,10 +113,10 @@ async def resolve(
     return await resolve_transaction(settings, id, None, decision, repeats_doubt=repeats_doubt, note=note)
 
 
-async def go_on(gate: TransactionHarness) -> None:
+async def go_on(gateway: TransactionHarness) -> None:
     """What a running gateway does within about a second."""
-    await gate.saga_runner.resume_handed_over()
-    await gate.saga_runner.wait_until_idle()
+    await gateway.saga_runner.resume_handed_over()
+    await gateway.saga_runner.wait_until_idle()
 
 
 async def run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -155,12 +155,12 @@ async def refused(directory: Path, *arguments: str) -> str:
 
 
 async def test_stuck_transactions_come_first_and_the_list_says_what_to_do(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
-    running = await gate.begin()
-    done = await gate.begin()
-    await gate.ask("transaction_commit", transaction_id=done)
-    id = await stuck(gate)
+    running = await gateway.begin()
+    done = await gateway.begin()
+    await gateway.ask("transaction_commit", transaction_id=done)
+    id = await stuck(gateway)
     lines = (await told(tmp_path, "list")).splitlines()
     assert lines[0].split() == ["transaction", "state", "started", "age", "caller", "done", "problem"]
     assert lines[1].split()[:2] == [id, "stuck"]
@@ -180,10 +180,10 @@ def next_row(lines: list[str], id: str) -> str:
 
 
 async def test_the_list_as_json_has_the_same_members_for_every_transaction(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
-    await gate.begin()
-    id = await stuck(gate)
+    await gateway.begin()
+    id = await stuck(gateway)
     first, second = json.loads(await told(tmp_path, "list", "--json"))
     assert first.keys() == second.keys() == FIELDS
     assert (first["transaction_id"], first["status"], first["state"]) == (id, "stuck", "failed")
@@ -195,9 +195,9 @@ async def test_the_list_as_json_has_the_same_members_for_every_transaction(
     assert [one["status"] for one in json.loads(format_transactions(only, as_json=True))] == ["running"]
 
 
-async def test_an_empty_list_says_so(tmp_path: Path, gate: TransactionHarness, settings: Settings) -> None:
-    id = await gate.begin()
-    await gate.ask("transaction_commit", transaction_id=id)
+async def test_an_empty_list_says_so(tmp_path: Path, gateway: TransactionHarness, settings: Settings) -> None:
+    id = await gateway.begin()
+    await gateway.ask("transaction_commit", transaction_id=id)
     none = await list_transactions(settings, OPEN_PHASES)
     assert format_transactions(none, as_json=False) == "No transaction is stuck or rolling back or running."
     assert json.loads(format_transactions(none, as_json=True)) == []
@@ -233,19 +233,19 @@ async def test_a_data_directory_that_cannot_be_read_is_named_in_one_sentence(
 
 
 async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
-    gate: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, settings: Settings
 ) -> None:
     line = "for a person: `headgate transactions list` shows"
     assert line not in format_operations(
         await list_operations(settings, (OperationState.DOUBT,)), as_json=False
     )
-    await stuck(gate)
+    await stuck(gateway)
     found = await list_operations(settings, (OperationState.DOUBT,))
     assert format_operations(found, as_json=False).splitlines() == [
         "No operation is in doubt.",
         f"1 transaction is stuck and waits {line} it.",
     ]
-    await stuck(gate)
+    await stuck(gateway)
     found = await list_operations(settings, (OperationState.DONE,))
     assert (
         format_operations(found, as_json=False).splitlines()[-1]
@@ -259,10 +259,10 @@ async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
 
 
 async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_commands(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
     arguments = {"n": "charge", "card": {"token": {"value": SECRET}}, "note": "x" * 1000}
-    id = await stuck(gate, args=arguments)
+    id = await stuck(gateway, args=arguments)
     shown = await told(tmp_path, "show", id[:6])
     assert SECRET not in shown
     assert '"token":"[REDACTED]"' in shown
@@ -287,10 +287,10 @@ async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_command
 
 
 async def test_an_id_that_looks_like_an_option_can_be_copied(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
-    await gate.tools.run_step(plain("-x"), gate.use)
-    await gate.ask("transaction_rollback", transaction_id="-x")
+    await gateway.tools.run_step(plain("-x"), gateway.use)
+    await gateway.ask("transaction_rollback", transaction_id="-x")
     listing = format_transactions(await list_transactions(settings, OPEN_PHASES), as_json=False)
     assert "`headgate transactions show -- -x`" in listing
     document = json.loads(format_transaction(await show_transaction(settings, "-x", None), as_json=True))
@@ -301,10 +301,10 @@ async def test_an_id_that_looks_like_an_option_can_be_copied(
 
 
 async def test_an_unknown_or_ambiguous_id_is_one_sentence(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
     for id in ("order-1", "order-12", "order-2"):
-        await gate.tools.run_step(plain(id), gate.use)
+        await gateway.tools.run_step(plain(id), gateway.use)
     assert "not found or expired" in await refused(tmp_path, "show", "nothing")
     assert "not found or expired" in await refused(tmp_path, "show", "")
     assert "not found or expired" in await refused(tmp_path, "show", "order_1")
@@ -314,7 +314,7 @@ async def test_an_unknown_or_ambiguous_id_is_one_sentence(
     )
     # One that is named in full is meant, also if another begins so.
     assert (await show_transaction(settings, "order-1", None)).transaction.id == "order-1"
-    await gate.tools.run_step(plain("order-1", Identity(principal="somebody")), gate.use)
+    await gateway.tools.run_step(plain("order-1", Identity(principal="somebody")), gateway.use)
     line = await refused(tmp_path, "show", "order-1")
     assert (
         "2 callers have a transaction 'order-1': local, somebody; name one of them with --principal" in line
@@ -330,81 +330,86 @@ def plain(id: str, caller: Identity = LOCAL_IDENTITY) -> McpRequest:
 # Decisions.
 
 
-async def test_a_retry_runs_the_remaining_compensations(gate: TransactionHarness, settings: Settings) -> None:
-    id = await stuck(gate)
+async def test_a_retry_runs_the_remaining_compensations(
+    gateway: TransactionHarness, settings: Settings
+) -> None:
+    id = await stuck(gateway)
     resolution = await resolve(settings, id, OperatorDecision.RETRY, note="mended")
     assert resolution.gateway_runs
     assert "the gateway that runs on" in format_resolution(resolution, as_json=False)
-    assert await gate.state(id) == "in_progress"
-    await go_on(gate)
-    after = await gate.ask("get_transaction", transaction_id=id)
-    assert (after["state"], gate.shop.effects[2:]) == ("rolled_back", ["undo_charge", "undo_reserve"])
+    assert await gateway.state(id) == "in_progress"
+    await go_on(gateway)
+    after = await gateway.ask("get_transaction", transaction_id=id)
+    assert (after["state"], gateway.shop.effects[2:]) == ("rolled_back", ["undo_charge", "undo_reserve"])
     assert after["reason"] == "it was stuck at step 2, and an operator retried it"
     assert "operator: retry from step 2 on (mended)" in [one["event"] for one in after["history"]]
     # It is taken over once.
-    await go_on(gate)
-    assert len(gate.shop.effects) == 4
+    await go_on(gateway)
+    assert len(gateway.shop.effects) == 4
 
 
 async def test_a_retry_that_fails_waits_for_a_person_again(
-    gate: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, settings: Settings
 ) -> None:
-    id = await stuck(gate, [REFUSES] * 10)
+    id = await stuck(gateway, [REFUSES] * 10)
     await resolve(settings, id, OperatorDecision.RETRY)
-    await go_on(gate)
-    assert await gate.state(id) == "failed"
+    await go_on(gateway)
+    assert await gateway.state(id) == "failed"
     assert len((await list_transactions(settings, ("stuck",))).transactions) == 1
     await resolve(settings, id, OperatorDecision.RETRY)
-    await go_on(gate)
-    assert (await gate.state(id), gate.shop.effects[2:]) == ("rolled_back", ["undo_charge", "undo_reserve"])
+    await go_on(gateway)
+    assert (await gateway.state(id), gateway.shop.effects[2:]) == (
+        "rolled_back",
+        ["undo_charge", "undo_reserve"],
+    )
 
 
 async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
     tmp_path: Path, shop: Shop, settings: Settings
 ) -> None:
     (tmp_path / "data").mkdir()
-    async with harness(tmp_path / "data", shop) as gate:
-        id = await stuck(gate)
+    async with harness(tmp_path / "data", shop) as gateway:
+        id = await stuck(gateway)
     resolution = await resolve(settings, id, OperatorDecision.RETRY)
     assert not resolution.gateway_runs
     assert "No gateway runs on" in format_resolution(resolution, as_json=False)
-    async with harness(tmp_path / "data", shop) as gate:
-        gate.clock.seconds = resolution.transaction.updated + 3 * 86_400.0
-        await gate.resume()
-        assert await gate.state(id) == "rolled_back"
+    async with harness(tmp_path / "data", shop) as gateway:
+        gateway.clock.seconds = resolution.transaction.updated + 3 * 86_400.0
+        await gateway.resume()
+        assert await gateway.state(id) == "rolled_back"
     assert shop.effects[2:] == ["undo_charge", "undo_reserve"]
 
 
 @pytest.mark.parametrize(("outcome", "happened"), [(LOST_AFTER, True), (LOST_BEFORE, False)])
 async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings, outcome: str, *, happened: bool
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings, outcome: str, *, happened: bool
 ) -> None:
-    id = await stuck(gate, [outcome])
-    before = await gate.saga_runner.find_transaction(place_of(id))
+    id = await stuck(gateway, [outcome])
+    before = await gateway.saga_runner.find_transaction(place_of(id))
     line = await refused(tmp_path, "resolve", id, "--retry")
     op_id = before.steps[1].undo_op_id
     assert f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`" in line
     assert "--on-doubt retry" in line
-    assert await gate.saga_runner.find_transaction(place_of(id)) == before
+    assert await gateway.saga_runner.find_transaction(place_of(id)) == before
     shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert f"headgate operations resolve {op_id} --did-not-happen" in shown
     assert f"resolve {id} --retry --on-doubt retry" in shown
     assert f"resolve {id} --retry " not in shown.replace("--retry --on-doubt", "")
     await resolve_operation(settings, op_id, happened=happened)
     await resolve(settings, id, OperatorDecision.RETRY)
-    await go_on(gate)
-    assert await gate.state(id) == "rolled_back"
-    assert gate.shop.effects[2:] == ["undo_charge", "undo_reserve"]
+    await go_on(gateway)
+    assert await gateway.state(id) == "rolled_back"
+    assert gateway.shop.effects[2:] == ["undo_charge", "undo_reserve"]
 
 
 async def test_consent_makes_a_compensation_in_doubt_again(
-    gate: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, settings: Settings
 ) -> None:
-    id = await stuck(gate, [LOST_AFTER])
+    id = await stuck(gateway, [LOST_AFTER])
     await resolve(settings, id, OperatorDecision.RETRY, repeats_doubt=True)
-    await go_on(gate)
-    after = await gate.ask("get_transaction", transaction_id=id)
-    assert (after["state"], gate.shop.effects[2:]) == (
+    await go_on(gateway)
+    after = await gateway.ask("get_transaction", transaction_id=id)
+    assert (after["state"], gateway.shop.effects[2:]) == (
         "rolled_back",
         ["undo_charge", "undo_charge", "undo_reserve"],
     )
@@ -416,24 +421,24 @@ async def test_a_compensation_that_may_be_repeated_needs_no_consent(
     tmp_path: Path, shop: Shop, settings: Settings
 ) -> None:
     (tmp_path / "data").mkdir()
-    async with harness(tmp_path / "data", shop, kind=ToolClass.IDEMPOTENT) as gate:
-        id = await stuck(gate, [LOST_BEFORE] * 5)
+    async with harness(tmp_path / "data", shop, kind=ToolClass.IDEMPOTENT) as gateway:
+        id = await stuck(gateway, [LOST_BEFORE] * 5)
         await resolve(settings, id, OperatorDecision.RETRY)
-        await go_on(gate)
-        assert await gate.state(id) == "rolled_back"
+        await go_on(gateway)
+        assert await gateway.state(id) == "rolled_back"
 
 
 @pytest.mark.parametrize("lost", ["charge", "undo_charge"])
 async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
-    gate: TransactionHarness, settings: Settings, lost: str
+    gateway: TransactionHarness, settings: Settings, lost: str
 ) -> None:
-    gate.shop.script[lost] = [LOST_AFTER]
-    id = await gate.begin()
+    gateway.shop.script[lost] = [LOST_AFTER]
+    id = await gateway.begin()
     with suppress(TransactionFailed):
-        await gate.step(id, "charge")
-    await gate.ask("transaction_rollback", transaction_id=id)
-    gate.clock.forward(8 * 86_400.0)
-    await gate.sweep()
+        await gateway.step(id, "charge")
+    await gateway.ask("transaction_rollback", transaction_id=id)
+    gateway.clock.forward(8 * 86_400.0)
+    await gateway.sweep()
     with pytest.raises(TransactionFailed, match="may have been carried out") as refusal:
         await resolve(settings, id, OperatorDecision.RETRY)
     assert "--compensated" in refusal.value.hint
@@ -441,7 +446,7 @@ async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
     shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "operations resolve" not in shown
     await resolve(settings, id, OperatorDecision.COMPENSATED)
-    assert await gate.state(id) == "rolled_back"
+    assert await gateway.state(id) == "rolled_back"
 
 
 async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compensation_twice() -> None:
@@ -451,16 +456,16 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
         while killed:
             point += 1
             shop, clock = Shop(), Clock()
-            async with harness(directory, shop, clock) as gate:
-                id = await stuck(gate)
+            async with harness(directory, shop, clock) as gateway:
+                id = await stuck(gateway)
             await resolve(settings, id, OperatorDecision.RETRY)
-            async with harness(directory, shop, clock) as gate:
-                fuse = Fuse(point)
-                gate.arm(fuse)
-                killed = await until_killed(fuse, partial(go_on, gate))
-            async with harness(directory, shop, clock) as gate:
-                await gate.resume()
-                state = await gate.state(id)
+            async with harness(directory, shop, clock) as gateway:
+                crash_point = CrashPoint(point)
+                gateway.arm(crash_point)
+                killed = await until_killed(crash_point, partial(go_on, gateway))
+            async with harness(directory, shop, clock) as gateway:
+                await gateway.resume()
+                state = await gateway.state(id)
             undone = shop.effects[2:]
             assert len(set(undone)) == len(undone), point
             if state == "rolled_back":
@@ -473,29 +478,29 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
     assert point > 10
 
 
-async def test_a_step_in_doubt_is_settled_first(gate: TransactionHarness, settings: Settings) -> None:
-    gate.shop.script["charge"] = [LOST_AFTER]
-    id = await gate.begin()
-    await gate.step(id, "reserve")
+async def test_a_step_in_doubt_is_settled_first(gateway: TransactionHarness, settings: Settings) -> None:
+    gateway.shop.script["charge"] = [LOST_AFTER]
+    id = await gateway.begin()
+    await gateway.step(id, "reserve")
     with pytest.raises(TransactionFailed):
-        await gate.step(id, "charge")
-    await gate.ask("transaction_rollback", transaction_id=id)
+        await gateway.step(id, "charge")
+    await gateway.ask("transaction_rollback", transaction_id=id)
     for repeats_doubt in (False, True):
         with pytest.raises(TransactionFailed, match="which decides what is undone") as refusal:
             await resolve(settings, id, OperatorDecision.RETRY, repeats_doubt=repeats_doubt)
-    op_id = (await gate.saga_runner.find_transaction(place_of(id))).steps[1].op_id
+    op_id = (await gateway.saga_runner.find_transaction(place_of(id))).steps[1].op_id
     assert op_id in refusal.value.hint
     await resolve_operation(settings, op_id, happened=True)
     await resolve(settings, id, OperatorDecision.RETRY)
-    await go_on(gate)
-    assert await gate.state(id) == "rolled_back"
-    assert gate.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
+    await go_on(gateway)
+    assert await gateway.state(id) == "rolled_back"
+    assert gateway.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
 
 
 async def test_a_step_without_a_compensation_is_not_retried(
-    gate: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, settings: Settings
 ) -> None:
-    id = await stuck(gate, undo=(), compensate={"tool": "undo_charge", "args": {"id": "$result.nothing"}})
+    id = await stuck(gateway, undo=(), compensate={"tool": "undo_charge", "args": {"id": "$result.nothing"}})
     with pytest.raises(
         TransactionFailed, match="no compensation to retry: its compensation cannot be filled"
     ):
@@ -503,21 +508,21 @@ async def test_a_step_without_a_compensation_is_not_retried(
     shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "--retry" not in shown
     await resolve(settings, id, OperatorDecision.COMPENSATED)
-    assert await gate.state(id) == "rolled_back"
+    assert await gateway.state(id) == "rolled_back"
 
 
 async def test_what_was_undone_by_hand_is_rolled_back(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
-    id = await stuck(gate, [LOST_AFTER])
-    op_id = (await gate.saga_runner.find_transaction(place_of(id))).steps[1].undo_op_id
+    id = await stuck(gateway, [LOST_AFTER])
+    op_id = (await gateway.saga_runner.find_transaction(place_of(id))).steps[1].undo_op_id
     said = await told(
         tmp_path, "resolve", id, "--compensated", "--note", os.fsdecode(b"by\n phone\xff \x1b[31m")
     )
     first, second = said.splitlines()
     assert first == f"Transaction {id} is rolled_back: it was undone by hand."
     assert second.startswith(f"Operation {op_id} is still in doubt")
-    after = await gate.ask("get_transaction", transaction_id=id)
+    after = await gateway.ask("get_transaction", transaction_id=id)
     assert (after["state"], [step["state"] for step in after["steps"]]) == (
         "rolled_back",
         ["undone_by_hand"] * 2,
@@ -526,37 +531,37 @@ async def test_what_was_undone_by_hand_is_rolled_back(
     assert after["history"][-1]["event"] == "operator: undone by hand, steps 1, 2 (by phone? \x1b[31m)"
     # Nothing follows, also not from a word about the call that it was in doubt about.
     await resolve_operation(settings, op_id, happened=False)
-    await gate.resume()
-    assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
-    assert gate.shop.effects == ["reserve", "charge", "undo_charge"]
+    await gateway.resume()
+    assert (await gateway.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
+    assert gateway.shop.effects == ["reserve", "charge", "undo_charge"]
     shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "\x1b" not in shown
 
 
 async def test_what_is_left_stays_failed_and_asks_for_nobody(
-    tmp_path: Path, gate: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, settings: Settings
 ) -> None:
-    id = await stuck(gate)
+    id = await stuck(gateway)
     document = json.loads(await told(tmp_path, "resolve", id, "--leave", "--json"))
     assert document.keys() == FIELDS | {"decision", "gateway_runs", "operations_in_doubt"}
     assert (document["status"], document["state"], document["decision"]) == ("left", "failed", "leave")
-    after = await gate.ask("get_transaction", transaction_id=id)
+    after = await gateway.ask("get_transaction", transaction_id=id)
     assert (after["state"], after["not_undone"], "waits_for" in after) == ("failed", [2, 1], False)
     assert after["reason"] == "an operator left it as it is; not undone: 2, 1"
-    await gate.resume()
-    assert (await gate.saga_runner.counts())[Phase.STUCK] == 0
+    await gateway.resume()
+    assert (await gateway.saga_runner.counts())[Phase.STUCK] == 0
     with pytest.raises(TransactionFailed, match="left it as it is"):
-        await gate.ask("transaction_rollback", transaction_id=id)
-    assert gate.shop.effects == ["reserve", "charge"]
+        await gateway.ask("transaction_rollback", transaction_id=id)
+    assert gateway.shop.effects == ["reserve", "charge"]
     assert [one.id for one in (await list_transactions(settings, ("left",))).transactions] == [id]
 
 
 @pytest.mark.parametrize("decision", OperatorDecision)
 async def test_what_is_not_stuck_is_not_resolved(
-    gate: TransactionHarness, settings: Settings, decision: OperatorDecision
+    gateway: TransactionHarness, settings: Settings, decision: OperatorDecision
 ) -> None:
-    running, done, left = await gate.begin(), await gate.begin(), await stuck(gate)
-    await gate.ask("transaction_commit", transaction_id=done)
+    running, done, left = await gateway.begin(), await gateway.begin(), await stuck(gateway)
+    await gateway.ask("transaction_commit", transaction_id=done)
     await resolve(settings, left, OperatorDecision.LEAVE)
     for id, state in ((running, "initiated"), (done, "completed"), (left, "failed")):
         with pytest.raises(TransactionFailed, match=f"is {state}.*, not stuck"):
@@ -564,10 +569,10 @@ async def test_what_is_not_stuck_is_not_resolved(
 
 
 async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
-    gate: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, settings: Settings
 ) -> None:
     for _ in range(5):
-        id = await stuck(gate)
+        id = await stuck(gateway)
         outcomes = await asyncio.gather(
             *(
                 resolve(settings, id, decision)
@@ -578,21 +583,21 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
         (won,) = (one for one in outcomes if isinstance(one, TransactionResolution))
         (lost,) = (one for one in outcomes if isinstance(one, TransactionFailed))
         assert "was quicker" in lost.message or "not stuck" in lost.message
-        found = await gate.saga_runner.find_transaction(place_of(id))
+        found = await gateway.saga_runner.find_transaction(place_of(id))
         assert structs.replace(found, history=(), revision=0) == structs.replace(
             won.transaction, history=(), revision=0
         )
 
 
 async def test_a_decision_about_an_older_state_is_not_recorded(
-    gate: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, settings: Settings
 ) -> None:
-    id = await stuck(gate)
-    old = await gate.saga_runner.find_transaction(place_of(id))
+    id = await stuck(gateway)
+    old = await gateway.saga_runner.find_transaction(place_of(id))
     await resolve(settings, id, OperatorDecision.LEAVE)
-    newest = await gate.saga_runner.find_transaction(place_of(id))
-    assert not await gate.store.save_decision(old, old.history[0], old.steps)
-    assert await gate.saga_runner.find_transaction(place_of(id)) == newest
+    newest = await gateway.saga_runner.find_transaction(place_of(id))
+    assert not await gateway.store.save_decision(old, old.history[0], old.steps)
+    assert await gateway.saga_runner.find_transaction(place_of(id)) == newest
 
 
 @pytest.mark.parametrize(

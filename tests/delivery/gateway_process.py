@@ -37,7 +37,7 @@ DOUBT_SECONDS = 7 * 24 * 3600.0
 _EPOCH = 1_700_000_000.0
 
 
-class Told(msgspec.Struct, frozen=True):
+class CallOutcome(msgspec.Struct, frozen=True):
     """What a caller got to see."""
 
     # `answer`, `isError`, `word` (somebody's word instead of an answer), the number of a JSON-RPC error,
@@ -101,9 +101,9 @@ class GatewayProcess:
             )
         )
         self._file = ledger
-        self.ledger = MortalLedger(self, ledger)
+        self.ledger = CrashableLedger(self, ledger)
         deliveries = FreshDeliveries(self)
-        self.journal = IdempotentDelivery(
+        self.delivery = IdempotentDelivery(
             deliveries,
             self.ledger,
             self.delivery_policy,
@@ -118,7 +118,7 @@ class GatewayProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self.is_dead:
-            await self.journal.close()
+            await self.delivery.close()
         await self.close()
 
     async def close(self) -> None:
@@ -145,17 +145,17 @@ class GatewayProcess:
             raise asyncio.CancelledError
         return result
 
-    async def ask(self, call: UpstreamCall) -> Told:
+    async def ask(self, call: UpstreamCall) -> CallOutcome:
         """What a client is told."""
         try:
-            answer = await self.journal.send_recorded(call)
+            answer = await self.delivery.send_recorded(call)
         except HeadgateError as error:
-            return Told(f"{error.code} {error.effect}", delivery_status=error.delivery_status)
-        return Told(_words(answer), answer, answer.delivery_status)
+            return CallOutcome(f"{error.code} {error.effect}", delivery_status=error.delivery_status)
+        return CallOutcome(_words(answer), answer, answer.delivery_status)
 
     async def recover(self) -> int:
         """Do what a gateway does when it starts: how much it found."""
-        return await self.journal.recover(_tool)
+        return await self.delivery.recover(_tool)
 
     async def records(self) -> list[Operation]:
         """Everything that the ledger has, which is not even there before it is used."""
@@ -199,25 +199,25 @@ def order(
 
 
 @contextmanager
-def started(life: GatewayProcess) -> Iterator[GatewayProcess]:
-    """The gateway, on a hurried loop of its own; tests of it are marked `lived`."""
+def started(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
+    """The gateway, on a hurried loop of its own; tests of it are marked `on_gateway_loop`."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(life.__aenter__())
-        life.run = runner.run
+        runner.run(gateway.__aenter__())
+        gateway.run = runner.run
         try:
-            yield life
+            yield gateway
         finally:
-            runner.run(life.__aexit__(None, None, None))
+            runner.run(gateway.__aexit__(None, None, None))
 
 
-def lived(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that runs on the loop of its fixture `life`."""
+def on_gateway_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that runs on the loop of its fixture `gateway`."""
 
     @functools.wraps(test)
     def run(*arguments: P.args, **named: P.kwargs) -> None:
-        life = named["life"]
-        assert isinstance(life, GatewayProcess)
-        life.run(test(*arguments, **named))
+        gateway = named["gateway"]
+        assert isinstance(gateway, GatewayProcess)
+        gateway.run(test(*arguments, **named))
 
     return run
 
@@ -243,61 +243,67 @@ def _words(answer: McpResponse) -> str:
     return f"{again}word" if b"carried out" in answer.result else f"{again}answer"
 
 
-class MortalLedger:
+class CrashableLedger:
     """The real ledger, as long as its gateway lives."""
 
-    def __init__(self, life: GatewayProcess, ledger: SqliteLedger) -> None:
-        self._life = life
+    def __init__(self, gateway: GatewayProcess, ledger: SqliteLedger) -> None:
+        self._gateway = gateway
         self._ledger = ledger
 
     async def claim(self, intent: Intent) -> ClaimResult:
-        return await self._life.through("claim", lambda: self._ledger.claim(intent))
+        return await self._gateway.through("claim", lambda: self._ledger.claim(intent))
 
     async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
-        return await self._life.through("finish", lambda: self._ledger.finish(op_id, fence, outcome))
+        return await self._gateway.through("finish", lambda: self._ledger.finish(op_id, fence, outcome))
 
     async def find(self, op_id: str) -> Operation | None:
-        return await self._life.through("find", lambda: self._ledger.find(op_id))
+        return await self._gateway.through("find", lambda: self._ledger.find(op_id))
 
     async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
-        return await self._life.through("find_key", lambda: self._ledger.find_by_key(tenant, principal, key))
+        return await self._gateway.through(
+            "find_key", lambda: self._ledger.find_by_key(tenant, principal, key)
+        )
 
     async def read_answer(self, op_id: str) -> McpResponse | None:
-        return await self._life.through("answer", lambda: self._ledger.read_answer(op_id))
+        return await self._gateway.through("answer", lambda: self._ledger.read_answer(op_id))
 
     async def list_orphans(self) -> list[Operation]:
-        return await self._life.through("orphans", self._ledger.list_orphans)
+        return await self._gateway.through("orphans", self._ledger.list_orphans)
 
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
-        return await self._life.through("adopt", lambda: self._ledger.adopt(op_id, fence, lease_until))
+        return await self._gateway.through("adopt", lambda: self._ledger.adopt(op_id, fence, lease_until))
 
     async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
-        return await self._life.through("doubts", lambda: self._ledger.list_in_doubt(limit))
+        return await self._gateway.through("doubts", lambda: self._ledger.list_in_doubt(limit))
 
     async def sweep(self) -> int:
-        return await self._life.through("sweep", self._ledger.sweep)
+        return await self._gateway.through("sweep", self._ledger.sweep)
 
 
 class FreshDeliveries:
     """A delivery for each call, so that no breaker and no budget remembers the faults of another."""
 
-    def __init__(self, life: GatewayProcess) -> None:
-        self._life = life
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self._gateway = gateway
 
     def fresh(self) -> UpstreamDelivery:
         loop = asyncio.get_running_loop()
         return UpstreamDelivery(
-            MortalUpstream(self._life), self._life.delivery_policy, loop.time, _count, random=lambda: 0.5
+            CrashableUpstream(self._gateway),
+            self._gateway.delivery_policy,
+            loop.time,
+            _count,
+            random=lambda: 0.5,
         )
 
     async def send_with_retry(self, call: UpstreamCall) -> McpResponse:
         return await self.fresh().send_with_retry(call)
 
     def is_ready(self, server: str) -> bool:
-        return self._life.bank.is_ready(server)
+        return self._gateway.bank.is_ready(server)
 
     async def await_ready(self, server: str) -> None:
-        await self._life.bank.await_ready(server)
+        await self._gateway.bank.await_ready(server)
 
     def sends_requests_during_calls(self, server: str) -> bool:
         return False
@@ -307,19 +313,19 @@ def _count(server: str, outcome: str, seconds: float) -> None:
     """Nobody counts."""
 
 
-class MortalUpstream:
+class CrashableUpstream:
     """The way to the bank, as long as the gateway lives; the bank goes on without it."""
 
-    def __init__(self, life: GatewayProcess) -> None:
-        self._life = life
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self._gateway = gateway
 
     async def send_to_server(self, call: UpstreamCall) -> McpResponse:
-        if self._life.is_dead:
+        if self._gateway.is_dead:
             raise asyncio.CancelledError
         try:
-            return await self._life.bank.send_to_server(self._heard(call))
+            return await self._gateway.bank.send_to_server(self._heard(call))
         finally:
-            if self._life.is_dead:
+            if self._gateway.is_dead:
                 raise asyncio.CancelledError
 
     def _heard(self, call: UpstreamCall) -> UpstreamCall:
@@ -330,7 +336,7 @@ class MortalUpstream:
         hear = delivery_options.on_late_response
 
         def on_late(answer: McpResponse) -> None:
-            if not self._life.is_dead:
+            if not self._gateway.is_dead:
                 hear(answer)
 
         return msgspec.structs.replace(
@@ -338,22 +344,22 @@ class MortalUpstream:
         )
 
     async def await_ready(self, server: str) -> None:
-        await self._life.bank.await_ready(server)
+        await self._gateway.bank.await_ready(server)
 
     def is_ready(self, server: str) -> bool:
-        return self._life.bank.is_ready(server)
+        return self._gateway.bank.is_ready(server)
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        return self._life.bank.sends_requests_during_calls(server)
+        return self._gateway.bank.sends_requests_during_calls(server)
 
     def honours_keys(self, server: str) -> bool:
-        return self._life.bank.honours_keys(server)
+        return self._gateway.bank.honours_keys(server)
 
     def longest_seconds(self, server: str) -> float:
-        return self._life.bank.longest_seconds(server)
+        return self._gateway.bank.longest_seconds(server)
 
     async def subscribe(self, server: str, uri: str) -> McpResponse:
-        return await self._life.bank.subscribe(server, uri)
+        return await self._gateway.bank.subscribe(server, uri)
 
     async def unsubscribe(self, server: str, uri: str) -> McpResponse:
-        return await self._life.bank.unsubscribe(server, uri)
+        return await self._gateway.bank.unsubscribe(server, uri)

@@ -26,26 +26,26 @@ UNREACHABLE = UpstreamUnreachable("bank", "nobody listens")
 FAILED = [TIMEOUT, LOST, UNREACHABLE]
 
 
-async def fail(desk: DeliveryHarness, times: int) -> None:
+async def fail(harness: DeliveryHarness, times: int) -> None:
     for _ in range(times):
         with pytest.raises(HeadgateError):
-            await desk.deliver()
+            await harness.deliver()
 
 
-async def refusal(desk: DeliveryHarness) -> UpstreamUnavailable:
-    sent = len(desk.upstream.received)
+async def refusal(harness: DeliveryHarness) -> UpstreamUnavailable:
+    sent = len(harness.upstream.received)
     with pytest.raises(UpstreamUnavailable) as refused:
-        await desk.deliver()
-    assert len(desk.upstream.received) == sent, "nothing may be sent"
+        await harness.deliver()
+    assert len(harness.upstream.received) == sent, "nothing may be sent"
     return refused.value
 
 
 @pytest.mark.parametrize("failure", FAILED, ids=["timeout", "lost", "unreachable"])
 async def test_five_failures_in_a_row_open_it(failure: HeadgateError) -> None:
-    desk = DeliveryHarness(failure, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
-    assert len(desk.upstream.received) == 5
-    refused = await refusal(desk)
+    harness = DeliveryHarness(failure, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
+    assert len(harness.upstream.received) == 5
+    refused = await refusal(harness)
     assert refused.code == "TEMPORARY_FAILURE"
     assert refused.effect == "none"
     assert refused.retryable
@@ -53,12 +53,12 @@ async def test_five_failures_in_a_row_open_it(failure: HeadgateError) -> None:
 
 
 async def test_four_failures_and_an_answer_leave_it_closed() -> None:
-    desk = DeliveryHarness(*[LOST] * 4, DONE, *[LOST] * 4, WRONG, *[LOST] * 4, policy=ONE_ATTEMPT)
+    harness = DeliveryHarness(*[LOST] * 4, DONE, *[LOST] * 4, WRONG, *[LOST] * 4, policy=ONE_ATTEMPT)
     for answers in (DONE, WRONG):
-        await fail(desk, 4)
-        assert await desk.deliver() == answers
-    await fail(desk, 4)
-    assert len(desk.upstream.received) == 14
+        await fail(harness, 4)
+        assert await harness.deliver() == answers
+    await fail(harness, 4)
+    assert len(harness.upstream.received) == 14
 
 
 @pytest.mark.parametrize(
@@ -72,84 +72,84 @@ async def test_four_failures_and_an_answer_leave_it_closed() -> None:
     ids=lambda error: type(error).__name__,
 )
 async def test_what_says_nothing_about_the_connection_does_not_open_it(harmless: BaseException) -> None:
-    desk = DeliveryHarness(harmless, policy=ONE_ATTEMPT)
+    harness = DeliveryHarness(harmless, policy=ONE_ATTEMPT)
     for _ in range(2 * FAILURES):
         with pytest.raises(type(harmless)):
-            await desk.deliver()
-    assert len(desk.upstream.received) == 2 * FAILURES
+            await harness.deliver()
+    assert len(harness.upstream.received) == 2 * FAILURES
 
 
 async def test_servers_do_not_pay_for_each_other() -> None:
-    desk = DeliveryHarness(*[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
-    assert await desk.deliver("other") == DONE
-    await refusal(desk)
+    harness = DeliveryHarness(*[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
+    assert await harness.deliver("other") == DONE
+    await refusal(harness)
 
 
 async def test_after_its_rest_one_call_finds_out() -> None:
-    desk = DeliveryHarness(*[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
-    desk.clock.forward(FIRST_REST_SECONDS - 0.1)
-    await refusal(desk)
-    desk.clock.forward(0.2)
-    desk.upstream.open.clear()
-    probe = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(FAILURES + 1)
-    await refusal(desk)
-    desk.upstream.open.set()
+    harness = DeliveryHarness(*[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
+    harness.clock.forward(FIRST_REST_SECONDS - 0.1)
+    await refusal(harness)
+    harness.clock.forward(0.2)
+    harness.upstream.open.clear()
+    probe = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(FAILURES + 1)
+    await refusal(harness)
+    harness.upstream.open.set()
     assert await probe == DONE
-    assert await desk.deliver() == DONE
+    assert await harness.deliver() == DONE
 
 
 async def test_a_probe_that_fails_makes_the_rest_longer_up_to_a_bound() -> None:
-    desk = DeliveryHarness(LOST, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
+    harness = DeliveryHarness(LOST, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
     rests = []
     for _ in range(15):
-        refused = await refusal(desk)
+        refused = await refusal(harness)
         assert refused.retry_after_seconds is not None
         rests.append(refused.retry_after_seconds)
-        desk.clock.forward(refused.retry_after_seconds)
-        await fail(desk, 1)
+        harness.clock.forward(refused.retry_after_seconds)
+        await fail(harness, 1)
     assert rests == sorted(rests)
     assert rests[0] == FIRST_REST_SECONDS
     assert rests[-1] == MAX_OPEN_SECONDS
 
 
 async def test_a_probe_that_is_cancelled_leaves_the_place_to_another() -> None:
-    desk = DeliveryHarness(*[LOST] * FAILURES, asyncio.CancelledError(), DONE, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
-    desk.clock.forward(FIRST_REST_SECONDS)
+    harness = DeliveryHarness(*[LOST] * FAILURES, asyncio.CancelledError(), DONE, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
+    harness.clock.forward(FIRST_REST_SECONDS)
     with pytest.raises(asyncio.CancelledError):
-        await desk.deliver()
-    assert await desk.deliver() == DONE
+        await harness.deliver()
+    assert await harness.deliver() == DONE
 
 
 async def test_a_new_connection_is_tried_at_once() -> None:
-    desk = DeliveryHarness(*[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
-    await refusal(desk)
-    desk.delivery.on_reconnected("bank")
-    assert await desk.deliver() == DONE
-    assert await desk.deliver() == DONE
+    harness = DeliveryHarness(*[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
+    await refusal(harness)
+    harness.delivery.on_reconnected("bank")
+    assert await harness.deliver() == DONE
+    assert await harness.deliver() == DONE
 
 
 async def test_a_new_connection_that_fails_too_is_left_alone_again() -> None:
-    desk = DeliveryHarness(LOST, policy=ONE_ATTEMPT)
-    await fail(desk, FAILURES)
-    desk.delivery.on_reconnected("bank")
-    await fail(desk, 1)
-    await refusal(desk)
+    harness = DeliveryHarness(LOST, policy=ONE_ATTEMPT)
+    await fail(harness, FAILURES)
+    harness.delivery.on_reconnected("bank")
+    await fail(harness, 1)
+    await refusal(harness)
 
 
 async def test_calls_that_fail_together_count_as_one_opening() -> None:
-    desk = DeliveryHarness(LOST, policy=ONE_ATTEMPT)
-    desk.upstream.open.clear()
-    calls = [asyncio.create_task(desk.deliver()) for _ in range(100)]
-    await desk.upstream.reached(100)
-    desk.upstream.open.set()
+    harness = DeliveryHarness(LOST, policy=ONE_ATTEMPT)
+    harness.upstream.open.clear()
+    calls = [asyncio.create_task(harness.deliver()) for _ in range(100)]
+    await harness.upstream.reached(100)
+    harness.upstream.open.set()
     await asyncio.gather(*calls, return_exceptions=True)
-    assert (await refusal(desk)).retry_after_seconds == FIRST_REST_SECONDS
+    assert (await refusal(harness)).retry_after_seconds == FIRST_REST_SECONDS
 
 
 async def test_the_operator_says_how_many_failures_open_it_and_for_how_long() -> None:
@@ -157,47 +157,51 @@ async def test_the_operator_says_how_many_failures_open_it_and_for_how_long() ->
         retry_settings=RetrySettings(attempts=1),
         breaker_settings=BreakerSettings(failures=2, rest_seconds=7.0),
     )
-    desk = DeliveryHarness(LOST, policy=policy)
-    await fail(desk, 2)
-    assert (await refusal(desk)).retry_after_seconds == 7.0
+    harness = DeliveryHarness(LOST, policy=policy)
+    await fail(harness, 2)
+    assert (await refusal(harness)).retry_after_seconds == 7.0
 
 
 async def test_an_old_failure_does_not_speak_for_the_call_that_finds_out() -> None:
-    desk = DeliveryHarness(LOST, *[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
-    desk.upstream.open.clear()
-    old = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(1)
-    desk.upstream.open, waiting = asyncio.Event(), desk.upstream.open
-    desk.upstream.open.set()
-    await fail(desk, FAILURES)
-    desk.clock.forward(FIRST_REST_SECONDS)
-    desk.upstream.open.clear()
-    probe = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(FAILURES + 2)
+    harness = DeliveryHarness(LOST, *[LOST] * FAILURES, DONE, policy=ONE_ATTEMPT)
+    harness.upstream.open.clear()
+    old = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(1)
+    harness.upstream.open, waiting = asyncio.Event(), harness.upstream.open
+    harness.upstream.open.set()
+    await fail(harness, FAILURES)
+    harness.clock.forward(FIRST_REST_SECONDS)
+    harness.upstream.open.clear()
+    probe = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(FAILURES + 2)
     waiting.set()
     with pytest.raises(UpstreamLost):
         await old
-    assert desk.delivery.stats()["bank"].breaker == "half_open"
-    desk.upstream.open.set()
+    assert harness.delivery.stats()["bank"].breaker == "half_open"
+    harness.upstream.open.set()
     assert await probe == DONE
-    assert desk.delivery.stats()["bank"].breaker == "closed"
+    assert harness.delivery.stats()["bank"].breaker == "closed"
 
 
 async def test_a_client_in_a_hurry_does_not_open_it_for_the_others() -> None:
-    desk = DeliveryHarness(TIMEOUT, policy=ONE_ATTEMPT)
+    harness = DeliveryHarness(TIMEOUT, policy=ONE_ATTEMPT)
     for _ in range(2 * FAILURES):
         with pytest.raises(UpstreamTimeout):
-            await desk.delivery.send_with_retry(call(delivery_request=DeliveryRequest(timeout_seconds=0.01)))
-    assert len(desk.upstream.received) == 2 * FAILURES
-    assert desk.delivery.stats()["bank"].breaker == "closed"
+            await harness.delivery.send_with_retry(
+                call(delivery_request=DeliveryRequest(timeout_seconds=0.01))
+            )
+    assert len(harness.upstream.received) == 2 * FAILURES
+    assert harness.delivery.stats()["bank"].breaker == "closed"
 
 
 async def test_a_timeout_long_before_the_clients_deadline_counts() -> None:
-    desk = DeliveryHarness(TIMEOUT, policy=ONE_ATTEMPT)
+    harness = DeliveryHarness(TIMEOUT, policy=ONE_ATTEMPT)
     for _ in range(FAILURES):
         with pytest.raises(UpstreamTimeout):
-            await desk.delivery.send_with_retry(call(delivery_request=DeliveryRequest(timeout_seconds=5.0)))
-    await refusal(desk)
+            await harness.delivery.send_with_retry(
+                call(delivery_request=DeliveryRequest(timeout_seconds=5.0))
+            )
+    await refusal(harness)
 
 
 def used(breaker: CircuitBreaker, clock: Clock, outcomes: str, *, seconds_each: float = 0.0) -> None:

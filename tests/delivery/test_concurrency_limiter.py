@@ -63,216 +63,216 @@ async def settled() -> None:
 
 
 async def test_a_call_goes_at_once_while_there_is_room() -> None:
-    gate = Gate(UpstreamPolicy(window=2))
-    assert gate.limiter.try_acquire()
-    assert gate.limiter.try_acquire()
-    assert not gate.limiter.try_acquire()
-    await gate.leave(2)
-    assert gate.counts == (0, 0)
+    gateway = Gate(UpstreamPolicy(window=2))
+    assert gateway.limiter.try_acquire()
+    assert gateway.limiter.try_acquire()
+    assert not gateway.limiter.try_acquire()
+    await gateway.leave(2)
+    assert gateway.counts == (0, 0)
 
 
 async def test_higher_priorities_go_first_and_within_one_whoever_came_first() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("0")
-    await gate.come("ab", Priority.LOW)
-    await gate.come("cd", Priority.NORMAL)
-    await gate.come("ef", Priority.HIGH)
-    assert gate.counts == (1, 6)
-    await gate.leave(7)
-    assert "".join(gate.order) == "0efcdab"
-    assert gate.counts == (0, 0)
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("0")
+    await gateway.come("ab", Priority.LOW)
+    await gateway.come("cd", Priority.NORMAL)
+    await gateway.come("ef", Priority.HIGH)
+    assert gateway.counts == (1, 6)
+    await gateway.leave(7)
+    assert "".join(gateway.order) == "0efcdab"
+    assert gateway.counts == (0, 0)
 
 
 async def test_nobody_is_passed_over_for_ever() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("0")
-    await gate.come("L", Priority.LOW)
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("0")
+    await gateway.come("L", Priority.LOW)
     for _ in range(20):
-        await gate.come("h", Priority.HIGH)
-        await gate.come("h", Priority.HIGH)
-        await gate.leave(1)
-    assert gate.order.index("L") == 9, "after eight of a higher priority"
+        await gateway.come("h", Priority.HIGH)
+        await gateway.come("h", Priority.HIGH)
+        await gateway.leave(1)
+    assert gateway.order.index("L") == 9, "after eight of a higher priority"
 
 
 async def test_agents_take_turns_within_a_priority() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("0")
-    await gate.come("aaaaaa", agent="greedy")
-    await gate.come("bb", agent="second")
-    await gate.come("c", agent="third")
-    await gate.come("H", Priority.HIGH, agent="greedy")
-    await gate.leave(11)
-    assert "".join(gate.order) == "0Habcabaaaa"
-    assert gate.counts == (0, 0)
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("0")
+    await gateway.come("aaaaaa", agent="greedy")
+    await gateway.come("bb", agent="second")
+    await gateway.come("c", agent="third")
+    await gateway.come("H", Priority.HIGH, agent="greedy")
+    await gateway.leave(11)
+    assert "".join(gateway.order) == "0Habcabaaaa"
+    assert gateway.counts == (0, 0)
 
 
 async def test_an_agent_with_many_calls_still_gets_one_turn_in_nine() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("0")
-    await gate.come("oldest", agent="greedy")
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("0")
+    await gateway.come("oldest", agent="greedy")
     for number in range(30):
-        await gate.come("x", Priority.HIGH, agent=str(number))
-    await gate.leave(10)
-    assert gate.order.index("o") == 9, "after eight turns of others"
+        await gateway.come("x", Priority.HIGH, agent=str(number))
+    await gateway.leave(10)
+    assert gateway.order.index("o") == 9, "after eight turns of others"
 
 
 async def test_a_full_queue_refuses_the_agent_with_most_in_favour_of_one_with_fewer() -> None:
-    gate = Gate(UpstreamPolicy(window=1, queue=4))
-    await gate.come("0")
-    greedy = await gate.come("abcd", agent="greedy")
-    [light] = await gate.come("L", agent="light")
+    gateway = Gate(UpstreamPolicy(window=1, queue=4))
+    await gateway.come("0")
+    greedy = await gateway.come("abcd", agent="greedy")
+    [light] = await gateway.come("L", agent="light")
     assert not light.done()
     with pytest.raises(ResourceExhausted) as refused:
         await greedy[-1]
     assert refused.value.retry_after_seconds is not None
-    assert gate.counts == (1, 4)
+    assert gateway.counts == (1, 4)
     with pytest.raises(ResourceExhausted):
-        await gate.pass_through("e", Priority.HIGH, agent="greedy")
-    await gate.leave(5)
-    assert "".join(gate.order) == "0aLbc"
-    assert gate.counts == (0, 0)
+        await gateway.pass_through("e", Priority.HIGH, agent="greedy")
+    await gateway.leave(5)
+    assert "".join(gateway.order) == "0aLbc"
+    assert gateway.counts == (0, 0)
 
 
 async def test_agents_with_equal_shares_do_not_displace_each_other() -> None:
-    gate = Gate(UpstreamPolicy(window=1, queue=2))
-    await gate.come("0")
-    await gate.come("a", agent="first")
-    await gate.come("b", agent="second")
+    gateway = Gate(UpstreamPolicy(window=1, queue=2))
+    await gateway.come("0")
+    await gateway.come("a", agent="first")
+    await gateway.come("b", agent="second")
     for agent in ("first", "second", "third"):
         with pytest.raises(ResourceExhausted):
-            await gate.pass_through("x", Priority.NORMAL, agent=agent)
-    assert gate.counts == (1, 2)
+            await gateway.pass_through("x", Priority.NORMAL, agent=agent)
+    assert gateway.counts == (1, 2)
 
 
 async def test_a_call_that_is_displaced_and_cancelled_at_once_leaves_the_counts_right() -> None:
-    gate = Gate(UpstreamPolicy(window=1, queue=2))
-    await gate.come("0")
-    greedy = await gate.come("ab", agent="greedy")
-    coming = asyncio.create_task(gate.pass_through("L", Priority.NORMAL, agent="light"))
+    gateway = Gate(UpstreamPolicy(window=1, queue=2))
+    await gateway.come("0")
+    greedy = await gateway.come("ab", agent="greedy")
+    coming = asyncio.create_task(gateway.pass_through("L", Priority.NORMAL, agent="light"))
     await asyncio.sleep(0)
     greedy[-1].cancel()
     await settled()
     assert greedy[-1].done()
     assert not coming.done()
-    assert gate.counts == (1, 2)
-    await gate.leave(3)
-    assert gate.counts == (0, 0)
+    assert gateway.counts == (1, 2)
+    await gateway.leave(3)
+    assert gateway.counts == (0, 0)
 
 
 async def test_nobody_jumps_the_queue_when_a_place_becomes_free() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("ab")
-    gate.limiter.release()
-    assert not gate.limiter.try_acquire()
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("ab")
+    gateway.limiter.release()
+    assert not gateway.limiter.try_acquire()
     await settled()
-    assert gate.order == ["a", "b"]
+    assert gateway.order == ["a", "b"]
 
 
 async def test_a_full_queue_answers_at_once_and_says_when() -> None:
-    gate = Gate(UpstreamPolicy(window=1, queue=2))
-    await gate.come("abc")
+    gateway = Gate(UpstreamPolicy(window=1, queue=2))
+    await gateway.come("abc")
     with pytest.raises(ResourceExhausted) as refused:
-        await gate.pass_through("d", Priority.HIGH)
+        await gateway.pass_through("d", Priority.HIGH)
     assert refused.value.code == "RESOURCE_EXHAUSTED"
     assert refused.value.effect == "none"
     assert refused.value.retry_after_seconds == 1.0
-    assert gate.counts == (1, 2)
+    assert gateway.counts == (1, 2)
 
 
 async def test_the_guess_is_the_time_that_the_queue_would_take() -> None:
-    gate = Gate(UpstreamPolicy(window=1, queue=20))
-    await gate.come("0" * 21)
+    gateway = Gate(UpstreamPolicy(window=1, queue=20))
+    await gateway.come("0" * 21)
     for _ in range(12):
-        gate.clock.forward(0.5)
-        await gate.leave(1)
-        await gate.come("0")
+        gateway.clock.forward(0.5)
+        await gateway.leave(1)
+        await gateway.come("0")
     with pytest.raises(ResourceExhausted) as refused:
-        await gate.pass_through("x", Priority.HIGH)
+        await gateway.pass_through("x", Priority.HIGH)
     assert refused.value.retry_after_seconds == pytest.approx(20 * 0.5, rel=0.05)
 
 
 async def test_a_call_waits_for_its_turn_until_its_deadline() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("a")
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("a")
     with pytest.raises(ResourceExhausted, match="too busy"):
-        await gate.pass_through("b", Priority.NORMAL, asyncio.get_running_loop().time() + 0.01)
-    assert gate.counts == (1, 0)
+        await gateway.pass_through("b", Priority.NORMAL, asyncio.get_running_loop().time() + 0.01)
+    assert gateway.counts == (1, 0)
 
 
 async def test_whoever_leaves_the_queue_leaves_no_gap() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    tasks = await gate.come("abc")
+    gateway = Gate(UpstreamPolicy(window=1))
+    tasks = await gateway.come("abc")
     tasks[1].cancel()
     # Before the one that was cancelled has noticed.
-    gate.limiter.release()
+    gateway.limiter.release()
     await settled()
     assert tasks[1].cancelled()
-    assert gate.order == ["a", "c"]
-    assert gate.counts == (1, 0)
+    assert gateway.order == ["a", "c"]
+    assert gateway.counts == (1, 0)
 
 
 async def test_a_place_that_came_with_the_cancellation_is_handed_on() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    tasks = await gate.come("abc")
-    gate.limiter.release()
+    gateway = Gate(UpstreamPolicy(window=1))
+    tasks = await gateway.come("abc")
+    gateway.limiter.release()
     tasks[1].cancel()
     await settled()
-    assert gate.order == ["a", "c"]
-    assert gate.counts == (1, 0)
+    assert gateway.order == ["a", "c"]
+    assert gateway.counts == (1, 0)
 
 
 async def test_a_larger_window_lets_those_in_who_wait_and_a_smaller_one_nobody_out() -> None:
-    gate = Gate(UpstreamPolicy(window=1))
-    await gate.come("abcd")
-    gate.limiter.apply_policy(UpstreamPolicy(window=3))
+    gateway = Gate(UpstreamPolicy(window=1))
+    await gateway.come("abcd")
+    gateway.limiter.apply_policy(UpstreamPolicy(window=3))
     await settled()
-    assert gate.counts == (3, 1)
-    gate.limiter.apply_policy(UpstreamPolicy(window=1))
-    await gate.leave(2)
-    assert gate.counts == (1, 1)
-    await gate.leave(2)
-    assert gate.counts == (0, 0)
-    assert "".join(gate.order) == "abcd"
+    assert gateway.counts == (3, 1)
+    gateway.limiter.apply_policy(UpstreamPolicy(window=1))
+    await gateway.leave(2)
+    assert gateway.counts == (1, 1)
+    await gateway.leave(2)
+    assert gateway.counts == (0, 0)
+    assert "".join(gateway.order) == "abcd"
 
 
 async def test_a_token_that_comes_soon_is_waited_for() -> None:
-    gate = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(2.0, burst=1))))
-    await gate.pass_through("a", Priority.NORMAL)
-    await gate.pass_through("b", Priority.NORMAL)
-    assert gate.slept == [0.5]
-    assert gate.order == ["a", "b"]
+    gateway = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(2.0, burst=1))))
+    await gateway.pass_through("a", Priority.NORMAL)
+    await gateway.pass_through("b", Priority.NORMAL)
+    assert gateway.slept == [0.5]
+    assert gateway.order == ["a", "b"]
 
 
 async def test_a_token_that_comes_late_is_not_waited_for() -> None:
-    gate = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(0.5, burst=1))))
-    await gate.pass_through("a", Priority.NORMAL)
+    gateway = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(0.5, burst=1))))
+    await gateway.pass_through("a", Priority.NORMAL)
     with pytest.raises(RateLimited) as refused:
-        await gate.pass_through("b", Priority.NORMAL)
+        await gateway.pass_through("b", Priority.NORMAL)
     assert refused.value.retry_after_seconds == 2.0
     assert refused.value.code == "RATE_LIMIT"
-    assert gate.counts == (1, 0)
-    assert gate.slept == []
+    assert gateway.counts == (1, 0)
+    assert gateway.slept == []
 
 
 async def test_a_token_that_comes_after_the_deadline_is_not_waited_for() -> None:
-    gate = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(2.0, burst=1))))
-    await gate.pass_through("a", Priority.NORMAL)
+    gateway = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(2.0, burst=1))))
+    await gateway.pass_through("a", Priority.NORMAL)
     with pytest.raises(RateLimited):
-        await gate.pass_through("b", Priority.NORMAL, asyncio.get_running_loop().time() + 0.2)
-    assert gate.counts == (1, 0)
+        await gateway.pass_through("b", Priority.NORMAL, asyncio.get_running_loop().time() + 0.2)
+    assert gateway.counts == (1, 0)
 
 
 async def test_whoever_does_not_wait_for_its_token_gives_it_back() -> None:
-    gate = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(2.0, burst=1))))
-    await gate.pass_through("a", Priority.NORMAL)
-    gate.awake.clear()
-    [waiting] = await gate.come("b")
+    gateway = Gate(UpstreamPolicy(all=ToolSafety(rate=Rate(2.0, burst=1))))
+    await gateway.pass_through("a", Priority.NORMAL)
+    gateway.awake.clear()
+    [waiting] = await gateway.come("b")
     waiting.cancel()
     await settled()
-    assert gate.counts == (1, 0)
-    gate.awake.set()
-    await gate.pass_through("c", Priority.NORMAL)
-    assert gate.slept == [0.5, 0.5], "the second waits for the same token as the first"
+    assert gateway.counts == (1, 0)
+    gateway.awake.set()
+    await gateway.pass_through("c", Priority.NORMAL)
+    assert gateway.slept == [0.5, 0.5], "the second waits for the same token as the first"
 
 
 Step = tuple[str, int, Priority]
@@ -298,12 +298,12 @@ def test_the_counts_are_always_right_and_return_to_nothing(
 
 
 async def _use(policy: UpstreamPolicy, steps: list[Step], *, lazy: bool) -> None:
-    gate = Gate(policy)
+    gateway = Gate(policy)
     release = asyncio.Event()
     tasks: list[asyncio.Task[None]] = []
     for what, number, priority in steps:
         if what == "come":
-            tasks.append(asyncio.create_task(_visit(gate, priority, str(number % 3), release.wait)))
+            tasks.append(asyncio.create_task(_visit(gateway, priority, str(number % 3), release.wait)))
         elif tasks and what == "cancel":
             tasks[number % len(tasks)].cancel()
         elif what == "leave":
@@ -311,22 +311,22 @@ async def _use(policy: UpstreamPolicy, steps: list[Step], *, lazy: bool) -> None
             release = asyncio.Event()
         if not lazy:
             await settled()
-        assert 0 <= gate.limiter.in_flight <= policy.window
-        assert 0 <= gate.limiter.queued <= policy.queue
+        assert 0 <= gateway.limiter.in_flight <= policy.window
+        assert 0 <= gateway.limiter.queued <= policy.queue
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert gate.counts == (0, 0)
+    assert gateway.counts == (0, 0)
 
 
 async def _visit(
-    gate: Gate, priority: Priority, agent: str, stay: Callable[[], Coroutine[Any, Any, object]]
+    gateway: Gate, priority: Priority, agent: str, stay: Callable[[], Coroutine[Any, Any, object]]
 ) -> None:
     try:
-        await gate.pass_through("x", priority, agent=agent)
+        await gateway.pass_through("x", priority, agent=agent)
     except (ResourceExhausted, RateLimited):
         return
     try:
         await stay()
     finally:
-        gate.limiter.release()
+        gateway.limiter.release()

@@ -12,7 +12,7 @@ import pytest
 from headgate.domain.upstream_policy import ToolClass
 from testkit.virtual_time import run_in_virtual_time
 from tests.delivery.fake_bank import Bank, Fault
-from tests.delivery.gateway_process import GatewayProcess, Told, order
+from tests.delivery.gateway_process import CallOutcome, GatewayProcess, order
 
 # Longer than the bank needs to carry out what it was asked for, shorter than it may be at work.
 _LATER_SECONDS = 100.0
@@ -375,7 +375,7 @@ class Scene:
         await self._stack.aclose()
 
     async def _start(self) -> None:
-        self._life = await self._stack.enter_async_context(GatewayProcess(self._bank, self._directory))
+        self._gateway = await self._stack.enter_async_context(GatewayProcess(self._bank, self._directory))
 
     def ran(self, key: str) -> str:
         """How often the tool has run for that caller."""
@@ -383,42 +383,42 @@ class Scene:
 
     async def state(self, key: str) -> str:
         """What the ledger says of the call."""
-        return ", ".join(one.state for one in await self._life.records() if one.key == key) or "-"
+        return ", ".join(one.state for one in await self._gateway.records() if one.key == key) or "-"
 
-    async def ask(self, key: str, *, retries_doubt: bool = False) -> Told:
+    async def ask(self, key: str, *, retries_doubt: bool = False) -> CallOutcome:
         """What a caller is told now."""
-        return await self._life.ask(order(self._tool, key, key=key, retries_doubt=retries_doubt))
+        return await self._gateway.ask(order(self._tool, key, key=key, retries_doubt=retries_doubt))
 
-    async def befall(self, point: Point, key: str) -> Told:
+    async def befall(self, point: Point, key: str) -> CallOutcome:
         """What the first caller is told, to whom it happens."""
         self._bank.faults.clear()
         self._bank.faults.extend(point.faults)
         self._bank.released.clear()
         self._bank.is_gone = False
-        self._life.dies_after = point.dies
-        self._life.down = {point.down}
+        self._gateway.dies_after = point.dies
+        self._gateway.down = {point.down}
         first = asyncio.create_task(self.ask(key))
         if point.cancels or point.dies == _HELD:
             await self._bank.holds()
         if point.cancels:
             first.cancel("cancelled by the client")
             await asyncio.wait({first})
-            return Told("cancelled")
+            return CallOutcome("cancelled")
         if point.dies == _HELD:
-            self._life.kill()
+            self._gateway.kill()
         else:
             await asyncio.wait({first})
-        self._life.down = set()
-        if not self._life.is_dead:
+        self._gateway.down = set()
+        if not self._gateway.is_dead:
             return await first
         await self._restarted(point)
         await asyncio.wait({first})
-        return Told("killed")
+        return CallOutcome("killed")
 
     async def _restarted(self, point: Point) -> None:
         """The next gateway finds what the killed one left."""
-        await self._life.close()
+        await self._gateway.close()
         await self._start()
-        await self._life.recover()
+        await self._gateway.recover()
         self._bank.is_gone = not point.goes_on
         self._bank.released.set()

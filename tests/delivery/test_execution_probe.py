@@ -46,17 +46,17 @@ def result(structured: Any = None, text: str | None = None, *, is_error: bool = 
     return McpResponse(json.dumps(members | {"isError": is_error}).encode())
 
 
-async def asked(desk: DeliveryHarness, happened: str = "", arguments: bytes = b"{}") -> bool | None:
+async def asked(harness: DeliveryHarness, happened: str = "", arguments: bytes = b"{}") -> bool | None:
     policy = ToolSafety(probe=Probe(tool="was_paid", arguments=arguments, happened=happened))
-    return await ExecutionProbe(desk.delivery).was_executed(operation(), policy)
+    return await ExecutionProbe(harness.delivery).was_executed(operation(), policy)
 
 
 async def test_the_probe_is_asked_about_this_call() -> None:
-    desk = DeliveryHarness(result({"paid": True}))
+    harness = DeliveryHarness(result({"paid": True}))
     wanted = b'{"order":"$arguments.order","id":"$op_id","note":"key ${key}"}'
     before = asyncio.get_running_loop().time()
-    assert await asked(desk, "paid", wanted)
-    sent = desk.upstream.received[0]
+    assert await asked(harness, "paid", wanted)
+    sent = harness.upstream.received[0]
     assert (sent.item.server, sent.item.name, sent.request.caller.principal) == ("bank", "was_paid", "ann")
     assert json.loads(bytes(sent.request.params["arguments"])) == {
         "order": 7,
@@ -121,9 +121,9 @@ async def test_a_server_that_cannot_be_asked_leaves_the_doubt() -> None:
 
 
 async def test_a_place_that_the_call_cannot_fill_leaves_the_doubt() -> None:
-    desk = DeliveryHarness(DONE)
-    assert await asked(desk, arguments=b'"$arguments.absent"') is None
-    assert desk.upstream.received == []
+    harness = DeliveryHarness(DONE)
+    assert await asked(harness, arguments=b'"$arguments.absent"') is None
+    assert harness.upstream.received == []
 
 
 async def test_arguments_that_are_no_json_leave_the_doubt() -> None:

@@ -24,9 +24,9 @@ def arguments(sent: UpstreamCall) -> Any:
 
 
 async def test_a_key_in_an_argument_is_the_same_in_every_attempt() -> None:
-    desk = DeliveryHarness(LOST, DONE, policy=UpstreamPolicy(tools={"pay": ToolSafety(key_argument="id")}))
-    await desk.delivery.send_with_retry(call(arguments=b'{"sum": 1.10}'))
-    first, second = desk.upstream.received
+    harness = DeliveryHarness(LOST, DONE, policy=UpstreamPolicy(tools={"pay": ToolSafety(key_argument="id")}))
+    await harness.delivery.send_with_retry(call(arguments=b'{"sum": 1.10}'))
+    first, second = harness.upstream.received
     assert arguments(first) == arguments(second)
     assert arguments(first) == {"sum": 1.1, "id": delivery_options(first).key}
     assert b'"sum":1.10' in bytes(first.request.params["arguments"]), "the rest is carried as it came"
@@ -34,55 +34,55 @@ async def test_a_key_in_an_argument_is_the_same_in_every_attempt() -> None:
 
 
 async def test_two_calls_have_two_keys() -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
     for _ in range(2):
-        await desk.delivery.send_with_retry(call())
-    one, other = desk.upstream.received
+        await harness.delivery.send_with_retry(call())
+    one, other = harness.upstream.received
     assert arguments(one)["id"] != arguments(other)["id"]
 
 
 async def test_the_key_of_the_errand_is_used() -> None:
-    desk = DeliveryHarness(
+    harness = DeliveryHarness(
         DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id", key_header="Idempotency-Key"))
     )
-    await desk.delivery.send_with_retry(call(delivery_options=DeliveryOptions(key="op-1")))
-    sent = desk.upstream.received[0]
+    await harness.delivery.send_with_retry(call(delivery_options=DeliveryOptions(key="op-1")))
+    sent = harness.upstream.received[0]
     assert arguments(sent) == {"id": "op-1"}
     assert (delivery_options(sent).key, delivery_options(sent).key_header) == ("op-1", "Idempotency-Key")
 
 
 async def test_a_key_that_the_client_gave_stays() -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
-    await desk.delivery.send_with_retry(call(arguments=b'{"id":"mine"}'))
-    assert arguments(desk.upstream.received[0]) == {"id": "mine"}
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
+    await harness.delivery.send_with_retry(call(arguments=b'{"id":"mine"}'))
+    assert arguments(harness.upstream.received[0]) == {"id": "mine"}
 
 
 @pytest.mark.parametrize("given", [b'{"id":null}', b'{"id": null , "sum":1}', b'{"id":""}'])
 async def test_a_key_that_the_client_left_open_in_so_many_words_is_given(given: bytes) -> None:
-    desk = DeliveryHarness(LOST, DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
-    await desk.delivery.send_with_retry(call(arguments=given))
-    first, second = desk.upstream.received
+    harness = DeliveryHarness(LOST, DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
+    await harness.delivery.send_with_retry(call(arguments=given))
+    first, second = harness.upstream.received
     assert arguments(first)["id"] == arguments(second)["id"] == delivery_options(first).key
 
 
 @pytest.mark.parametrize("given", [b"", b"null", b"{}"])
 async def test_a_call_without_arguments_gets_the_one(given: bytes) -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
-    await desk.delivery.send_with_retry(call(arguments=given))
-    assert list(arguments(desk.upstream.received[0])) == ["id"]
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
+    await harness.delivery.send_with_retry(call(arguments=given))
+    assert list(arguments(harness.upstream.received[0])) == ["id"]
 
 
 async def test_arguments_that_are_no_object_are_the_servers_business() -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
-    await desk.delivery.send_with_retry(call(arguments=b"[1]"))
-    assert arguments(desk.upstream.received[0]) == [1]
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
+    await harness.delivery.send_with_retry(call(arguments=b"[1]"))
+    assert arguments(harness.upstream.received[0]) == [1]
 
 
 async def test_a_server_that_honours_keys_gets_one_and_may_be_asked_again() -> None:
-    desk = DeliveryHarness(LOST, DONE)
-    desk.upstream.honouring.add("bank")
-    await desk.delivery.send_with_retry(call())
-    first, second = desk.upstream.received
+    harness = DeliveryHarness(LOST, DONE)
+    harness.upstream.honouring.add("bank")
+    await harness.delivery.send_with_retry(call())
+    first, second = harness.upstream.received
     assert delivery_options(first).key == delivery_options(second).key != ""
     assert arguments(first) == {}, "its key travels beside the arguments"
 
@@ -93,30 +93,30 @@ async def test_a_server_that_honours_keys_gets_one_and_may_be_asked_again() -> N
     ids=["not trusted", "the operator says that it is unsafe"],
 )
 async def test_its_word_alone_does_not_make_a_call_repeatable(policy: UpstreamPolicy) -> None:
-    desk = DeliveryHarness(LOST, DONE, policy=policy)
-    desk.upstream.honouring.add("bank")
+    harness = DeliveryHarness(LOST, DONE, policy=policy)
+    harness.upstream.honouring.add("bank")
     with pytest.raises(UpstreamLost):
-        await desk.delivery.send_with_retry(call())
-    assert len(desk.upstream.received) == 1
+        await harness.delivery.send_with_retry(call())
+    assert len(harness.upstream.received) == 1
 
 
 async def test_a_call_that_was_sent_before_the_server_spoke_of_keys_is_not_sent_again() -> None:
-    desk = DeliveryHarness(LOST, DONE)
-    desk.upstream.open.clear()
-    calling = asyncio.ensure_future(desk.delivery.send_with_retry(call()))
-    await desk.upstream.reached(1)
+    harness = DeliveryHarness(LOST, DONE)
+    harness.upstream.open.clear()
+    calling = asyncio.ensure_future(harness.delivery.send_with_retry(call()))
+    await harness.upstream.reached(1)
     # A server that is started by the call says what it honours when the call is on its way.
-    desk.upstream.honouring.add("bank")
-    desk.upstream.open.set()
+    harness.upstream.honouring.add("bank")
+    harness.upstream.open.set()
     with pytest.raises(UpstreamLost):
         await calling
-    assert len(desk.upstream.received) == 1
+    assert len(harness.upstream.received) == 1
 
 
 async def test_what_is_no_call_of_a_tool_gets_no_key() -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
-    desk.upstream.honouring.add("bank")
-    await desk.delivery.send_with_retry(call(method="tasks/get"))
-    sent = desk.upstream.received[0]
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(all=ToolSafety(key_argument="id")))
+    harness.upstream.honouring.add("bank")
+    await harness.delivery.send_with_retry(call(method="tasks/get"))
+    sent = harness.upstream.received[0]
     assert arguments(sent) == {}
     assert delivery_options(sent).key == ""

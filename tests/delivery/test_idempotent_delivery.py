@@ -16,57 +16,57 @@ from headgate.domain.mcp_request import McpRequest
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
 from testkit.virtual_time import run_in_virtual_time
 from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, TOOLS, Bank, Fault, item
-from tests.delivery.gateway_process import WINDOW_SECONDS, GatewayProcess, lived, order, started
+from tests.delivery.gateway_process import WINDOW_SECONDS, GatewayProcess, on_gateway_loop, order, started
 
 UNSAFE = ToolClass.UNSAFE
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Iterator[GatewayProcess]:
-    with started(GatewayProcess(Bank(), tmp_path)) as life:
-        yield life
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with started(GatewayProcess(Bank(), tmp_path)) as gateway:
+        yield gateway
 
 
-@lived
-async def test_the_same_key_twice_is_carried_out_once_and_answered_alike(life: GatewayProcess) -> None:
-    first = await life.ask(order(UNSAFE))
-    again = await life.ask(order(UNSAFE))
+@on_gateway_loop
+async def test_the_same_key_twice_is_carried_out_once_and_answered_alike(gateway: GatewayProcess) -> None:
+    first = await gateway.ask(order(UNSAFE))
+    again = await gateway.ask(order(UNSAFE))
     assert again.result == first.result
     assert (first.words, again.words) == ("answer", "again answer")
-    assert life.bank.runs["1"] == 1
+    assert gateway.bank.runs["1"] == 1
 
 
-@lived
-async def test_a_receipt_names_the_operation_and_what_became_of_it(life: GatewayProcess) -> None:
-    first = await life.ask(order(UNSAFE))
-    again = await life.ask(order(UNSAFE))
+@on_gateway_loop
+async def test_a_receipt_names_the_operation_and_what_became_of_it(gateway: GatewayProcess) -> None:
+    first = await gateway.ask(order(UNSAFE))
+    again = await gateway.ask(order(UNSAFE))
     assert first.delivery_status == DeliveryStatus(op_id=first.op_id, state=OperationState.DONE)
     assert again.delivery_status == DeliveryStatus(
         op_id=first.op_id, state=OperationState.DONE, duplicate=True
     )
-    found = await life.find(first.op_id)
+    found = await gateway.find(first.op_id)
     assert (found.state, found.attempts, found.arguments) == (OperationState.DONE, 1, b"")
 
 
 @pytest.mark.parametrize("callers", [2, 100])
-@lived
-async def test_callers_at_the_same_time_share_one_execution(life: GatewayProcess, callers: int) -> None:
-    life.bank.faults.append(Fault.HELD_BEFORE)
-    asked = [asyncio.create_task(life.ask(order(UNSAFE))) for _ in range(callers)]
-    await life.bank.holds()
-    life.bank.released.set()
+@on_gateway_loop
+async def test_callers_at_the_same_time_share_one_execution(gateway: GatewayProcess, callers: int) -> None:
+    gateway.bank.faults.append(Fault.HELD_BEFORE)
+    asked = [asyncio.create_task(gateway.ask(order(UNSAFE))) for _ in range(callers)]
+    await gateway.bank.holds()
+    gateway.bank.released.set()
     told = await asyncio.gather(*asked)
     assert [one.words for one in told] == ["answer"] + ["again answer"] * (callers - 1)
     assert len({one.result for one in told}) == 1
-    assert life.bank.runs["1"] == 1
+    assert gateway.bank.runs["1"] == 1
 
 
-@lived
-async def test_callers_at_the_same_time_share_one_failure(life: GatewayProcess) -> None:
-    life.bank.faults.append(Fault.LOST_AFTER)
-    told = await asyncio.gather(*(life.ask(order(UNSAFE)) for _ in range(3)))
+@on_gateway_loop
+async def test_callers_at_the_same_time_share_one_failure(gateway: GatewayProcess) -> None:
+    gateway.bank.faults.append(Fault.LOST_AFTER)
+    told = await asyncio.gather(*(gateway.ask(order(UNSAFE)) for _ in range(3)))
     assert [one.words for one in told] == ["NETWORK_ERROR unknown"] * 3
-    assert life.bank.runs["1"] == 1
+    assert gateway.bank.runs["1"] == 1
 
 
 DIFFERENT = {
@@ -77,114 +77,114 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("difference", DIFFERENT)
-@lived
-async def test_a_key_that_names_another_call_is_a_conflict(life: GatewayProcess, difference: str) -> None:
-    await life.ask(order(UNSAFE))
-    told = await life.ask(DIFFERENT[difference])
+@on_gateway_loop
+async def test_a_key_that_names_another_call_is_a_conflict(gateway: GatewayProcess, difference: str) -> None:
+    await gateway.ask(order(UNSAFE))
+    told = await gateway.ask(DIFFERENT[difference])
     assert told.words == "CONFLICT none"
-    assert life.bank.sent == 1
+    assert gateway.bank.sent == 1
 
 
 @pytest.mark.parametrize("difference", DIFFERENT)
-@lived
+@on_gateway_loop
 async def test_a_key_that_names_another_call_under_way_is_a_conflict(
-    life: GatewayProcess, difference: str
+    gateway: GatewayProcess, difference: str
 ) -> None:
-    life.bank.faults.append(Fault.HELD_BEFORE)
-    first = asyncio.create_task(life.ask(order(UNSAFE)))
-    await life.bank.holds()
-    told = await life.ask(DIFFERENT[difference])
+    gateway.bank.faults.append(Fault.HELD_BEFORE)
+    first = asyncio.create_task(gateway.ask(order(UNSAFE)))
+    await gateway.bank.holds()
+    told = await gateway.ask(DIFFERENT[difference])
     assert told.words == "CONFLICT none"
-    life.bank.released.set()
+    gateway.bank.released.set()
     assert (await first).words == "answer"
-    assert life.bank.sent == 1
+    assert gateway.bank.sent == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_AFTER, Fault.BAD_PARAMS])
-@lived
-async def test_a_key_names_its_call_whatever_became_of_it(life: GatewayProcess, fault: Fault) -> None:
-    life.bank.faults.append(fault)
-    await life.ask(order(UNSAFE))
-    assert (await life.ask(order(UNSAFE, "2", retries_doubt=True))).words == "CONFLICT none"
-    assert life.bank.sent == 1
+@on_gateway_loop
+async def test_a_key_names_its_call_whatever_became_of_it(gateway: GatewayProcess, fault: Fault) -> None:
+    gateway.bank.faults.append(fault)
+    await gateway.ask(order(UNSAFE))
+    assert (await gateway.ask(order(UNSAFE, "2", retries_doubt=True))).words == "CONFLICT none"
+    assert gateway.bank.sent == 1
 
 
-@lived
-async def test_the_spelling_of_the_arguments_does_not_matter(life: GatewayProcess) -> None:
-    await life.ask(order(UNSAFE, arguments=b'{"order":"1","amount":1,"to":{"a":2,"b":3}}'))
-    told = await life.ask(
+@on_gateway_loop
+async def test_the_spelling_of_the_arguments_does_not_matter(gateway: GatewayProcess) -> None:
+    await gateway.ask(order(UNSAFE, arguments=b'{"order":"1","amount":1,"to":{"a":2,"b":3}}'))
+    told = await gateway.ask(
         order(UNSAFE, arguments=b'{ "to": {"b": 3e0, "a": 2}, "amount": 1.0, "order": "1" }')
     )
     assert told.words == "again answer"
-    assert life.bank.runs["1"] == 1
+    assert gateway.bank.runs["1"] == 1
 
 
 @pytest.mark.parametrize(
     "caller", [Identity(principal="somebody"), Identity(tenant="elsewhere")], ids=["principal", "tenant"]
 )
-@lived
-async def test_the_key_of_another_is_another_key(life: GatewayProcess, caller: Identity) -> None:
-    mine = await life.ask(order(UNSAFE))
-    theirs = await life.ask(order(UNSAFE, caller=caller))
+@on_gateway_loop
+async def test_the_key_of_another_is_another_key(gateway: GatewayProcess, caller: Identity) -> None:
+    mine = await gateway.ask(order(UNSAFE))
+    theirs = await gateway.ask(order(UNSAFE, caller=caller))
     assert (mine.words, theirs.words) == ("answer", "answer")
     assert mine.op_id != theirs.op_id
-    assert life.bank.runs["1"] == 2
+    assert gateway.bank.runs["1"] == 2
 
 
-@lived
-async def test_a_key_past_its_window_names_a_new_call(life: GatewayProcess) -> None:
-    first = await life.ask(order(UNSAFE))
+@on_gateway_loop
+async def test_a_key_past_its_window_names_a_new_call(gateway: GatewayProcess) -> None:
+    first = await gateway.ask(order(UNSAFE))
     await asyncio.sleep(WINDOW_SECONDS + 1)
-    later = await life.ask(order(UNSAFE))
+    later = await gateway.ask(order(UNSAFE))
     assert later.words == "answer"
     assert first.op_id != later.op_id
-    assert life.bank.runs["1"] == 2
+    assert gateway.bank.runs["1"] == 2
 
 
-@lived
-async def test_a_call_that_did_not_happen_is_carried_out_by_its_repeat(life: GatewayProcess) -> None:
-    life.bank.faults.extend([Fault.REFUSED] * 3)
-    first = await life.ask(order(UNSAFE))
-    again = await life.ask(order(UNSAFE))
+@on_gateway_loop
+async def test_a_call_that_did_not_happen_is_carried_out_by_its_repeat(gateway: GatewayProcess) -> None:
+    gateway.bank.faults.extend([Fault.REFUSED] * 3)
+    first = await gateway.ask(order(UNSAFE))
+    again = await gateway.ask(order(UNSAFE))
     assert (first.words, again.words) == ("CONNECTION_ERROR none", "answer")
     assert again.op_id == first.op_id
     assert (first.attempts, again.attempts) == (3, 4)
 
 
-@lived
-async def test_every_attempt_and_every_repeat_has_the_same_key_for_the_bank(life: GatewayProcess) -> None:
-    life.bank.faults.extend([Fault.LOST_AFTER, Fault.LOST_BEFORE, Fault.LOST_AFTER])
-    first = await life.ask(order(ToolClass.KEYED))
-    again = await life.ask(order(ToolClass.KEYED))
+@on_gateway_loop
+async def test_every_attempt_and_every_repeat_has_the_same_key_for_the_bank(gateway: GatewayProcess) -> None:
+    gateway.bank.faults.extend([Fault.LOST_AFTER, Fault.LOST_BEFORE, Fault.LOST_AFTER])
+    first = await gateway.ask(order(ToolClass.KEYED))
+    again = await gateway.ask(order(ToolClass.KEYED))
     assert (first.words, again.words) == ("NETWORK_ERROR unknown", "answer")
-    assert life.bank.keys["1"] == {again.op_id}
-    assert (life.bank.runs["1"], life.bank.sent) == (1, 4)
+    assert gateway.bank.keys["1"] == {again.op_id}
+    assert (gateway.bank.runs["1"], gateway.bank.sent) == (1, 4)
 
 
-@lived
-async def test_a_plain_call_leaves_no_record(life: GatewayProcess) -> None:
-    told = await life.ask(order(UNSAFE, key=""))
+@on_gateway_loop
+async def test_a_plain_call_leaves_no_record(gateway: GatewayProcess) -> None:
+    told = await gateway.ask(order(UNSAFE, key=""))
     assert (told.words, told.delivery_status) == ("answer", None)
-    assert await life.records() == []
+    assert await gateway.records() == []
 
 
 def test_every_call_of_a_tool_with_ledger_all_is_recorded(tmp_path: Path) -> None:
     async def story() -> None:
         policy = UpstreamPolicy(tools={TOOLS[UNSAFE]: ToolSafety(ledger="all")})
-        async with GatewayProcess(Bank(), tmp_path, msgspec.structs.replace(SPEC, policy=policy)) as life:
-            told = [await life.ask(order(UNSAFE, key="")) for _ in range(2)]
+        async with GatewayProcess(Bank(), tmp_path, msgspec.structs.replace(SPEC, policy=policy)) as gateway:
+            told = [await gateway.ask(order(UNSAFE, key="")) for _ in range(2)]
             # Two calls without a key may both be meant.
             assert [one.words for one in told] == ["answer", "answer"]
-            assert life.bank.runs["1"] == 2
-            records = {record.op_id: record.state for record in await life.records()}
+            assert gateway.bank.runs["1"] == 2
+            records = {record.op_id: record.state for record in await gateway.records()}
             assert records == {one.op_id: OperationState.DONE for one in told}
             assert len(records) == 2
 
     run_in_virtual_time(story())
 
 
-@lived
-async def test_what_is_only_read_needs_no_record(life: GatewayProcess) -> None:
+@on_gateway_loop
+async def test_what_is_only_read_needs_no_record(gateway: GatewayProcess) -> None:
     call = order(UNSAFE)
     prompt = Item(ItemKind.PROMPTS, "bank", "greeting", "greeting")
     request = McpRequest(
@@ -195,38 +195,38 @@ async def test_what_is_only_read_needs_no_record(life: GatewayProcess) -> None:
         delivery_request=call.request.delivery_request,
     )
     for _ in range(2):
-        await life.ask(msgspec.structs.replace(call, request=request, item=prompt))
-    assert life.bank.runs["1"] == 2
-    assert await life.records() == []
+        await gateway.ask(msgspec.structs.replace(call, request=request, item=prompt))
+    assert gateway.bank.runs["1"] == 2
+    assert await gateway.records() == []
 
 
-@lived
-async def test_whoever_joins_waits_no_longer_than_it_said(life: GatewayProcess) -> None:
-    life.bank.faults.append(Fault.HELD_AFTER)
-    first = asyncio.create_task(life.ask(order(UNSAFE)))
-    await life.bank.holds()
-    told = await life.ask(order(UNSAFE, timeout_seconds=2.0))
+@on_gateway_loop
+async def test_whoever_joins_waits_no_longer_than_it_said(gateway: GatewayProcess) -> None:
+    gateway.bank.faults.append(Fault.HELD_AFTER)
+    first = asyncio.create_task(gateway.ask(order(UNSAFE)))
+    await gateway.bank.holds()
+    told = await gateway.ask(order(UNSAFE, timeout_seconds=2.0))
     assert told.words == "IN_PROGRESS unknown"
-    life.bank.released.set()
+    gateway.bank.released.set()
     answered = await first
     assert answered.op_id == told.op_id
-    assert life.bank.cancelled == 0
-    assert (await life.ask(order(UNSAFE))).words == "again answer"
+    assert gateway.bank.cancelled == 0
+    assert (await gateway.ask(order(UNSAFE))).words == "again answer"
 
 
-@lived
-async def test_the_first_caller_waits_no_longer_than_it_said(life: GatewayProcess) -> None:
-    life.bank.faults.append(Fault.TIMEOUT_NEVER)
+@on_gateway_loop
+async def test_the_first_caller_waits_no_longer_than_it_said(gateway: GatewayProcess) -> None:
+    gateway.bank.faults.append(Fault.TIMEOUT_NEVER)
     started = asyncio.get_running_loop().time()
-    told = await life.ask(order(UNSAFE, timeout_seconds=2.0))
+    told = await gateway.ask(order(UNSAFE, timeout_seconds=2.0))
     assert told.words == "TIMEOUT unknown"
     assert asyncio.get_running_loop().time() - started == pytest.approx(2.0, abs=0.5)
 
 
-@lived
-async def test_nobody_waits_longer_than_the_server_may_take(life: GatewayProcess) -> None:
-    life.bank.faults.extend([Fault.TIMEOUT_NEVER] * 9)
+@on_gateway_loop
+async def test_nobody_waits_longer_than_the_server_may_take(gateway: GatewayProcess) -> None:
+    gateway.bank.faults.extend([Fault.TIMEOUT_NEVER] * 9)
     started = asyncio.get_running_loop().time()
-    told = await life.ask(order(ToolClass.READ, timeout_seconds=10 * LONGEST_SECONDS))
+    told = await gateway.ask(order(ToolClass.READ, timeout_seconds=10 * LONGEST_SECONDS))
     assert told.words == "TIMEOUT unknown"
     assert asyncio.get_running_loop().time() - started <= LONGEST_SECONDS + 1

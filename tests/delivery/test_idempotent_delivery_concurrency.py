@@ -24,7 +24,7 @@ from tests.delivery.fake_bank import (
     Bank,
     Fault,
 )
-from tests.delivery.gateway_process import GatewayProcess, lived, order, started
+from tests.delivery.gateway_process import GatewayProcess, on_gateway_loop, order, started
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 
 IDEMPOTENT, KEYED, UNSAFE = ToolClass.IDEMPOTENT, ToolClass.KEYED, ToolClass.UNSAFE
@@ -32,9 +32,9 @@ CANCELLED = "the client cancelled"
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Iterator[GatewayProcess]:
-    with started(GatewayProcess(Bank(), tmp_path)) as life:
-        yield life
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with started(GatewayProcess(Bank(), tmp_path)) as gateway:
+        yield gateway
 
 
 # Somebody comes while the call is being given up.
@@ -43,106 +43,110 @@ def life(tmp_path: Path) -> Iterator[GatewayProcess]:
 @pytest.mark.parametrize(
     ("kind", "words"), [(UNSAFE, "IN_DOUBT unknown"), (IDEMPOTENT, "answer")], ids=["unsafe", "idempotent"]
 )
-@lived
+@on_gateway_loop
 async def test_whoever_comes_as_the_last_one_leaves_gets_what_the_record_says(
-    life: GatewayProcess, kind: ToolClass, words: str
+    gateway: GatewayProcess, kind: ToolClass, words: str
 ) -> None:
-    life.bank.faults.append(Fault.HELD_BEFORE)
-    first = asyncio.ensure_future(life.journal.send_recorded(order(kind)))
-    await life.bank.holds()
-    life.waits["finish"] = asyncio.Event()
+    gateway.bank.faults.append(Fault.HELD_BEFORE)
+    first = asyncio.ensure_future(gateway.delivery.send_recorded(order(kind)))
+    await gateway.bank.holds()
+    gateway.waits["finish"] = asyncio.Event()
     first.cancel(CANCELLED)
     with pytest.raises(asyncio.CancelledError):
         await first
-    second = asyncio.ensure_future(life.ask(order(kind)))
-    await eventually(lambda: life.bank.cancelled == 1, WAIT_SECONDS, "the call is cancelled")
-    life.waits.pop("finish").set()
+    second = asyncio.ensure_future(gateway.ask(order(kind)))
+    await eventually(lambda: gateway.bank.cancelled == 1, WAIT_SECONDS, "the call is cancelled")
+    gateway.waits.pop("finish").set()
     assert (await second).words == words
-    assert life.bank.runs["1"] == (kind is IDEMPOTENT)
+    assert gateway.bank.runs["1"] == (kind is IDEMPOTENT)
 
 
-@lived
-async def test_whoever_comes_as_a_call_is_given_up_that_was_not_sent_makes_it(life: GatewayProcess) -> None:
-    life.bank.faults.append(Fault.HELD_UNSENT)
-    first = asyncio.ensure_future(life.journal.send_recorded(order(UNSAFE)))
-    await life.bank.holds()
+@on_gateway_loop
+async def test_whoever_comes_as_a_call_is_given_up_that_was_not_sent_makes_it(
+    gateway: GatewayProcess,
+) -> None:
+    gateway.bank.faults.append(Fault.HELD_UNSENT)
+    first = asyncio.ensure_future(gateway.delivery.send_recorded(order(UNSAFE)))
+    await gateway.bank.holds()
     first.cancel(CANCELLED)
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert (await life.ask(order(UNSAFE))).words == "answer"
-    assert life.bank.runs["1"] == 1
+    assert (await gateway.ask(order(UNSAFE))).words == "answer"
+    assert gateway.bank.runs["1"] == 1
 
 
 # Somebody leaves while what is owed is being written.
 
 
-@lived
+@on_gateway_loop
 async def test_whoever_leaves_while_an_answer_is_written_that_was_owed_does_not_take_it_along(
-    life: GatewayProcess,
+    gateway: GatewayProcess,
 ) -> None:
-    life.down = {"finish"}
-    told = await life.ask(order(UNSAFE))
-    life.down = set()
-    life.waits["finish"] = asyncio.Event()
-    looking = asyncio.ensure_future(life.journal.find_operation(LOCAL_IDENTITY, told.op_id))
+    gateway.down = {"finish"}
+    told = await gateway.ask(order(UNSAFE))
+    gateway.down = set()
+    gateway.waits["finish"] = asyncio.Event()
+    looking = asyncio.ensure_future(gateway.delivery.find_operation(LOCAL_IDENTITY, told.op_id))
     await asyncio.sleep(0)
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking
-    life.waits.pop("finish").set()
-    assert (await life.ask(order(UNSAFE))).words == "again answer"
+    gateway.waits.pop("finish").set()
+    assert (await gateway.ask(order(UNSAFE))).words == "again answer"
 
 
-@lived
-async def test_an_answer_that_is_owed_is_written_without_anybody_asking_for_it(life: GatewayProcess) -> None:
-    life.down = {"finish"}
-    told = await life.ask(order(UNSAFE))
-    life.down = set()
-    assert await life.recover() == 0
-    assert (await life.find(told.op_id)).state is OperationState.DONE
+@on_gateway_loop
+async def test_an_answer_that_is_owed_is_written_without_anybody_asking_for_it(
+    gateway: GatewayProcess,
+) -> None:
+    gateway.down = {"finish"}
+    told = await gateway.ask(order(UNSAFE))
+    gateway.down = set()
+    assert await gateway.recover() == 0
+    assert (await gateway.find(told.op_id)).state is OperationState.DONE
 
 
 def test_an_answer_that_is_owed_is_written_at_the_end(tmp_path: Path) -> None:
     bank = Bank()
-    with started(GatewayProcess(bank, tmp_path)) as life:
-        life.run(owe(life))
-    with started(GatewayProcess(bank, tmp_path)) as life:
-        life.run(replay(life))
+    with started(GatewayProcess(bank, tmp_path)) as gateway:
+        gateway.run(owe(gateway))
+    with started(GatewayProcess(bank, tmp_path)) as gateway:
+        gateway.run(replay(gateway))
     assert bank.runs["1"] == 1
 
 
-async def owe(life: GatewayProcess) -> None:
-    life.down = {"finish"}
-    assert (await life.ask(order(UNSAFE))).words == "SERVICE_UNAVAILABLE done"
-    life.down = set()
+async def owe(gateway: GatewayProcess) -> None:
+    gateway.down = {"finish"}
+    assert (await gateway.ask(order(UNSAFE))).words == "SERVICE_UNAVAILABLE done"
+    gateway.down = set()
 
 
-async def replay(life: GatewayProcess) -> None:
-    assert (await life.ask(order(UNSAFE))).words == "again answer"
+async def replay(gateway: GatewayProcess) -> None:
+    assert (await gateway.ask(order(UNSAFE))).words == "again answer"
 
 
 # An attempt before the one that was answered.
 
 
 @pytest.mark.parametrize("kind", [IDEMPOTENT, KEYED])
-@lived
+@on_gateway_loop
 async def test_a_refusal_of_the_second_attempt_says_nothing_of_the_first(
-    life: GatewayProcess, kind: ToolClass
+    gateway: GatewayProcess, kind: ToolClass
 ) -> None:
-    life.bank.faults.extend([Fault.LOST_AFTER, Fault.BAD_PARAMS])
-    told = await life.ask(order(kind))
+    gateway.bank.faults.extend([Fault.LOST_AFTER, Fault.BAD_PARAMS])
+    told = await gateway.ask(order(kind))
     assert told.words == "-32602"
-    assert life.bank.runs["1"] == 1
-    assert (await life.find(told.op_id)).state is OperationState.DOUBT
+    assert gateway.bank.runs["1"] == 1
+    assert (await gateway.find(told.op_id)).state is OperationState.DOUBT
 
 
-@lived
+@on_gateway_loop
 async def test_a_refusal_after_attempts_that_were_not_sent_means_that_nothing_happened(
-    life: GatewayProcess,
+    gateway: GatewayProcess,
 ) -> None:
-    life.bank.faults.extend([Fault.REFUSED, Fault.BAD_PARAMS])
-    told = await life.ask(order(IDEMPOTENT))
-    assert (await life.find(told.op_id)).state is OperationState.FAILED
+    gateway.bank.faults.extend([Fault.REFUSED, Fault.BAD_PARAMS])
+    told = await gateway.ask(order(IDEMPOTENT))
+    assert (await gateway.find(told.op_id)).state is OperationState.FAILED
 
 
 # A server that may go on, although somebody before it gave up.
@@ -161,17 +165,17 @@ class BehindAProxy(Bank):
 
 def test_a_probe_that_says_no_means_nothing_when_only_a_proxy_gave_up(tmp_path: Path) -> None:
     bank = BehindAProxy()
-    with started(GatewayProcess(bank, tmp_path)) as life:
-        life.run(asked_twice(life))
+    with started(GatewayProcess(bank, tmp_path)) as gateway:
+        gateway.run(asked_twice(gateway))
     [carry_out] = bank.parked
     carry_out()
     assert bank.runs["1"] == 1
 
 
-async def asked_twice(life: GatewayProcess) -> None:
-    assert (await life.ask(order(ToolClass.PROBEABLE))).words == "NETWORK_ERROR unknown"
+async def asked_twice(gateway: GatewayProcess) -> None:
+    assert (await gateway.ask(order(ToolClass.PROBEABLE))).words == "NETWORK_ERROR unknown"
     await asyncio.sleep(2 * SETTLE_SECONDS)
-    assert (await life.ask(order(ToolClass.PROBEABLE))).words == "IN_DOUBT unknown"
+    assert (await gateway.ask(order(ToolClass.PROBEABLE))).words == "IN_DOUBT unknown"
 
 
 def test_a_probe_that_says_no_of_a_remote_server_is_believed_only_when_no_call_could_take_that_long(
@@ -184,28 +188,28 @@ def test_a_probe_that_says_no_of_a_remote_server_is_believed_only_when_no_call_c
     bank = Bank()
     bank.faults.append(Fault.LOST_BEFORE)
 
-    async def asked_at_last(life: GatewayProcess) -> None:
-        await asked_twice(life)
+    async def asked_at_last(gateway: GatewayProcess) -> None:
+        await asked_twice(gateway)
         assert bank.runs["1"] == 0
         await asyncio.sleep(LONGEST_SECONDS)
-        assert (await life.ask(order(ToolClass.PROBEABLE))).words == "answer"
+        assert (await gateway.ask(order(ToolClass.PROBEABLE))).words == "answer"
 
-    with started(GatewayProcess(bank, tmp_path, spec=spec)) as life:
-        life.run(asked_at_last(life))
+    with started(GatewayProcess(bank, tmp_path, spec=spec)) as gateway:
+        gateway.run(asked_at_last(gateway))
     assert bank.runs["1"] == 1
 
 
 # A clock that is ahead.
 
 
-@lived
+@on_gateway_loop
 async def test_what_is_under_way_here_is_not_taken_for_left_behind_when_its_lease_is_over(
-    life: GatewayProcess,
+    gateway: GatewayProcess,
 ) -> None:
-    life.bank.faults.append(Fault.HELD_BEFORE)
-    asking = asyncio.ensure_future(life.ask(order(UNSAFE)))
-    await life.bank.holds()
+    gateway.bank.faults.append(Fault.HELD_BEFORE)
+    asking = asyncio.ensure_future(gateway.ask(order(UNSAFE)))
+    await gateway.bank.holds()
     await asyncio.sleep(LONGEST_SECONDS + LEASE_GRACE_SECONDS + 1)
-    assert await life.recover() == 0
-    life.bank.released.set()
+    assert await gateway.recover() == 0
+    gateway.bank.released.set()
     assert (await asking).words == "answer"

@@ -12,7 +12,7 @@ from headgate.domain.payload import Payload
 from headgate.domain.upstream_policy import ToolClass
 from testkit.waiting import eventually
 from tests.delivery.fake_bank import Bank, Fault
-from tests.delivery.gateway_process import GatewayProcess, Told, lived, order, started
+from tests.delivery.gateway_process import CallOutcome, GatewayProcess, on_gateway_loop, order, started
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 
 UNSAFE, READ = ToolClass.UNSAFE, ToolClass.READ
@@ -45,20 +45,20 @@ class Pile:
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Iterator[GatewayProcess]:
-    with started(GatewayProcess(Bank(), tmp_path)) as life:
-        yield life
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with started(GatewayProcess(Bank(), tmp_path)) as gateway:
+        yield gateway
 
 
 @pytest.fixture
-def pile(life: GatewayProcess) -> Pile:
+def pile(gateway: GatewayProcess) -> Pile:
     """What the bank's next answer is."""
     pile = Pile()
-    life.bank.answers.append(McpResponse(pile))
+    gateway.bank.answers.append(McpResponse(pile))
     return pile
 
 
-def _taken(told: Told) -> bytes:
+def _taken(told: CallOutcome) -> bytes:
     """All bytes of the answer, which is closed then."""
     assert told.answer is not None
     payload: Payload = told.answer.result
@@ -68,15 +68,15 @@ def _taken(told: Told) -> bytes:
     return value
 
 
-@lived
+@on_gateway_loop
 async def test_the_first_gets_it_as_it_came_and_the_others_get_the_same_bytes(
-    life: GatewayProcess, pile: Pile
+    gateway: GatewayProcess, pile: Pile
 ) -> None:
-    life.bank.faults.append(Fault.HELD_AFTER)
-    callers = [asyncio.create_task(life.ask(order(UNSAFE))) for _ in range(3)]
-    await life.bank.holds()
-    life.bank.released.set()
-    told = [*await asyncio.gather(*callers), await life.ask(order(UNSAFE))]
+    gateway.bank.faults.append(Fault.HELD_AFTER)
+    callers = [asyncio.create_task(gateway.ask(order(UNSAFE))) for _ in range(3)]
+    await gateway.bank.holds()
+    gateway.bank.released.set()
+    told = [*await asyncio.gather(*callers), await gateway.ask(order(UNSAFE))]
     assert told[0].answer is not None
     assert told[0].answer.result is pile
     assert [_taken(one) for one in told] == [LARGE] * 4
@@ -84,73 +84,75 @@ async def test_the_first_gets_it_as_it_came_and_the_others_get_the_same_bytes(
     assert pile.closed == 1
 
 
-@lived
+@on_gateway_loop
 async def test_it_is_closed_when_the_first_has_left_and_others_take_copies(
-    life: GatewayProcess, pile: Pile
+    gateway: GatewayProcess, pile: Pile
 ) -> None:
-    life.bank.faults.append(Fault.HELD_AFTER)
-    first, second = [asyncio.create_task(life.ask(order(UNSAFE))) for _ in range(2)]
-    await life.bank.holds()
+    gateway.bank.faults.append(Fault.HELD_AFTER)
+    first, second = [asyncio.create_task(gateway.ask(order(UNSAFE))) for _ in range(2)]
+    await gateway.bank.holds()
     first.cancel(CANCELLED)
-    life.bank.released.set()
+    gateway.bank.released.set()
     assert _taken(await second) == LARGE
     assert pile.closed == 1
 
 
-@lived
+@on_gateway_loop
 async def test_it_is_closed_when_the_first_leaves_at_the_last_moment(
-    life: GatewayProcess, pile: Pile
+    gateway: GatewayProcess, pile: Pile
 ) -> None:
-    life.waits["finish"] = asyncio.Event()
-    first = asyncio.create_task(life.ask(order(UNSAFE)))
-    await eventually(lambda: life.bank.runs["1"] == 1, WAIT_SECONDS, "it is carried out")
-    life.waits.pop("finish").set()
+    gateway.waits["finish"] = asyncio.Event()
+    first = asyncio.create_task(gateway.ask(order(UNSAFE)))
+    await eventually(lambda: gateway.bank.runs["1"] == 1, WAIT_SECONDS, "it is carried out")
+    gateway.waits.pop("finish").set()
     await eventually(lambda: pile.closed == 1 or first.cancel(), WAIT_SECONDS, "somebody closes it")
     await asyncio.wait({first})
     await eventually(lambda: pile.closed == 1, WAIT_SECONDS, "somebody closes it")
 
 
-@lived
-async def test_it_is_closed_when_nobody_waits_for_it_any_more(life: GatewayProcess, pile: Pile) -> None:
-    life.bank.faults.append(Fault.HELD_AFTER)
-    caller = asyncio.create_task(life.ask(order(UNSAFE)))
-    await life.bank.holds()
+@on_gateway_loop
+async def test_it_is_closed_when_nobody_waits_for_it_any_more(gateway: GatewayProcess, pile: Pile) -> None:
+    gateway.bank.faults.append(Fault.HELD_AFTER)
+    caller = asyncio.create_task(gateway.ask(order(UNSAFE)))
+    await gateway.bank.holds()
     caller.cancel()
     await asyncio.wait({caller})
-    life.bank.released.set()
+    gateway.bank.released.set()
     await eventually(lambda: pile.closed == 1, WAIT_SECONDS, "somebody closes it")
-    assert _taken(await life.ask(order(UNSAFE))) == LARGE
+    assert _taken(await gateway.ask(order(UNSAFE))) == LARGE
 
 
-@lived
-async def test_a_late_one_is_recorded_and_closed(life: GatewayProcess, pile: Pile) -> None:
-    life.bank.faults.append(Fault.TIMEOUT_LATE)
-    await life.ask(order(UNSAFE))
+@on_gateway_loop
+async def test_a_late_one_is_recorded_and_closed(gateway: GatewayProcess, pile: Pile) -> None:
+    gateway.bank.faults.append(Fault.TIMEOUT_LATE)
+    await gateway.ask(order(UNSAFE))
     await eventually(lambda: pile.closed == 1, 100.0, "it is recorded")
-    assert _taken(await life.ask(order(UNSAFE))) == LARGE
+    assert _taken(await gateway.ask(order(UNSAFE))) == LARGE
 
 
-@lived
-async def test_one_that_cannot_be_recorded_is_closed_and_in_doubt(life: GatewayProcess, pile: Pile) -> None:
-    life.down = {"finish"}
-    first = await life.ask(order(UNSAFE))
-    life.down = set()
+@on_gateway_loop
+async def test_one_that_cannot_be_recorded_is_closed_and_in_doubt(
+    gateway: GatewayProcess, pile: Pile
+) -> None:
+    gateway.down = {"finish"}
+    first = await gateway.ask(order(UNSAFE))
+    gateway.down = set()
     assert first.words == "SERVICE_UNAVAILABLE done"
     assert pile.closed == 1
-    assert (await life.ask(order(UNSAFE))).words == "IN_DOUBT unknown"
-    assert (await life.find(first.op_id)).state is OperationState.DOUBT
+    assert (await gateway.ask(order(UNSAFE))).words == "IN_DOUBT unknown"
+    assert (await gateway.find(first.op_id)).state is OperationState.DOUBT
 
 
-@lived
+@on_gateway_loop
 async def test_without_a_ledger_whoever_joined_a_read_gets_one_of_its_own(
-    life: GatewayProcess, pile: Pile
+    gateway: GatewayProcess, pile: Pile
 ) -> None:
     other = Pile()
-    life.bank.answers.append(McpResponse(other))
-    life.down = {"claim"}
-    life.bank.faults.append(Fault.HELD_AFTER)
-    callers = [asyncio.create_task(life.ask(order(READ))) for _ in range(2)]
-    await life.bank.holds()
-    life.bank.released.set()
+    gateway.bank.answers.append(McpResponse(other))
+    gateway.down = {"claim"}
+    gateway.bank.faults.append(Fault.HELD_AFTER)
+    callers = [asyncio.create_task(gateway.ask(order(READ))) for _ in range(2)]
+    await gateway.bank.holds()
+    gateway.bank.released.set()
     assert [_taken(one) for one in await asyncio.gather(*callers)] == [LARGE] * 2
     assert (pile.closed, other.closed) == (1, 1)

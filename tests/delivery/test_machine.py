@@ -29,7 +29,7 @@ from headgate.domain.upstream_policy import ToolClass
 from testkit.virtual_time import VirtualTimeLoop
 from tests.delivery.delivery_model import Entry, Model, Span
 from tests.delivery.fake_bank import Bank, Fault
-from tests.delivery.gateway_process import REJOIN_SECONDS, GatewayProcess, Told, order
+from tests.delivery.gateway_process import REJOIN_SECONDS, CallOutcome, GatewayProcess, order
 
 T = TypeVar("T")
 
@@ -83,10 +83,10 @@ class Promises(RuleBasedStateMachine):
         self.bank = Bank()
         self.bank.parks = True
         self.model = Model()
-        self.life = self._run(self._started())
+        self.gateway = self._run(self._started())
 
     def teardown(self) -> None:
-        self._run(self.life.__aexit__(None, None, None))
+        self._run(self.gateway.__aexit__(None, None, None))
         self._stack.close()
 
     # What callers do.
@@ -191,7 +191,7 @@ class Promises(RuleBasedStateMachine):
     @rule(method=st.sampled_from(["claim", "finish", ""]))
     def break_or_mend_the_store(self, method: str) -> None:
         self.model.down = method
-        self.life.down = {method}
+        self.gateway.down = {method}
 
     @rule(seconds=SECONDS)
     def wait(self, seconds: float) -> None:
@@ -199,14 +199,14 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        assert self._run(self.life.ledger.sweep()) == self.model.forget(self._now)
+        assert self._run(self.gateway.ledger.sweep()) == self.model.forget(self._now)
 
     # What holds whatever happens.
 
     @invariant()
     def the_ledger_says_what_the_model_says(self) -> None:
         Promises.steps += 1
-        records = {record.key: record.state for record in self._run(self.life.records())}
+        records = {record.key: record.state for record in self._run(self.gateway.records())}
         assert records == {key: entry.state for key, entry in self.model.entries.items()}
 
     @invariant()
@@ -245,7 +245,7 @@ class Promises(RuleBasedStateMachine):
         # Beyond the time for which a lost connection means that the bank may be at work.
         self._run(asyncio.sleep(2))
 
-    def _shown(self, entry: Entry | None, told: Told) -> None:
+    def _shown(self, entry: Entry | None, told: CallOutcome) -> None:
         """An answer that somebody has seen is the answer for good."""
         if (
             entry is None
@@ -268,20 +268,20 @@ class Promises(RuleBasedStateMachine):
     async def _started(self) -> GatewayProcess:
         return await GatewayProcess(self.bank, self._directory).__aenter__()
 
-    async def _asked(self, calls: list[Any]) -> list[Told]:
-        return list(await asyncio.gather(*map(self.life.ask, calls)))
+    async def _asked(self, calls: list[Any]) -> list[CallOutcome]:
+        return list(await asyncio.gather(*map(self.gateway.ask, calls)))
 
     async def _held(
         self, key: str, kind: ToolClass, argument: str, end: str, *, carried_out: bool
-    ) -> list[Told]:
+    ) -> list[CallOutcome]:
         self.bank.released.clear()
         self.bank.is_gone = False
         self.bank.faults.append(Fault.HELD_AFTER if carried_out else Fault.HELD_BEFORE)
         call = order(kind, _order(key, kind, argument), key=key)
-        callers = [asyncio.create_task(self.life.ask(call))]
+        callers = [asyncio.create_task(self.gateway.ask(call))]
         await self.bank.holds()
-        callers.append(asyncio.create_task(self.life.ask(call)))
-        other = await self.life.ask(order(kind, "something else", key=key))
+        callers.append(asyncio.create_task(self.gateway.ask(call)))
+        other = await self.gateway.ask(order(kind, "something else", key=key))
         assert other.words == "CONFLICT none"
         match end:
             case "answered":
@@ -292,14 +292,14 @@ class Promises(RuleBasedStateMachine):
                     caller.cancel(*([_CANCELLED] if end == "cancelled" else []))
                 await asyncio.wait(callers)
                 if end == "back again":
-                    callers = [asyncio.create_task(self.life.ask(call))]
+                    callers = [asyncio.create_task(self.gateway.ask(call))]
                     await asyncio.sleep(REJOIN_SECONDS * 2)
                     self.bank.released.set()
                     return [await callers[0]]
                 await asyncio.sleep(REJOIN_SECONDS if end == "cut off" else 0)
                 await self._settled([key])
             case "killed":
-                self.life.kill()
+                self.gateway.kill()
                 self.bank.is_gone = True
                 self.bank.released.set()
                 await asyncio.wait(callers)
@@ -310,17 +310,17 @@ class Promises(RuleBasedStateMachine):
         """Wait until nothing with these keys is under way, without any time passing on the clock."""
         give_up_at = time.monotonic() + _DISK_SECONDS
         while time.monotonic() < give_up_at:
-            records = await self.life.records()
+            records = await self.gateway.records()
             if all(record.state is not OperationState.INTENT for record in records if record.key in keys):
                 return
             await asyncio.sleep(0)
         raise TimeoutError("an operation is still under way")
 
     async def _restarted(self) -> None:
-        self.life.kill()
-        await self.life.close()
-        self.life = await self._started()
-        await self.life.recover()
+        self.gateway.kill()
+        await self.gateway.close()
+        self.gateway = await self._started()
+        await self.gateway.recover()
         await self._settled(self.model.entries)
 
     async def _late(self, which: int) -> None:
@@ -329,8 +329,8 @@ class Promises(RuleBasedStateMachine):
         await asyncio.sleep(3)
 
     async def _resolved(self, key: str, *, happened: bool) -> None:
-        [record] = [record for record in await self.life.records() if record.key == key]
-        await self.life.journal.resolve(LOCAL_IDENTITY, record.op_id, happened=happened, by="caller")
+        [record] = [record for record in await self.gateway.records() if record.key == key]
+        await self.gateway.delivery.resolve(LOCAL_IDENTITY, record.op_id, happened=happened, by="caller")
 
 
 def _order(key: str, kind: ToolClass, argument: str) -> str:

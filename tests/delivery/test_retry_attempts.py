@@ -44,9 +44,9 @@ def unreachable() -> UpstreamUnreachable:
     return UpstreamUnreachable("bank", "nobody listens")
 
 
-async def failure(desk: DeliveryHarness, made: UpstreamCall) -> HeadgateError:
+async def failure(harness: DeliveryHarness, made: UpstreamCall) -> HeadgateError:
     with pytest.raises(HeadgateError) as raised:
-        await desk.delivery.send_with_retry(made)
+        await harness.delivery.send_with_retry(made)
     return raised.value
 
 
@@ -56,51 +56,51 @@ def attempts(said: McpResponse | HeadgateError) -> int:
 
 
 async def test_two_transient_failures_and_an_answer_are_three_attempts() -> None:
-    desk = DeliveryHarness(unreachable(), unreachable(), DONE)
-    answer = await desk.deliver()
+    harness = DeliveryHarness(unreachable(), unreachable(), DONE)
+    answer = await harness.deliver()
     assert answer.result == DONE.result
     assert answer.delivery_status == DeliveryStatus(attempts=3)
-    assert desk.waits == [0.1, 0.2]
-    assert desk.outcomes == ["ok"], "one call, however often it was tried"
-    assert desk.delivery.stats()["bank"].retries == 2
+    assert harness.waits == [0.1, 0.2]
+    assert harness.outcomes == ["ok"], "one call, however often it was tried"
+    assert harness.delivery.stats()["bank"].retries == 2
 
 
 async def test_what_always_fails_is_given_up() -> None:
-    desk = DeliveryHarness(unreachable(), policy=UpstreamPolicy(retry_settings=RetrySettings(attempts=2)))
-    error = await failure(desk, call())
+    harness = DeliveryHarness(unreachable(), policy=UpstreamPolicy(retry_settings=RetrySettings(attempts=2)))
+    error = await failure(harness, call())
     assert attempts(error) == 2
-    assert len(desk.upstream.received) == 2
-    assert desk.outcomes == ["CONNECTION_ERROR"]
+    assert len(harness.upstream.received) == 2
+    assert harness.outcomes == ["CONNECTION_ERROR"]
 
 
 @pytest.mark.parametrize("definition", [READ_ONLY, REPEATABLE])
 async def test_a_call_that_does_no_harm_twice_is_made_again_when_its_answer_is_lost(
     definition: bytes,
 ) -> None:
-    desk = DeliveryHarness(lost(), UpstreamTimeout("bank", "look", 1.0), DONE)
-    assert attempts(await desk.delivery.send_with_retry(call(definition=definition))) == 3
+    harness = DeliveryHarness(lost(), UpstreamTimeout("bank", "look", 1.0), DONE)
+    assert attempts(await harness.delivery.send_with_retry(call(definition=definition))) == 3
 
 
 async def test_a_payment_that_may_have_happened_is_not_made_again() -> None:
-    desk = DeliveryHarness(lost(), DONE)
-    error = await failure(desk, call())
+    harness = DeliveryHarness(lost(), DONE)
+    error = await failure(harness, call())
     assert error.effect is Effect.UNKNOWN
     assert error.delivery_status is None, "a plain call that was tried once is told nothing more"
-    assert len(desk.upstream.received) == 1
+    assert len(harness.upstream.received) == 1
 
 
 async def test_annotations_of_a_server_that_is_not_trusted_count_for_nothing() -> None:
-    desk = DeliveryHarness(lost(), DONE, policy=UpstreamPolicy(trusts_annotations=False))
-    await failure(desk, call(definition=READ_ONLY))
-    assert len(desk.upstream.received) == 1
+    harness = DeliveryHarness(lost(), DONE, policy=UpstreamPolicy(trusts_annotations=False))
+    await failure(harness, call(definition=READ_ONLY))
+    assert len(harness.upstream.received) == 1
 
 
 @pytest.mark.parametrize(
     "answer", [WRONG, McpResponse(b'{"content":[],"isError":true}')], ids=["error", "isError"]
 )
 async def test_a_definite_answer_is_final(answer: McpResponse) -> None:
-    desk = DeliveryHarness(answer, DONE)
-    assert await desk.delivery.send_with_retry(call(definition=READ_ONLY)) is answer
+    harness = DeliveryHarness(answer, DONE)
+    assert await harness.delivery.send_with_retry(call(definition=READ_ONLY)) is answer
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ async def test_a_definite_answer_is_final(answer: McpResponse) -> None:
     [("prompts/get", 2), ("resources/read", 2), ("completion/complete", 2), ("bank/close", 1)],
 )
 async def test_reading_is_repeated_and_an_unknown_method_is_not(method: str, sent: int) -> None:
-    desk = DeliveryHarness(lost(), lost(), policy=UpstreamPolicy(retry_settings=RetrySettings(attempts=2)))
-    await failure(desk, call(method=method))
-    assert len(desk.upstream.received) == sent
+    harness = DeliveryHarness(lost(), lost(), policy=UpstreamPolicy(retry_settings=RetrySettings(attempts=2)))
+    await failure(harness, call(method=method))
+    assert len(harness.upstream.received) == sent
 
 
 async def test_what_may_have_happened_at_first_is_not_forgotten_over_what_did_not_later() -> None:
     first = lost()
-    desk = DeliveryHarness(first, unreachable())
-    error = await failure(desk, call(definition=READ_ONLY))
+    harness = DeliveryHarness(first, unreachable())
+    error = await failure(harness, call(definition=READ_ONLY))
     assert error is first
     assert error.effect is Effect.UNKNOWN
     assert attempts(error) == 3
@@ -126,8 +126,8 @@ async def test_what_may_have_happened_at_first_is_not_forgotten_over_what_did_no
 async def test_an_answer_says_whether_an_attempt_before_it_may_have_happened(
     first: Callable[[], HeadgateError], *, doubted: bool
 ) -> None:
-    desk = DeliveryHarness(first(), WRONG)
-    answer = await desk.delivery.send_with_retry(call(definition=READ_ONLY))
+    harness = DeliveryHarness(first(), WRONG)
+    answer = await harness.delivery.send_with_retry(call(definition=READ_ONLY))
     assert answer.delivery_status == DeliveryStatus(attempts=2, doubted=doubted)
 
 
@@ -137,12 +137,14 @@ async def test_an_answer_says_whether_an_attempt_before_it_may_have_happened(
 async def test_all_attempts_together_take_no_longer_than_the_server_may(
     delivery_request: DeliveryRequest | None,
 ) -> None:
-    desk = DeliveryHarness(lost(), lost(), DONE)
-    desk.upstream.longest = 100.0
+    harness = DeliveryHarness(lost(), lost(), DONE)
+    harness.upstream.longest = 100.0
     before = asyncio.get_running_loop().time()
-    await desk.delivery.send_with_retry(call(definition=READ_ONLY, delivery_request=delivery_request))
+    await harness.delivery.send_with_retry(call(definition=READ_ONLY, delivery_request=delivery_request))
     deadlines = [
-        sent.delivery_options.deadline for sent in desk.upstream.received if sent.delivery_options is not None
+        sent.delivery_options.deadline
+        for sent in harness.upstream.received
+        if sent.delivery_options is not None
     ]
     for deadline in deadlines[-2:]:
         assert deadline is not None
@@ -150,32 +152,32 @@ async def test_all_attempts_together_take_no_longer_than_the_server_may(
 
 
 async def test_a_call_that_took_all_of_its_time_is_not_made_again() -> None:
-    desk = DeliveryHarness(lost(), DONE)
-    desk.upstream.longest = 100.0
-    desk.upstream.open.clear()
-    calling = asyncio.ensure_future(failure(desk, call(definition=READ_ONLY)))
-    await desk.upstream.reached(1)
-    desk.clock.forward(100.0)
-    desk.upstream.open.set()
+    harness = DeliveryHarness(lost(), DONE)
+    harness.upstream.longest = 100.0
+    harness.upstream.open.clear()
+    calling = asyncio.ensure_future(failure(harness, call(definition=READ_ONLY)))
+    await harness.upstream.reached(1)
+    harness.clock.forward(100.0)
+    harness.upstream.open.set()
     assert (await calling).code == "NETWORK_ERROR"
-    assert len(desk.upstream.received) == 1
+    assert len(harness.upstream.received) == 1
 
 
 async def test_a_retry_that_was_not_made_is_not_paid_for() -> None:
-    desk = DeliveryHarness(
+    harness = DeliveryHarness(
         lost(), DONE, policy=UpstreamPolicy(all=ToolSafety(rate=Rate(0.1, burst=1), kind=ToolClass.READ))
     )
-    await failure(desk, call())
-    assert desk.delivery.stats()["bank"].retries_left == 10.0
+    await failure(harness, call())
+    assert harness.delivery.stats()["bank"].retries_left == 10.0
 
 
 FAILURES = {"none": unreachable, "unknown": lost}
 
 
-async def ended(desk: DeliveryHarness) -> tuple[McpResponse | None, HeadgateError | None]:
+async def ended(harness: DeliveryHarness) -> tuple[McpResponse | None, HeadgateError | None]:
     """The answer to a call, or why there is none."""
     try:
-        return await desk.deliver(), None
+        return await harness.deliver(), None
     except HeadgateError as error:
         return None, error
 
@@ -188,16 +190,16 @@ async def ended(desk: DeliveryHarness) -> tuple[McpResponse | None, HeadgateErro
 def test_the_effect_that_is_told_covers_every_attempt(script: list[str], kind: ToolClass) -> None:
     async def run() -> None:
         policy = UpstreamPolicy(all=ToolSafety(kind=kind), retry_settings=RetrySettings(attempts=4))
-        desk = DeliveryHarness(*(FAILURES[each]() for each in script), DONE, policy=policy)
-        answered, error = await ended(desk)
-        sent = script[: len(desk.upstream.received)]
+        harness = DeliveryHarness(*(FAILURES[each]() for each in script), DONE, policy=policy)
+        answered, error = await ended(harness)
+        sent = script[: len(harness.upstream.received)]
         assert kind.repeatable or "unknown" not in sent[:-1], "never sent again after a doubt"
         if error is not None:
             assert error.effect == ("unknown" if "unknown" in sent else "none")
             assert answered is None
         else:
             assert kind.repeatable or "unknown" not in script
-        assert desk.idle
+        assert harness.idle
 
     asyncio.run(run())
 
@@ -206,43 +208,45 @@ async def test_a_storm_makes_at_most_ten_retries_before_answers_earn_more() -> N
     policy = UpstreamPolicy(
         breaker_settings=BreakerSettings(failures=10_000), retry_settings=RetrySettings(attempts=2)
     )
-    desk = DeliveryHarness(UpstreamRateLimited("bank", 0.0), policy=policy)
+    harness = DeliveryHarness(UpstreamRateLimited("bank", 0.0), policy=policy)
     for _ in range(50):
-        await failure(desk, call())
-    assert len(desk.upstream.received) == 60
-    assert desk.delivery.stats()["bank"].retries_left == 0.0
+        await failure(harness, call())
+    assert len(harness.upstream.received) == 60
+    assert harness.delivery.stats()["bank"].retries_left == 0.0
 
 
 async def test_a_breaker_that_opens_between_two_attempts_ends_the_call_with_what_is_known() -> None:
-    desk = DeliveryHarness(unreachable(), policy=UpstreamPolicy(breaker_settings=BreakerSettings(failures=2)))
-    error = await failure(desk, call())
+    harness = DeliveryHarness(
+        unreachable(), policy=UpstreamPolicy(breaker_settings=BreakerSettings(failures=2))
+    )
+    error = await failure(harness, call())
     assert error.code == "CONNECTION_ERROR"
-    assert len(desk.upstream.received) == 2
-    assert len(desk.waits) == 1, "nobody waits for an attempt that cannot be made"
-    refused = await failure(desk, call(delivery_request=DeliveryRequest()))
+    assert len(harness.upstream.received) == 2
+    assert len(harness.waits) == 1, "nobody waits for an attempt that cannot be made"
+    refused = await failure(harness, call(delivery_request=DeliveryRequest()))
     assert refused.code == "TEMPORARY_FAILURE"
     assert refused.retry_after_seconds == pytest.approx(30.0)
     assert attempts(refused) == 0
 
 
 async def test_an_attempt_that_our_own_limit_refuses_ends_the_call_with_what_is_known() -> None:
-    desk = DeliveryHarness(
+    harness = DeliveryHarness(
         lost(), DONE, policy=UpstreamPolicy(all=ToolSafety(rate=Rate(0.1, burst=1), kind=ToolClass.READ))
     )
-    error = await failure(desk, call())
+    error = await failure(harness, call())
     assert error.effect is Effect.UNKNOWN
-    assert len(desk.upstream.received) == 1
-    assert isinstance(await failure(desk, call()), RateLimited)
+    assert len(harness.upstream.received) == 1
+    assert isinstance(await failure(harness, call()), RateLimited)
 
 
 async def test_each_attempt_is_told_its_deadline_and_how_often_it_was_sent_before() -> None:
-    desk = DeliveryHarness(unreachable(), unreachable(), DONE)
+    harness = DeliveryHarness(unreachable(), unreachable(), DONE)
     deadline = asyncio.get_running_loop().time() + 60
-    answer = await desk.delivery.send_with_retry(
+    answer = await harness.delivery.send_with_retry(
         call(delivery_options=DeliveryOptions(key="k", deadline=deadline, retry_count=4))
     )
     assert attempts(answer) == 3
-    delivery_options_list = [sent.delivery_options for sent in desk.upstream.received]
+    delivery_options_list = [sent.delivery_options for sent in harness.upstream.received]
     assert delivery_options_list == [
         DeliveryOptions(key="k", deadline=deadline, retry_count=count) for count in (4, 5, 6)
     ]
@@ -255,61 +259,63 @@ async def test_each_attempt_is_told_its_deadline_and_how_often_it_was_sent_befor
 async def test_the_least_time_limit_is_the_deadline(
     theirs: float | None, ours: float | None, least: float
 ) -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(tools={"pay": ToolSafety(timeout_seconds=ours)}))
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(tools={"pay": ToolSafety(timeout_seconds=ours)}))
     before = asyncio.get_running_loop().time()
-    await desk.delivery.send_with_retry(call(delivery_request=DeliveryRequest(timeout_seconds=theirs)))
-    delivery_options = desk.upstream.received[0].delivery_options
+    await harness.delivery.send_with_retry(call(delivery_request=DeliveryRequest(timeout_seconds=theirs)))
+    delivery_options = harness.upstream.received[0].delivery_options
     assert delivery_options is not None
     assert delivery_options.deadline is not None
     assert before + least <= delivery_options.deadline <= asyncio.get_running_loop().time() + least
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
-    desk = DeliveryHarness(UpstreamRateLimited("bank", 2.0), DONE)
-    error = await failure(desk, call(delivery_request=DeliveryRequest(timeout_seconds=1.0)))
+    harness = DeliveryHarness(UpstreamRateLimited("bank", 2.0), DONE)
+    error = await failure(harness, call(delivery_request=DeliveryRequest(timeout_seconds=1.0)))
     assert error.code == "RATE_LIMIT"
-    assert desk.waits == []
+    assert harness.waits == []
 
 
 async def test_a_plain_call_is_sent_as_it_is_and_told_nothing_more() -> None:
-    desk = DeliveryHarness(DONE)
+    harness = DeliveryHarness(DONE)
     plain = call()
-    assert await desk.delivery.send_with_retry(plain) is DONE
-    assert desk.upstream.received[0] is plain
+    assert await harness.delivery.send_with_retry(plain) is DONE
+    assert harness.upstream.received[0] is plain
 
 
 async def test_a_call_with_a_ticket_is_told_how_often_it_was_tried() -> None:
-    desk = DeliveryHarness(DONE, lost())
+    harness = DeliveryHarness(DONE, lost())
     assert (
-        attempts(await desk.delivery.send_with_retry(call(delivery_request=DeliveryRequest(request_id="1"))))
+        attempts(
+            await harness.delivery.send_with_retry(call(delivery_request=DeliveryRequest(request_id="1")))
+        )
         == 1
     )
-    assert attempts(await failure(desk, call(delivery_request=DeliveryRequest(request_id="2")))) == 1
+    assert attempts(await failure(harness, call(delivery_request=DeliveryRequest(request_id="2")))) == 1
 
 
 async def test_what_a_server_says_beside_its_answer_is_kept() -> None:
-    desk = DeliveryHarness(
+    harness = DeliveryHarness(
         unreachable(), msgspec.structs.replace(DONE, delivery_status=DeliveryStatus(duplicate=True))
     )
-    assert (await desk.deliver()).delivery_status == DeliveryStatus(duplicate=True, attempts=2)
+    assert (await harness.deliver()).delivery_status == DeliveryStatus(duplicate=True, attempts=2)
 
 
 async def test_the_promise_for_a_call_can_be_another_than_for_its_tool() -> None:
-    desk = DeliveryHarness(lost(), DONE)
-    assert attempts(await desk.delivery.send_with_retry(call(), kind=ToolClass.READ)) == 2
+    harness = DeliveryHarness(lost(), DONE)
+    assert attempts(await harness.delivery.send_with_retry(call(), kind=ToolClass.READ)) == 2
 
 
-async def waiting(desk: DeliveryHarness, calls: int) -> None:
+async def waiting(harness: DeliveryHarness, calls: int) -> None:
     """Return once so many wait in the queue and one is under way."""
-    await desk.upstream.reached(1)
-    await eventually(lambda: desk.delivery.stats()["bank"].queued == calls, WAIT_SECONDS, f"{calls} wait")
+    await harness.upstream.reached(1)
+    await eventually(lambda: harness.delivery.stats()["bank"].queued == calls, WAIT_SECONDS, f"{calls} wait")
 
 
 async def test_calls_over_the_window_wait_in_the_order_of_their_priority() -> None:
-    desk = DeliveryHarness(
+    harness = DeliveryHarness(
         DONE, policy=UpstreamPolicy(window=1, tools={"rush": ToolSafety(priority=Priority.HIGH)})
     )
-    desk.upstream.open.clear()
+    harness.upstream.open.clear()
     made = [
         call(tool="first"),
         call(tool="slow", delivery_request=DeliveryRequest(priority=Priority.LOW)),
@@ -318,65 +324,65 @@ async def test_calls_over_the_window_wait_in_the_order_of_their_priority() -> No
     ]
     tasks = []
     for count, each in enumerate(made):
-        tasks.append(asyncio.create_task(desk.delivery.send_with_retry(each)))
-        await waiting(desk, count)
-    desk.upstream.open.set()
+        tasks.append(asyncio.create_task(harness.delivery.send_with_retry(each)))
+        await waiting(harness, count)
+    harness.upstream.open.set()
     await asyncio.gather(*tasks)
-    assert [sent.item.name for sent in desk.upstream.received] == ["first", "rush", "plain", "slow"]
-    assert desk.idle
+    assert [sent.item.name for sent in harness.upstream.received] == ["first", "rush", "plain", "slow"]
+    assert harness.idle
 
 
 async def test_a_full_queue_is_a_refusal_of_ours_that_is_counted_and_not_tried_again() -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(window=1, queue=0))
-    desk.upstream.open.clear()
-    first = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(1)
-    assert isinstance(await failure(desk, call()), ResourceExhausted)
-    desk.upstream.open.set()
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(window=1, queue=0))
+    harness.upstream.open.clear()
+    first = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(1)
+    assert isinstance(await failure(harness, call()), ResourceExhausted)
+    harness.upstream.open.set()
     await first
-    assert desk.outcomes == ["RESOURCE_EXHAUSTED", "ok"]
-    assert desk.waits == []
+    assert harness.outcomes == ["RESOURCE_EXHAUSTED", "ok"]
+    assert harness.waits == []
 
 
 async def test_those_who_wait_are_answered_as_soon_as_the_server_is_left_alone() -> None:
-    desk = DeliveryHarness(
+    harness = DeliveryHarness(
         unreachable(), policy=UpstreamPolicy(window=1, breaker_settings=BreakerSettings(failures=1))
     )
-    desk.upstream.open.clear()
-    tasks = [asyncio.create_task(desk.deliver()) for _ in range(4)]
-    await waiting(desk, 3)
-    desk.upstream.open.set()
+    harness.upstream.open.clear()
+    tasks = [asyncio.create_task(harness.deliver()) for _ in range(4)]
+    await waiting(harness, 3)
+    harness.upstream.open.set()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert desk.outcomes == ["CONNECTION_ERROR"] + ["TEMPORARY_FAILURE"] * 3
-    assert len(desk.upstream.received) == 1
-    assert desk.idle
+    assert harness.outcomes == ["CONNECTION_ERROR"] + ["TEMPORARY_FAILURE"] * 3
+    assert len(harness.upstream.received) == 1
+    assert harness.idle
 
 
 async def test_other_care_holds_from_the_next_call_on() -> None:
-    desk = DeliveryHarness(DONE, policy=UpstreamPolicy(window=1, queue=0))
-    desk.upstream.open.clear()
-    first = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(1)
-    desk.delivery_policy.apply([spec("bank", UpstreamPolicy(window=2))])
-    second = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(2)
-    desk.upstream.open.set()
+    harness = DeliveryHarness(DONE, policy=UpstreamPolicy(window=1, queue=0))
+    harness.upstream.open.clear()
+    first = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(1)
+    harness.delivery_policy.apply([spec("bank", UpstreamPolicy(window=2))])
+    second = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(2)
+    harness.upstream.open.set()
     await asyncio.gather(first, second)
-    assert desk.idle
+    assert harness.idle
 
 
 async def test_whoever_leaves_between_two_attempts_leaves_nothing_behind() -> None:
-    desk = DeliveryHarness(unreachable(), DONE)
-    desk.awake.clear()
-    task = asyncio.create_task(desk.deliver())
-    await eventually(lambda: bool(desk.waits), WAIT_SECONDS, "it waits for its second attempt")
-    assert desk.idle, "nobody holds a place while it waits"
+    harness = DeliveryHarness(unreachable(), DONE)
+    harness.awake.clear()
+    task = asyncio.create_task(harness.deliver())
+    await eventually(lambda: bool(harness.waits), WAIT_SECONDS, "it waits for its second attempt")
+    assert harness.idle, "nobody holds a place while it waits"
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert desk.outcomes == ["cancelled"]
-    assert len(desk.upstream.received) == 1
-    assert desk.delivery.stats()["bank"].retries_left == 10.0
+    assert harness.outcomes == ["cancelled"]
+    assert len(harness.upstream.received) == 1
+    assert harness.delivery.stats()["bank"].retries_left == 10.0
 
 
 @given(
@@ -396,18 +402,18 @@ def test_nothing_is_left_behind_whenever_callers_leave(
             all=ToolSafety(kind=ToolClass.READ),
             retry_settings=RetrySettings(attempts=attempts_allowed),
         )
-        desk = DeliveryHarness(
+        harness = DeliveryHarness(
             *(FAILURES[each]() if each in FAILURES else DONE for each in script), policy=policy
         )
-        tasks = [asyncio.create_task(desk.deliver()) for _ in range(10)]
+        tasks = [asyncio.create_task(harness.deliver()) for _ in range(10)]
         for moment in range(7):
             for task, when in cancelled:
                 if when == moment:
                     tasks[task].cancel()
             await asyncio.sleep(0)
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert desk.idle
+        assert harness.idle
         left = [outcome for outcome in outcomes if isinstance(outcome, asyncio.CancelledError)]
-        assert len(tasks) - len(left) == len(desk.outcomes) - desk.outcomes.count("cancelled")
+        assert len(tasks) - len(left) == len(harness.outcomes) - harness.outcomes.count("cancelled")
 
     asyncio.run(run())

@@ -32,7 +32,7 @@ async def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
+async def gateway(shop: Shop) -> AsyncIterator[TransactionHarness]:
     with quick_directory() as directory:
         async with harness(directory, shop) as gateway:
             yield gateway
@@ -41,38 +41,38 @@ async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
 # Numbers.
 
 
-async def test_a_gap_in_the_sequence_names_what_was_expected(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    await gate.step(id, "reserve", sequence=1)
+async def test_a_gap_in_the_sequence_names_what_was_expected(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    await gateway.step(id, "reserve", sequence=1)
     with pytest.raises(StepOutOfOrder) as broken:
-        await gate.step(id, "charge", sequence=3)
+        await gateway.step(id, "charge", sequence=3)
     assert (broken.value.expected, broken.value.received) == (2, 3)
-    assert gate.shop.effects == ["reserve"]
+    assert gateway.shop.effects == ["reserve"]
 
 
-async def test_a_step_that_is_repeated_is_answered_and_not_made_again(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    first = await gate.step(id, "reserve", sequence=1)
-    await gate.step(id, "charge", sequence=2)
-    again = await gate.step(id, "reserve", sequence=1)
+async def test_a_step_that_is_repeated_is_answered_and_not_made_again(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    first = await gateway.step(id, "reserve", sequence=1)
+    await gateway.step(id, "charge", sequence=2)
+    again = await gateway.step(id, "reserve", sequence=1)
     assert again["content"] == first["content"]
     with pytest.raises(
         TransactionStepReused, match=f"step 1 of transaction '{id}' was made before with other arguments"
     ):
-        await gate.step(id, "reserve", sequence=1, args={"n": "other"})
+        await gateway.step(id, "reserve", sequence=1, args={"n": "other"})
     with pytest.raises(TransactionStepReused, match="before with another tool"):
-        await gate.step(id, "ship", sequence=1, args={"n": "reserve"})
-    await gate.ask("transaction_rollback", transaction_id=id)
+        await gateway.step(id, "ship", sequence=1, args={"n": "reserve"})
+    await gateway.ask("transaction_rollback", transaction_id=id)
     # Also when it was undone since.
-    assert (await gate.step(id, "reserve", sequence=1))["content"] == first["content"]
-    assert gate.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
+    assert (await gateway.step(id, "reserve", sequence=1))["content"] == first["content"]
+    assert gateway.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
 
 
-async def test_a_repeat_says_that_it_is_one(gate: TransactionHarness) -> None:
-    id = await gate.begin()
+async def test_a_repeat_says_that_it_is_one(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
     request = asked("transaction_step", transaction_id=id, tool="reserve", sequence=1)
-    _, first = await gate.tools.run_step(request, gate.use)
-    call, again = await gate.tools.run_step(request, gate.use)
+    _, first = await gateway.tools.run_step(request, gateway.use)
+    call, again = await gateway.tools.run_step(request, gateway.use)
     assert first.delivery_status is not None
     assert again.delivery_status is not None
     assert again.delivery_status.duplicate
@@ -80,45 +80,45 @@ async def test_a_repeat_says_that_it_is_one(gate: TransactionHarness) -> None:
     assert call.item.server == "shop"
 
 
-async def test_two_repeats_at_once_are_one_step(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    gate.shop.open.clear()
-    both = [asyncio.ensure_future(gate.step(id, "reserve", sequence=1)) for _ in range(2)]
-    await eventually(lambda: len(gate.shop.received) == 1, WAIT_SECONDS, "the step")
-    gate.shop.open.set()
+async def test_two_repeats_at_once_are_one_step(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    gateway.shop.open.clear()
+    both = [asyncio.ensure_future(gateway.step(id, "reserve", sequence=1)) for _ in range(2)]
+    await eventually(lambda: len(gateway.shop.received) == 1, WAIT_SECONDS, "the step")
+    gateway.shop.open.set()
     one, other = await asyncio.gather(*both)
     assert one["content"] == other["content"]
-    assert gate.shop.effects == ["reserve"]
+    assert gateway.shop.effects == ["reserve"]
 
 
 async def test_a_step_that_failed_may_be_tried_again_until_the_next_one_is_made(
-    gate: TransactionHarness,
+    gateway: TransactionHarness,
 ) -> None:
-    gate.shop.script["reserve"] = [AWAY]
-    id = await gate.begin(on_failure="keep")
+    gateway.shop.script["reserve"] = [AWAY]
+    id = await gateway.begin(on_failure="keep")
     with pytest.raises(UpstreamUnreachable):
-        await gate.step(id, "reserve", sequence=1)
-    await gate.step(id, "reserve", sequence=1)
-    assert gate.shop.effects == ["reserve"]
-    gate.shop.script["charge"] = [AWAY]
+        await gateway.step(id, "reserve", sequence=1)
+    await gateway.step(id, "reserve", sequence=1)
+    assert gateway.shop.effects == ["reserve"]
+    gateway.shop.script["charge"] = [AWAY]
     with pytest.raises(UpstreamUnreachable):
-        await gate.step(id, "charge", sequence=2)
-    await gate.step(id, "ship", sequence=3)
+        await gateway.step(id, "charge", sequence=2)
+    await gateway.step(id, "ship", sequence=3)
     # Now it would come too late for its turn.
     with pytest.raises(HeadgateError):
-        await gate.step(id, "charge", sequence=2)
-    assert gate.shop.effects == ["reserve", "ship"]
+        await gateway.step(id, "charge", sequence=2)
+    assert gateway.shop.effects == ["reserve", "ship"]
 
 
-async def test_a_key_of_the_client_names_a_step_too(gate: TransactionHarness) -> None:
-    id = await gate.begin()
+async def test_a_key_of_the_client_names_a_step_too(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
     delivery_request = DeliveryRequest(key="mine")
     for _ in range(2):
         request = asked(
             "transaction_step", LOCAL_IDENTITY, delivery_request, transaction_id=id, tool="reserve"
         )
-        await gate.tools.run_step(request, gate.use)
-    assert gate.shop.effects == ["reserve"]
+        await gateway.tools.run_step(request, gateway.use)
+    assert gateway.shop.effects == ["reserve"]
 
 
 # Tools that nobody has.
@@ -126,69 +126,69 @@ async def test_a_key_of_the_client_names_a_step_too(gate: TransactionHarness) ->
 
 @pytest.mark.parametrize("missing", ["charge", "undo_charge"])
 async def test_a_step_that_names_a_tool_nobody_has_is_refused_and_costs_nothing(
-    gate: TransactionHarness, missing: str
+    gateway: TransactionHarness, missing: str
 ) -> None:
-    id = await gate.begin()
-    await gate.step(id, "reserve", sequence=1)
-    gate.missing = {missing}
+    id = await gateway.begin()
+    await gateway.step(id, "reserve", sequence=1)
+    gateway.missing = {missing}
     with pytest.raises(ToolNotFound) as refused:
-        await gate.step(id, "charge", sequence=2)
+        await gateway.step(id, "charge", sequence=2)
     assert (refused.value.name, refused.value.nearest) == (missing, ["reserve", "charge"])
-    told = await gate.ask("get_transaction", transaction_id=id)
+    told = await gateway.ask("get_transaction", transaction_id=id)
     assert (told["state"], len(told["steps"])) == ("in_progress", 1)
     # Its number is free, and what was made before is answered whatever tools there are.
-    gate.missing = {"reserve", "undo_reserve"}
-    await gate.step(id, "charge", sequence=2)
-    await gate.step(id, "reserve", sequence=1)
-    assert gate.shop.effects == ["reserve", "charge"]
+    gateway.missing = {"reserve", "undo_reserve"}
+    await gateway.step(id, "charge", sequence=2)
+    await gateway.step(id, "reserve", sequence=1)
+    assert gateway.shop.effects == ["reserve", "charge"]
 
 
-async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gate: TransactionHarness) -> None:
-    gate.missing = {"reserve"}
+async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gateway: TransactionHarness) -> None:
+    gateway.missing = {"reserve"}
     with pytest.raises(ToolNotFound):
-        await gate.tools.run_step(
-            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t")), gate.use
+        await gateway.tools.run_step(
+            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t")), gateway.use
         )
     with pytest.raises(TransactionFailed, match="not found"):
-        await gate.state("t")
+        await gateway.state("t")
 
 
 # Plain calls that name a transaction.
 
 
-async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gate: TransactionHarness) -> None:
+async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gateway: TransactionHarness) -> None:
     request = asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="txn_1", sequence=1), n="reserve")
     meta = {"io.headgate/compensate": Raw(b'{"tool":"undo_reserve","arguments":{}}'), "mine": Raw(b"1")}
     request = structs.replace(request, meta=meta)
-    assert gate.tools.is_step(request)
-    assert not gate.tools.is_step(asked("reserve"))
-    assert not gate.tools.is_step(asked("reserve", LOCAL_IDENTITY, DeliveryRequest(key="k")))
-    _, answer = await gate.tools.run_step(request, gate.use)
+    assert gateway.tools.is_step(request)
+    assert not gateway.tools.is_step(asked("reserve"))
+    assert not gateway.tools.is_step(asked("reserve", LOCAL_IDENTITY, DeliveryRequest(key="k")))
+    _, answer = await gateway.tools.run_step(request, gateway.use)
     result = result_of(answer)
     assert len(result["content"]) == 1
     assert result["_meta"]["io.headgate/transaction"]["step"] == 1
-    assert gate.shop.received[0].request.meta == {"mine": Raw(b"1")}
-    assert (await gate.ask("transaction_rollback", transaction_id="txn_1"))["state"] == "rolled_back"
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+    assert gateway.shop.received[0].request.meta == {"mine": Raw(b"1")}
+    assert (await gateway.ask("transaction_rollback", transaction_id="txn_1"))["state"] == "rolled_back"
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_plain_call_begins_no_transaction_in_the_middle(gate: TransactionHarness) -> None:
+async def test_a_plain_call_begins_no_transaction_in_the_middle(gateway: TransactionHarness) -> None:
     with pytest.raises(StepOutOfOrder) as broken:
-        await gate.tools.run_step(
-            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t", sequence=2)), gate.use
+        await gateway.tools.run_step(
+            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t", sequence=2)), gateway.use
         )
     assert (broken.value.expected, broken.value.received) == (1, 2)
     with pytest.raises(InvalidArguments, match="transaction_id"):
-        await gate.tools.run_step(
-            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="a/1")), gate.use
+        await gateway.tools.run_step(
+            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="a/1")), gateway.use
         )
     request = asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t"))
     for value in (b'{"tool":7}', b"{}", b'{"tool":"a","arguments":[]}'):
         with pytest.raises(InvalidArguments):
-            await gate.tools.run_step(
-                structs.replace(request, meta={"io.headgate/compensate": Raw(value)}), gate.use
+            await gateway.tools.run_step(
+                structs.replace(request, meta={"io.headgate/compensate": Raw(value)}), gateway.use
             )
-    assert gate.shop.received == []
+    assert gateway.shop.received == []
 
 
 # The tools as they are listed.
@@ -222,10 +222,10 @@ def test_whoever_begins_a_transaction_is_told_that_there_is_no_isolation() -> No
     ],
 )
 async def test_wrong_arguments_are_named(
-    gate: TransactionHarness, name: str, arguments: dict[str, Any], problem: str
+    gateway: TransactionHarness, name: str, arguments: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=problem):
-        await gate.ask(name, LOCAL_IDENTITY, **arguments)
+        await gateway.ask(name, LOCAL_IDENTITY, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,9 @@ async def test_wrong_arguments_are_named(
     ],
 )
 async def test_a_wrong_step_is_named(
-    gate: TransactionHarness, arguments: dict[str, object], problem: str
+    gateway: TransactionHarness, arguments: dict[str, object], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=problem):
-        await gate.tools.run_step(asked("transaction_step", LOCAL_IDENTITY, None, **arguments), gate.use)
+        await gateway.tools.run_step(
+            asked("transaction_step", LOCAL_IDENTITY, None, **arguments), gateway.use
+        )

@@ -23,7 +23,7 @@ from tests.delivery.transaction_gateway import (
     LOST_BEFORE,
     REFUSES,
     Clock,
-    Fuse,
+    CrashPoint,
     Shop,
     TransactionHarness,
     asked,
@@ -43,45 +43,45 @@ UNDONE = ("undo_charge", "undo_reserve")
 # A client and a person.
 
 
-async def order(gate: TransactionHarness, id: str) -> None:
+async def order(gateway: TransactionHarness, id: str) -> None:
     """What a client does: every step, then the commit; after a step that failed nothing is left to do."""
     for number, name in enumerate(STEPS, 1):
         request = asked(name, LOCAL_IDENTITY, DeliveryRequest(transaction=id, sequence=number), n=name)
         undo = f'{{"tool":"undo_{name}","arguments":{{"of":"$arguments.n"}}}}'
         request = structs.replace(request, meta={"io.headgate/compensate": Raw(undo.encode())})
-        _, answer = await gate.tools.run_step(request, gate.use)
+        _, answer = await gateway.tools.run_step(request, gateway.use)
         if result_of(answer)["isError"]:
             return
-    await gate.ask("transaction_commit", transaction_id=id)
+    await gateway.ask("transaction_commit", transaction_id=id)
 
 
-async def insist(gate: TransactionHarness, id: str) -> None:
+async def insist(gateway: TransactionHarness, id: str) -> None:
     """What a client does that comes back: the same again, and where there is doubt it looks what happened."""
     settled = True
     while settled:
         try:
-            await order(gate, id)
+            await order(gateway, id)
         except HeadgateError:
             # Which of them, the transaction tells.
-            assert (await shown(gate, id))["state"] in ("waiting_ack", "rolled_back", "failed")
-        settled = await settle_doubts(gate, id)
+            assert (await shown(gateway, id))["state"] in ("waiting_ack", "rolled_back", "failed")
+        settled = await settle_doubts(gateway, id)
 
 
-async def settle_doubts(gate: TransactionHarness, id: str) -> bool:
+async def settle_doubts(gateway: TransactionHarness, id: str) -> bool:
     """Tell the gateway what really happened in the shop; whether there was a doubt."""
-    steps = (await shown(gate, id))["steps"]
+    steps = (await shown(gateway, id))["steps"]
     calls = [*steps, *(each["compensation"] for each in steps if "compensation" in each)]
     doubts = [call for call in calls if call["state"] == "in_doubt"]
     for call in doubts:
-        happened = call["tool"] in gate.shop.effects
-        await gate.ask("resolve_operation", op_id=call["op_id"], happened=happened)
+        happened = call["tool"] in gateway.shop.effects
+        await gateway.ask("resolve_operation", op_id=call["op_id"], happened=happened)
     return bool(doubts)
 
 
-async def shown(gate: TransactionHarness, id: str) -> dict[str, Any]:
+async def shown(gateway: TransactionHarness, id: str) -> dict[str, Any]:
     """The transaction; one that was never begun has no steps."""
     try:
-        return await gate.ask("get_transaction", transaction_id=id)
+        return await gateway.ask("get_transaction", transaction_id=id)
     except TransactionFailed:
         return {"state": "unknown", "steps": []}
 
@@ -107,14 +107,14 @@ async def kill_at_every_point(
     with quick_directory() as directory:
         while killed:
             point += 1
-            shop, fuse, id = Shop(ship=[last] * 3), Fuse(point), f"order-{point}"
-            async with harness(directory, shop, clock, kind) as gate:
-                gate.arm(fuse)
-                killed = await until_killed(fuse, partial(order, gate, id))
+            shop, crash_point, id = Shop(ship=[last] * 3), CrashPoint(point), f"order-{point}"
+            async with harness(directory, shop, clock, kind) as gateway:
+                gateway.arm(crash_point)
+                killed = await until_killed(crash_point, partial(order, gateway, id))
             clock.forward(seconds_away)
-            async with harness(directory, shop, clock, kind) as gate:
-                await gate.resume()
-                await check(gate, id)
+            async with harness(directory, shop, clock, kind) as gateway:
+                await gateway.resume()
+                await check(gateway, id)
     # Each step alone passes five: before and after its call, its effect, and its record.
     assert point > 5 * len(STEPS)
 
@@ -130,43 +130,43 @@ async def kill_at_every_point(
 async def test_whoever_comes_back_finds_every_step_done_once_or_undone_once(
     last: str, kind: ToolClass
 ) -> None:
-    async def check(gate: TransactionHarness, id: str) -> None:
-        await insist(gate, id)
-        effects = gate.shop.effects
+    async def check(gateway: TransactionHarness, id: str) -> None:
+        await insist(gateway, id)
+        effects = gateway.shop.effects
         if kind is ToolClass.UNSAFE:
             assert len(set(effects)) == len(effects), id
         expected = ("completed", [*STEPS]) if last == DOES else ("rolled_back", [*STEPS[:2], *UNDONE])
-        assert ((await shown(gate, id))["state"], list(dict.fromkeys(effects))) == expected, id
+        assert ((await shown(gateway, id))["state"], list(dict.fromkeys(effects))) == expected, id
 
     await kill_at_every_point(last, kind, check)
 
 
 async def test_whoever_does_not_come_back_leaves_everything_undone() -> None:
-    async def check(gate: TransactionHarness, id: str) -> None:
-        state = (await shown(gate, id))["state"]
+    async def check(gateway: TransactionHarness, id: str) -> None:
+        state = (await shown(gateway, id))["state"]
         assert state in ("completed", "rolled_back", "failed"), id
-        while await settle_doubts(gate, id):
+        while await settle_doubts(gateway, id):
             # Only what is in doubt waits for a person.
             assert state == "failed", id
-        state = (await shown(gate, id))["state"]
+        state = (await shown(gateway, id))["state"]
         if state == "completed":
-            assert gate.shop.effects == [*STEPS], id
+            assert gateway.shop.effects == [*STEPS], id
         else:
             assert state == "rolled_back", id
-            assert is_undone_in_reverse(gate.shop.effects), id
+            assert is_undone_in_reverse(gateway.shop.effects), id
 
     await kill_at_every_point(DOES, ToolClass.UNSAFE, check, LATER_SECONDS)
 
 
 async def test_a_rollback_that_is_killed_goes_on_by_itself() -> None:
-    async def check(gate: TransactionHarness, id: str) -> None:
-        told = await shown(gate, id)
-        undone = [name for name in gate.shop.effects if name.startswith("undo_")]
+    async def check(gateway: TransactionHarness, id: str) -> None:
+        told = await shown(gateway, id)
+        undone = [name for name in gateway.shop.effects if name.startswith("undo_")]
         if undone or any(event["event"].startswith("step 3: failed") for event in told["history"]):
             assert told["state"] in ("rolled_back", "failed"), id
-            await settle_doubts(gate, id)
-            assert gate.shop.effects == [*STEPS[:2], *UNDONE], id
-            assert (await shown(gate, id))["state"] == "rolled_back", id
+            await settle_doubts(gateway, id)
+            assert gateway.shop.effects == [*STEPS[:2], *UNDONE], id
+            assert (await shown(gateway, id))["state"] == "rolled_back", id
 
     await kill_at_every_point(REFUSES, ToolClass.UNSAFE, check)
 
@@ -174,22 +174,22 @@ async def test_a_rollback_that_is_killed_goes_on_by_itself() -> None:
 async def test_a_failed_step_that_is_made_again_is_not_passed_over_when_its_gateway_is_killed() -> None:
     shop = Shop(charge=[AWAY])
     with quick_directory() as directory:
-        async with harness(directory, shop) as gate:
-            id = await gate.begin(on_failure="keep")
-            again = partial(gate.step, id, "charge", sequence=1)
+        async with harness(directory, shop) as gateway:
+            id = await gateway.begin(on_failure="keep")
+            again = partial(gateway.step, id, "charge", sequence=1)
             with pytest.raises(UpstreamUnreachable):
                 await again()
             # Recorded as sent, claimed, and carried out.
-            gate.arm(fuse := Fuse(3))
-            assert await until_killed(fuse, again)
+            gateway.arm(crash_point := CrashPoint(3))
+            assert await until_killed(crash_point, again)
         assert shop.effects == ["charge"]
-        async with harness(directory, shop) as gate:
-            await gate.resume()
-            assert (await shown(gate, id))["state"] == "waiting_ack"
-            stuck = await gate.ask("transaction_rollback", transaction_id=id)
+        async with harness(directory, shop) as gateway:
+            await gateway.resume()
+            assert (await shown(gateway, id))["state"] == "waiting_ack"
+            stuck = await gateway.ask("transaction_rollback", transaction_id=id)
             assert stuck["state"] == "failed"
-            assert await settle_doubts(gate, id)
-            assert (await shown(gate, id))["state"] == "rolled_back"
+            assert await settle_doubts(gateway, id)
+            assert (await shown(gateway, id))["state"] == "rolled_back"
     assert shop.effects == ["charge", "undo_charge"]
 
 
@@ -208,47 +208,57 @@ async def test_a_server_that_is_away_after_a_restart_does_not_make_a_failure_of_
 ) -> None:
     shop = Shop()
     with quick_directory() as directory:
-        async with harness(directory, shop) as gate:
-            id = await gate.begin()
-            gate.arm(fuse := Fuse(point))
-            assert await until_killed(fuse, partial(gate.step, id, "charge", sequence=1))
+        async with harness(directory, shop) as gateway:
+            id = await gateway.begin()
+            gateway.arm(crash_point := CrashPoint(point))
+            assert await until_killed(crash_point, partial(gateway.step, id, "charge", sequence=1))
         assert shop.effects == effects
-        async with harness(directory, shop) as gate:
+        async with harness(directory, shop) as gateway:
             step = {"transaction_id": id, "tool": "charge", "args": {"n": "charge"}, "sequence": 1}
             for _ in range(2):
                 # The first time it is under way for all that is known, then in doubt.
                 with pytest.raises((OperationInProgress, TransactionFailed)):
-                    await gate.tools.run_step(asked("transaction_step", LOCAL_IDENTITY, None, **step), away)
-                assert (await shown(gate, id))["state"] == "waiting_ack"
-                await gate.resume()
-            assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "failed"
-            assert await settle_doubts(gate, id)
-            assert (await shown(gate, id))["state"] == "rolled_back"
+                    await gateway.tools.run_step(
+                        asked("transaction_step", LOCAL_IDENTITY, None, **step), away
+                    )
+                assert (await shown(gateway, id))["state"] == "waiting_ack"
+                await gateway.resume()
+            assert (await gateway.ask("transaction_rollback", transaction_id=id))["state"] == "failed"
+            assert await settle_doubts(gateway, id)
+            assert (await shown(gateway, id))["state"] == "rolled_back"
     assert shop.effects == [*effects, *(f"undo_{name}" for name in effects)]
 
 
 async def test_nor_does_it_make_a_failure_of_a_compensation_in_doubt() -> None:
     shop = Shop()
     with quick_directory() as directory:
-        async with harness(directory, shop) as gate:
-            id = await gate.begin()
-            await gate.step(id, "charge")
+        async with harness(directory, shop) as gateway:
+            id = await gateway.begin()
+            await gateway.step(id, "charge")
             # The decision, its record, the claim, and the effect.
-            gate.arm(fuse := Fuse(4))
-            assert await until_killed(fuse, partial(gate.ask, "transaction_rollback", transaction_id=id))
+            gateway.arm(crash_point := CrashPoint(4))
+            assert await until_killed(
+                crash_point, partial(gateway.ask, "transaction_rollback", transaction_id=id)
+            )
         assert shop.effects == ["charge", "undo_charge"]
-        async with harness(directory, shop) as gate:
+        async with harness(directory, shop) as gateway:
             kind = ToolClass.UNSAFE
             saga_runner = SagaRunner(
-                gate.store, gate.journal, away, lambda _: kind, lambda *_: None, now=gate.clock, sleep=no_wait
+                gateway.store,
+                gateway.delivery,
+                away,
+                lambda _: kind,
+                lambda *_: None,
+                now=gateway.clock,
+                sleep=no_wait,
             )
             await saga_runner.rollback(place_of(id))
             await saga_runner.close()
             # Failed, it would be made a second time now.
-            assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "failed"
-            await gate.resume()
-            assert await settle_doubts(gate, id)
-            assert (await shown(gate, id))["state"] == "rolled_back"
+            assert (await gateway.ask("transaction_rollback", transaction_id=id))["state"] == "failed"
+            await gateway.resume()
+            assert await settle_doubts(gateway, id)
+            assert (await shown(gateway, id))["state"] == "rolled_back"
     assert shop.effects == ["charge", "undo_charge"]
 
 
@@ -259,19 +269,19 @@ async def test_a_compensation_is_not_made_twice_however_long_the_gateway_was_awa
     clock, shop = Clock(), Shop()
 
     with quick_directory() as directory:
-        async with harness(directory, shop, clock) as gate:
-            id = await gate.begin()
-            await gate.step(id, "reserve")
+        async with harness(directory, shop, clock) as gateway:
+            id = await gateway.begin()
+            await gateway.step(id, "reserve")
             # Its compensation is in the ledger, and nobody has written down that the step is undone.
-            gate.arm(fuse := Fuse(5))
-            rollback = partial(gate.ask, "transaction_rollback", transaction_id=id)
-            assert await until_killed(fuse, rollback)
+            gateway.arm(crash_point := CrashPoint(5))
+            rollback = partial(gateway.ask, "transaction_rollback", transaction_id=id)
+            assert await until_killed(crash_point, rollback)
         assert shop.effects == ["reserve", "undo_reserve"]
         clock.forward(hours * 3600)
-        async with harness(directory, shop, clock) as gate:
-            await gate.sweep()
-            await gate.resume()
-            assert (await shown(gate, id))["state"] == state
+        async with harness(directory, shop, clock) as gateway:
+            await gateway.sweep()
+            await gateway.resume()
+            assert (await shown(gateway, id))["state"] == state
     assert shop.effects == ["reserve", "undo_reserve"]
 
 
@@ -290,38 +300,38 @@ async def test_any_transaction_ends_done_or_undone_or_waits_for_a_person(
     for number, (outcome, undo) in enumerate(plan):
         shop.script |= {f"tool{number}": [outcome], f"undo_tool{number}": list(undo)}
     with quick_directory() as directory:
-        async with harness(directory, shop) as gate:
-            await end_any(gate, len(plan), on_failure, end)
+        async with harness(directory, shop) as gateway:
+            await end_any(gateway, len(plan), on_failure, end)
 
 
-async def end_any(gate: TransactionHarness, steps: int, on_failure: str, end: str) -> None:
+async def end_any(gateway: TransactionHarness, steps: int, on_failure: str, end: str) -> None:
     """Make a transaction and bring it to its end, if need be with the help of a person."""
-    id = await gate.begin(on_failure=on_failure)
-    state = await made(gate, id, steps, end)
+    id = await gateway.begin(on_failure=on_failure)
+    state = await made(gateway, id, steps, end)
     assert state in ("completed", "rolled_back", "failed", *(["waiting_ack"] if end == "commit" else []))
     # Whatever waits, a person who looks brings to its end.
     for _ in range(20):
         if state in ("completed", "rolled_back"):
             break
-        await settle_doubts(gate, id)
-        state = (await gate.ask("transaction_rollback", transaction_id=id))["state"]
+        await settle_doubts(gateway, id)
+        state = (await gateway.ask("transaction_rollback", transaction_id=id))["state"]
     if state == "completed":
-        assert not any(name.startswith("undo_") for name in gate.shop.effects)
+        assert not any(name.startswith("undo_") for name in gateway.shop.effects)
     else:
         assert state == "rolled_back"
-        assert is_undone_in_reverse(gate.shop.effects)
+        assert is_undone_in_reverse(gateway.shop.effects)
 
 
-async def made(gate: TransactionHarness, id: str, steps: int, end: str) -> str:
+async def made(gateway: TransactionHarness, id: str, steps: int, end: str) -> str:
     """Make so many steps, whatever they come to, and then the end; where the transaction is then."""
     for number in range(steps):
         try:
-            await gate.step(id, f"tool{number}")
+            await gateway.step(id, f"tool{number}")
         except HeadgateError:
             continue
     try:
-        await gate.ask(f"transaction_{end}", transaction_id=id)
+        await gateway.ask(f"transaction_{end}", transaction_id=id)
     except TransactionFailed:
         # There is nothing to commit any more, or not yet.
         assert end == "commit"
-    return await gate.state(id)
+    return await gateway.state(id)

@@ -32,7 +32,7 @@ async def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
+async def gateway(shop: Shop) -> AsyncIterator[TransactionHarness]:
     with quick_directory() as directory:
         async with harness(directory, shop) as gateway:
             yield gateway
@@ -41,131 +41,131 @@ async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
 # Time.
 
 
-async def test_a_transaction_past_its_time_limit_is_rolled_back(gate: TransactionHarness) -> None:
-    id = await gate.begin(timeout_ms=60_000)
-    await gate.step(id, "reserve")
-    gate.clock.forward(59)
-    await gate.resume()
-    assert await gate.state(id) == "in_progress"
-    gate.clock.forward(2)
+async def test_a_transaction_past_its_time_limit_is_rolled_back(gateway: TransactionHarness) -> None:
+    id = await gateway.begin(timeout_ms=60_000)
+    await gateway.step(id, "reserve")
+    gateway.clock.forward(59)
+    await gateway.resume()
+    assert await gateway.state(id) == "in_progress"
+    gateway.clock.forward(2)
     with pytest.raises(TransactionFailed, match="time limit"):
-        await gate.step(id, "charge")
-    await gate.resume()
-    told = await gate.ask("get_transaction", transaction_id=id)
+        await gateway.step(id, "charge")
+    await gateway.resume()
+    told = await gateway.ask("get_transaction", transaction_id=id)
     assert (told["state"], told["reason"]) == ("rolled_back", "its time limit is over")
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_commit_comes_too_late(gate: TransactionHarness) -> None:
-    id = await gate.begin(timeout_ms=1_000)
-    await gate.step(id, "reserve")
-    gate.clock.forward(2)
+async def test_a_commit_comes_too_late(gateway: TransactionHarness) -> None:
+    id = await gateway.begin(timeout_ms=1_000)
+    await gateway.step(id, "reserve")
+    gateway.clock.forward(2)
     with pytest.raises(TransactionFailed, match="rolled_back"):
-        await gate.ask("transaction_commit", transaction_id=id)
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+        await gateway.ask("transaction_commit", transaction_id=id)
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_what_is_rolled_back_for_its_time_limit_shows_that(gate: TransactionHarness) -> None:
-    id = await gate.begin(timeout_ms=1_000)
-    await gate.step(id, "reserve")
-    gate.clock.forward(2)
-    gate.shop.open.clear()
-    watching = asyncio.ensure_future(gate.saga_runner.run_scheduler())
-    await eventually(lambda: len(gate.shop.received) == 2, WAIT_SECONDS, "the compensation")
-    assert await gate.state(id) == "timeout"
-    gate.shop.open.set()
-    await gate.saga_runner.wait_until_idle()
-    assert await gate.state(id) == "rolled_back"
+async def test_what_is_rolled_back_for_its_time_limit_shows_that(gateway: TransactionHarness) -> None:
+    id = await gateway.begin(timeout_ms=1_000)
+    await gateway.step(id, "reserve")
+    gateway.clock.forward(2)
+    gateway.shop.open.clear()
+    watching = asyncio.ensure_future(gateway.saga_runner.run_scheduler())
+    await eventually(lambda: len(gateway.shop.received) == 2, WAIT_SECONDS, "the compensation")
+    assert await gateway.state(id) == "timeout"
+    gateway.shop.open.set()
+    await gateway.saga_runner.wait_until_idle()
+    assert await gateway.state(id) == "rolled_back"
     watching.cancel()
 
 
 @pytest.mark.parametrize("on_failure", ["rollback", "keep"])
 async def test_a_step_that_ends_after_the_time_limit_says_that_it_is_rolled_back(
-    gate: TransactionHarness, on_failure: str
+    gateway: TransactionHarness, on_failure: str
 ) -> None:
-    id = await gate.begin(timeout_ms=1_000, on_failure=on_failure)
-    gate.shop.open.clear()
-    late = asyncio.ensure_future(gate.step(id, "reserve"))
-    await eventually(lambda: len(gate.shop.received) == 1, WAIT_SECONDS, "the step")
-    gate.clock.forward(2)
-    gate.shop.open.set()
+    id = await gateway.begin(timeout_ms=1_000, on_failure=on_failure)
+    gateway.shop.open.clear()
+    late = asyncio.ensure_future(gateway.step(id, "reserve"))
+    await eventually(lambda: len(gateway.shop.received) == 1, WAIT_SECONDS, "the step")
+    gateway.clock.forward(2)
+    gateway.shop.open.set()
     answer = await late
     note = answer["_meta"]["io.headgate/transaction"]
     assert (note["state"], note["reason"]) == ("timeout", "its time limit is over")
     assert (
         f"The time limit of transaction {id} is over: it is being rolled back" in answer["content"][1]["text"]
     )
-    await gate.resume()
-    assert await gate.state(id) == "rolled_back"
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+    await gateway.resume()
+    assert await gateway.state(id) == "rolled_back"
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
 async def test_a_step_that_fails_after_the_time_limit_turns_back_what_would_have_gone_on(
-    gate: TransactionHarness,
+    gateway: TransactionHarness,
 ) -> None:
-    gate.shop.script["charge"] = [REFUSES]
-    id = await gate.begin(timeout_ms=1_000, on_failure="keep")
-    await gate.step(id, "reserve")
-    gate.shop.open.clear()
-    late = asyncio.ensure_future(gate.step(id, "charge"))
-    await eventually(lambda: len(gate.shop.received) == 2, WAIT_SECONDS, "the step")
-    gate.clock.forward(2)
-    gate.shop.open.set()
+    gateway.shop.script["charge"] = [REFUSES]
+    id = await gateway.begin(timeout_ms=1_000, on_failure="keep")
+    await gateway.step(id, "reserve")
+    gateway.shop.open.clear()
+    late = asyncio.ensure_future(gateway.step(id, "charge"))
+    await eventually(lambda: len(gateway.shop.received) == 2, WAIT_SECONDS, "the step")
+    gateway.clock.forward(2)
+    gateway.shop.open.set()
     assert "the transaction was rolled back" in (await late)["content"][1]["text"]
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_the_watch_wakes_for_the_next_time_limit(gate: TransactionHarness) -> None:
-    assert await gate.saga_runner.resume_due() == 30.0
-    await gate.begin(timeout_ms=300_000)
-    assert await gate.saga_runner.resume_due() == 30.0
-    await gate.begin(timeout_ms=5_000)
-    assert await gate.saga_runner.resume_due() == pytest.approx(5.0)
+async def test_the_watch_wakes_for_the_next_time_limit(gateway: TransactionHarness) -> None:
+    assert await gateway.saga_runner.resume_due() == 30.0
+    await gateway.begin(timeout_ms=300_000)
+    assert await gateway.saga_runner.resume_due() == 30.0
+    await gateway.begin(timeout_ms=5_000)
+    assert await gateway.saga_runner.resume_due() == pytest.approx(5.0)
 
 
 # Clients that leave, and stores that fail.
 
 
-async def test_a_step_is_carried_to_its_end_when_its_client_leaves(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    gate.shop.open.clear()
-    leaving = asyncio.ensure_future(gate.step(id, "reserve", sequence=1))
-    await eventually(lambda: len(gate.shop.received) == 1, WAIT_SECONDS, "the step")
+async def test_a_step_is_carried_to_its_end_when_its_client_leaves(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    gateway.shop.open.clear()
+    leaving = asyncio.ensure_future(gateway.step(id, "reserve", sequence=1))
+    await eventually(lambda: len(gateway.shop.received) == 1, WAIT_SECONDS, "the step")
     leaving.cancel()
     await asyncio.wait({leaving})
-    assert await gate.state(id) == "waiting_ack"
-    gate.shop.open.set()
-    await gate.saga_runner.wait_until_idle()
-    assert await gate.state(id) == "in_progress"
-    await gate.step(id, "reserve", sequence=1)
-    assert gate.shop.effects == ["reserve"]
+    assert await gateway.state(id) == "waiting_ack"
+    gateway.shop.open.set()
+    await gateway.saga_runner.wait_until_idle()
+    assert await gateway.state(id) == "in_progress"
+    await gateway.step(id, "reserve", sequence=1)
+    assert gateway.shop.effects == ["reserve"]
 
 
-async def test_a_step_that_cannot_be_recorded_is_not_sent(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    gate.store.full = True
+async def test_a_step_that_cannot_be_recorded_is_not_sent(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    gateway.store.full = True
     with pytest.raises(LedgerUnavailable, match="not sent"):
-        await gate.step(id, "reserve")
-    assert gate.shop.received == []
+        await gateway.step(id, "reserve")
+    assert gateway.shop.received == []
     with pytest.raises(LedgerUnavailable):
-        await gate.begin()
+        await gateway.begin()
 
 
-async def test_a_rollback_goes_on_when_the_store_can_be_written_again(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    await gate.step(id, "reserve")
-    gate.shop.open.clear()
-    rolling = asyncio.ensure_future(gate.ask("transaction_rollback", transaction_id=id))
-    await eventually(lambda: len(gate.shop.received) == 2, WAIT_SECONDS, "the compensation")
-    gate.store.full = True
-    gate.shop.open.set()
+async def test_a_rollback_goes_on_when_the_store_can_be_written_again(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    await gateway.step(id, "reserve")
+    gateway.shop.open.clear()
+    rolling = asyncio.ensure_future(gateway.ask("transaction_rollback", transaction_id=id))
+    await eventually(lambda: len(gateway.shop.received) == 2, WAIT_SECONDS, "the compensation")
+    gateway.store.full = True
+    gateway.shop.open.set()
     with pytest.raises(LedgerUnavailable):
         await rolling
-    assert await gate.state(id) == "in_progress"
-    gate.store.full = False
-    await gate.resume()
-    assert await gate.state(id) == "rolled_back"
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+    assert await gateway.state(id) == "in_progress"
+    gateway.store.full = False
+    await gateway.resume()
+    assert await gateway.state(id) == "rolled_back"
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
 # Two gateways on one directory.
@@ -211,47 +211,47 @@ async def test_a_rollback_waits_for_a_step_that_another_gateway_has_not_sent_yet
     assert shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_of_two_changes_at_once_the_second_is_refused(gate: TransactionHarness) -> None:
-    id = await gate.begin()
-    found = await gate.store.load(place_of(id))
+async def test_of_two_changes_at_once_the_second_is_refused(gateway: TransactionHarness) -> None:
+    id = await gateway.begin()
+    found = await gateway.store.load(place_of(id))
     assert found is not None
     event = found.history[0]
-    assert await gate.store.save(found, event, None)
-    assert not await gate.store.save(found, event, None)
+    assert await gateway.store.save(found, event, None)
+    assert not await gateway.store.save(found, event, None)
 
 
 # Servers that ask, and answers that are large.
 
 
-async def test_a_step_whose_server_asks_goes_on_with_the_answer(gate: TransactionHarness) -> None:
-    gate.shop.script["reserve"] = [ASKS]
-    id = await gate.begin()
+async def test_a_step_whose_server_asks_goes_on_with_the_answer(gateway: TransactionHarness) -> None:
+    gateway.shop.script["reserve"] = [ASKS]
+    id = await gateway.begin()
     request = asked("transaction_step", transaction_id=id, tool="reserve")
-    _, answer = await gate.tools.run_step(request, gate.use)
+    _, answer = await gateway.tools.run_step(request, gateway.use)
     assert answer.result == QUESTION
-    assert await gate.state(id) == "waiting_ack"
+    assert await gateway.state(id) == "waiting_ack"
     request = structs.replace(request, params={**request.params, "requestState": Raw(b'"x"')})
-    await gate.tools.run_step(request, gate.use)
-    assert gate.shop.effects == ["reserve"]
-    assert await gate.state(id) == "in_progress"
+    await gateway.tools.run_step(request, gateway.use)
+    assert gateway.shop.effects == ["reserve"]
+    assert await gateway.state(id) == "in_progress"
 
 
-async def test_a_step_that_waits_for_an_answer_did_not_happen(gate: TransactionHarness) -> None:
-    gate.shop.script["charge"] = [ASKS]
-    id = await gate.begin()
-    await gate.step(id, "reserve")
-    await gate.step(id, "charge")
-    assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
-    assert gate.shop.effects == ["reserve", "undo_reserve"]
+async def test_a_step_that_waits_for_an_answer_did_not_happen(gateway: TransactionHarness) -> None:
+    gateway.shop.script["charge"] = [ASKS]
+    id = await gateway.begin()
+    await gateway.step(id, "reserve")
+    await gateway.step(id, "charge")
+    assert (await gateway.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
+    assert gateway.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_compensation_is_filled_from_a_result_on_disk(gate: TransactionHarness) -> None:
-    gate.shop.script["reserve"] = [LONG]
-    id = await gate.begin()
+async def test_a_compensation_is_filled_from_a_result_on_disk(gateway: TransactionHarness) -> None:
+    gateway.shop.script["reserve"] = [LONG]
+    id = await gateway.begin()
     undo = {"tool": "undo_reserve", "args": {"id": "$result.id"}}
     request = asked("transaction_step", transaction_id=id, tool="reserve", compensate=undo)
-    _, answer = await gate.tools.run_step(request, gate.use)
+    _, answer = await gateway.tools.run_step(request, gateway.use)
     assert isinstance(answer.result, Kept)
     assert not answer.result.closed
-    await gate.ask("transaction_rollback", transaction_id=id)
-    assert bytes(gate.shop.received[-1].request.params["arguments"]) == b'{"id":"reserve-1"}'
+    await gateway.ask("transaction_rollback", transaction_id=id)
+    assert bytes(gateway.shop.received[-1].request.params["arguments"]) == b'{"id":"reserve-1"}'

@@ -29,10 +29,10 @@ FAILURES = BreakerSettings().failures
 
 
 async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
-    desk = DeliveryHarness(DONE, WRONG)
-    assert await desk.deliver() is DONE
-    assert await desk.deliver() is WRONG
-    assert desk.outcomes == ["ok", "error"]
+    harness = DeliveryHarness(DONE, WRONG)
+    assert await harness.deliver() is DONE
+    assert await harness.deliver() is WRONG
+    assert harness.outcomes == ["ok", "error"]
 
 
 @pytest.mark.parametrize(
@@ -48,103 +48,103 @@ async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
 async def test_a_failure_that_nobody_may_repeat_is_counted_under_its_code_and_not_tried_again(
     error: HeadgateError,
 ) -> None:
-    desk = DeliveryHarness(error)
+    harness = DeliveryHarness(error)
     with pytest.raises(type(error)) as raised:
-        await desk.deliver()
+        await harness.deliver()
     assert raised.value is error
-    assert desk.outcomes == [error.code]
-    assert len(desk.upstream.received) == 1
+    assert harness.outcomes == [error.code]
+    assert len(harness.upstream.received) == 1
 
 
 async def test_a_refused_call_is_counted_too() -> None:
-    desk = DeliveryHarness(UpstreamLost("bank", "pay", "it ended"), policy=ONE_ATTEMPT)
+    harness = DeliveryHarness(UpstreamLost("bank", "pay", "it ended"), policy=ONE_ATTEMPT)
     for _ in range(FAILURES + 1):
         with pytest.raises(HeadgateError):
-            await desk.deliver()
-    assert desk.outcomes == ["NETWORK_ERROR"] * FAILURES + ["TEMPORARY_FAILURE"]
+            await harness.deliver()
+    assert harness.outcomes == ["NETWORK_ERROR"] * FAILURES + ["TEMPORARY_FAILURE"]
 
 
 async def test_a_cancelled_call_is_counted_as_cancelled() -> None:
-    desk = DeliveryHarness(DONE)
-    desk.upstream.open.clear()
-    call = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(1)
+    harness = DeliveryHarness(DONE)
+    harness.upstream.open.clear()
+    call = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(1)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert desk.outcomes == ["cancelled"]
+    assert harness.outcomes == ["cancelled"]
 
 
 async def test_a_bug_of_ours_is_not_counted_as_a_cancellation() -> None:
-    desk = DeliveryHarness(ZeroDivisionError())
+    harness = DeliveryHarness(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
-        await desk.deliver()
-    assert desk.outcomes == ["INTERNAL"]
+        await harness.deliver()
+    assert harness.outcomes == ["INTERNAL"]
 
 
 async def test_the_time_that_a_call_took_is_counted() -> None:
-    desk = DeliveryHarness(DONE)
-    desk.upstream.open.clear()
-    call = asyncio.create_task(desk.deliver())
-    await desk.upstream.reached(1)
-    desk.clock.forward(2.5)
-    desk.upstream.open.set()
+    harness = DeliveryHarness(DONE)
+    harness.upstream.open.clear()
+    call = asyncio.create_task(harness.deliver())
+    await harness.upstream.reached(1)
+    harness.clock.forward(2.5)
+    harness.upstream.open.set()
     await call
-    assert desk.counted == [("bank", "ok", 2.5)]
+    assert harness.counted == [("bank", "ok", 2.5)]
 
 
 async def test_a_server_that_becomes_ready_is_no_call_yet() -> None:
-    desk = DeliveryHarness(DONE)
-    await desk.delivery.await_ready("bank")
-    assert desk.upstream.awaited == ["bank"]
-    assert desk.counted == []
+    harness = DeliveryHarness(DONE)
+    await harness.delivery.await_ready("bank")
+    assert harness.upstream.awaited == ["bank"]
+    assert harness.counted == []
 
 
 async def test_a_call_that_waited_in_vain_is_counted_with_its_cause() -> None:
-    desk = DeliveryHarness(DONE)
-    desk.upstream.absence = UpstreamUnavailable("bank", "it does not start", retry_after_seconds=1.0)
+    harness = DeliveryHarness(DONE)
+    harness.upstream.absence = UpstreamUnavailable("bank", "it does not start", retry_after_seconds=1.0)
     with pytest.raises(UpstreamUnavailable) as raised:
-        await desk.delivery.await_ready("bank")
-    assert raised.value is desk.upstream.absence
-    assert desk.counted == [("bank", "TEMPORARY_FAILURE", 0.0)]
-    assert desk.upstream.received == []
+        await harness.delivery.await_ready("bank")
+    assert raised.value is harness.upstream.absence
+    assert harness.counted == [("bank", "TEMPORARY_FAILURE", 0.0)]
+    assert harness.upstream.received == []
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_is_counted_as_cancelled() -> None:
-    desk = DeliveryHarness(DONE)
-    desk.upstream.open.clear()
-    waiting = asyncio.create_task(desk.delivery.await_ready("bank"))
-    await eventually(lambda: bool(desk.upstream.awaited), WAIT_SECONDS, "somebody waits")
-    desk.clock.forward(3)
+    harness = DeliveryHarness(DONE)
+    harness.upstream.open.clear()
+    waiting = asyncio.create_task(harness.delivery.await_ready("bank"))
+    await eventually(lambda: bool(harness.upstream.awaited), WAIT_SECONDS, "somebody waits")
+    harness.clock.forward(3)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert desk.counted == [("bank", "cancelled", 3.0)]
+    assert harness.counted == [("bank", "cancelled", 3.0)]
 
 
 async def test_subscriptions_are_no_calls() -> None:
-    desk = DeliveryHarness(DONE)
+    harness = DeliveryHarness(DONE)
     item = Item(ItemKind.RESOURCES, "bank", "a:/1", "headgate://bank/a:/1")
-    assert await desk.delivery.subscribe(item, LOCAL_IDENTITY) is SUBSCRIBED
-    assert await desk.delivery.unsubscribe(item.public_name, LOCAL_IDENTITY) is SUBSCRIBED
-    assert desk.upstream.subscriptions == [("subscribe", "bank", "a:/1"), ("unsubscribe", "bank", "a:/1")]
-    assert desk.counted == []
+    assert await harness.delivery.subscribe(item, LOCAL_IDENTITY) is SUBSCRIBED
+    assert await harness.delivery.unsubscribe(item.public_name, LOCAL_IDENTITY) is SUBSCRIBED
+    assert harness.upstream.subscriptions == [("subscribe", "bank", "a:/1"), ("unsubscribe", "bank", "a:/1")]
+    assert harness.counted == []
 
 
 async def test_each_client_leaves_where_it_was_subscribed_whatever_the_uri_means_by_now() -> None:
-    desk = DeliveryHarness(DONE)
+    harness = DeliveryHarness(DONE)
     for server in ("bank", "other"):
-        await desk.delivery.subscribe(Item(ItemKind.RESOURCES, server, "a:/1", "a:/1"), LOCAL_IDENTITY)
+        await harness.delivery.subscribe(Item(ItemKind.RESOURCES, server, "a:/1", "a:/1"), LOCAL_IDENTITY)
     for _ in range(3):
-        assert not (await desk.delivery.unsubscribe("a:/1", LOCAL_IDENTITY)).error
-    assert desk.upstream.subscriptions[2:] == [
+        assert not (await harness.delivery.unsubscribe("a:/1", LOCAL_IDENTITY)).error
+    assert harness.upstream.subscriptions[2:] == [
         ("unsubscribe", "bank", "a:/1"),
         ("unsubscribe", "other", "a:/1"),
     ]
 
 
 async def test_which_servers_ask_while_a_call_is_under_way_is_the_upstreams_business() -> None:
-    desk = DeliveryHarness(DONE)
-    desk.upstream.holding.add("bank")
-    assert desk.delivery.sends_requests_during_calls("bank")
-    assert not desk.delivery.sends_requests_during_calls("other")
+    harness = DeliveryHarness(DONE)
+    harness.upstream.holding.add("bank")
+    assert harness.delivery.sends_requests_during_calls("bank")
+    assert not harness.delivery.sends_requests_during_calls("other")

@@ -55,29 +55,29 @@ class Clock:
         self.seconds += seconds
 
 
-class Fuse:
+class CrashPoint:
     """Kills a gateway at one of the points that it passes: from then on it does nothing any more."""
 
-    def __init__(self, burns_at: int | None = None) -> None:
+    def __init__(self, crashes_at: int | None = None) -> None:
         self.passed = 0
-        self.blown = asyncio.Event()
-        self._burns_at = burns_at
+        self.crashed = asyncio.Event()
+        self._crashes_at = crashes_at
 
     def check(self) -> None:
         """A dead process writes nothing."""
-        if self.blown.is_set():
+        if self.crashed.is_set():
             raise StoreFailed("the process is dead")
 
     async def point(self) -> None:
         """Where it may end, or stand still."""
         self.check()
         self.passed += 1
-        if self.passed == self._burns_at:
-            self.blown.set()
+        if self.passed == self._crashes_at:
+            self.crashed.set()
             await asyncio.Event().wait()
 
 
-class Pause(Fuse):
+class Pause(CrashPoint):
     """Lets a gateway stand still at one point, until it goes on."""
 
     def __init__(self, at: int) -> None:
@@ -104,7 +104,7 @@ class Shop:
         # Cleared, calls wait until it is set.
         self.open = asyncio.Event()
         self.open.set()
-        self.fuse = Fuse()
+        self.crash_point = CrashPoint()
 
     def is_ready(self, server: str) -> bool:
         return True
@@ -131,9 +131,9 @@ class Shop:
                 return said("no", failed=True)
             case "wrong":
                 return McpResponse(error=b'{"code":1,"message":"broken"}')
-        self.fuse.check()
+        self.crash_point.check()
         self.effects.append(tool)
-        await self.fuse.point()
+        await self.crash_point.point()
         if outcome == LOST_AFTER:
             raise UpstreamLost("shop", tool, "it closed")
         answer = said(f'{{"id": "{tool}-{len(self.effects)}"}}')
@@ -165,34 +165,34 @@ def said(text: str, *, failed: bool = False) -> McpResponse:
     return McpResponse(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": failed}))
 
 
-class FusedLedger(SqliteLedger):
+class CrashableSqliteLedger(SqliteLedger):
     """The ledger, with a point after every write."""
 
-    fuse: Fuse
+    crash_point: CrashPoint
 
     async def claim(self, intent: Intent) -> ClaimResult:
-        self.fuse.check()
+        self.crash_point.check()
         claim = await super().claim(intent)
-        await self.fuse.point()
+        await self.crash_point.point()
         return claim
 
     async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
-        self.fuse.check()
+        self.crash_point.check()
         finished = await super().finish(op_id, fence, outcome)
-        await self.fuse.point()
+        await self.crash_point.point()
         return finished
 
 
-class FusedStore(SqliteTransactionStore):
+class CrashableTransactionStore(SqliteTransactionStore):
     """The store, with a point after every write; full, it writes nothing."""
 
-    fuse: Fuse
+    crash_point: CrashPoint
     full = False
 
     async def begin(self, transaction: TransactionRecord) -> bool:
         self._check()
         begun = await super().begin(transaction)
-        await self.fuse.point()
+        await self.crash_point.point()
         return begun
 
     async def save(
@@ -200,13 +200,13 @@ class FusedStore(SqliteTransactionStore):
     ) -> bool:
         self._check()
         saved = await super().save(transaction, event, step)
-        await self.fuse.point()
+        await self.crash_point.point()
         return saved
 
     def _check(self) -> None:
         if self.full:
             raise StoreFailed("the disk is full")
-        self.fuse.check()
+        self.crash_point.check()
 
 
 class _NoProber:
@@ -218,7 +218,12 @@ class TransactionHarness:
     """One gateway in front of the shop, as far as transactions go."""
 
     def __init__(
-        self, shop: Shop, ledger: FusedLedger, store: FusedStore, clock: Clock, kind: ToolClass
+        self,
+        shop: Shop,
+        ledger: CrashableSqliteLedger,
+        store: CrashableTransactionStore,
+        clock: Clock,
+        kind: ToolClass,
     ) -> None:
         spec = ServerSpec(
             name="shop",
@@ -231,7 +236,7 @@ class TransactionHarness:
         self.pauses: list[float] = []
         # Tools that the shop does not have; it has all others.
         self.missing: set[str] = set()
-        self.journal = IdempotentDelivery(
+        self.delivery = IdempotentDelivery(
             shop,
             ledger,
             delivery_policy,
@@ -242,18 +247,18 @@ class TransactionHarness:
         )
         self.saga_runner = SagaRunner(
             store,
-            self.journal,
+            self.delivery,
             self.use,
             delivery_policy.tool_class,
             self._find,
             now=clock,
             sleep=self._no_wait,
         )
-        self.tools = TransactionTools(self.saga_runner, self.journal)
+        self.tools = TransactionTools(self.saga_runner, self.delivery)
 
-    def arm(self, fuse: Fuse) -> None:
+    def arm(self, crash_point: CrashPoint) -> None:
         """From now on it may be killed."""
-        self.shop.fuse = self.store.fuse = self._ledger.fuse = fuse
+        self.shop.crash_point = self.store.crash_point = self._ledger.crash_point = crash_point
 
     def _find(self, name: str, caller: Identity) -> Item:
         if name in self.missing:
@@ -267,7 +272,7 @@ class TransactionHarness:
     async def use(self, request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
         """As the gateway does it: find the tool, and carry the call to its answer."""
         call = UpstreamCall(request, tool(request.name))
-        return call, await self.journal.send_recorded(call)
+        return call, await self.delivery.send_recorded(call)
 
     async def sweep(self) -> None:
         """Forget calls that are past their window."""
@@ -279,7 +284,7 @@ class TransactionHarness:
         async def found(operation: Operation) -> Item:
             return tool(operation.public_name)
 
-        await self.journal.recover(found)
+        await self.delivery.recover(found)
         await self.saga_runner.resume_due()
         await self.saga_runner.wait_until_idle()
 
@@ -366,7 +371,7 @@ async def harness(
     clock = clock or Clock()
     liveness = ProcessLiveness(directory / "owners")
     async with ledger_group_commit(directory) as group_commit:
-        ledger = FusedLedger(
+        ledger = CrashableSqliteLedger(
             group_commit,
             AnswerFiles(directory / "ledger"),
             liveness,
@@ -374,29 +379,29 @@ async def harness(
             doubt_seconds=7 * 86_400.0,
             now=clock,
         )
-        store = FusedStore(group_commit, liveness, now=clock)
+        store = CrashableTransactionStore(group_commit, liveness, now=clock)
         gateway = TransactionHarness(shop, ledger, store, clock, kind)
-        gateway.arm(Fuse())
+        gateway.arm(CrashPoint())
         try:
             yield gateway
         finally:
             await gateway.saga_runner.close()
-            await gateway.journal.close()
+            await gateway.delivery.close()
             await ledger.close()
 
 
-async def until_killed(fuse: Fuse, work: Callable[[], Awaitable[object]]) -> bool:
+async def until_killed(crash_point: CrashPoint, work: Callable[[], Awaitable[object]]) -> bool:
     """Run what a client does until it is over or its gateway is killed; whether it was.
 
     Nothing of the gateway runs after that.
     """
     before = asyncio.all_tasks()
     running = asyncio.ensure_future(_tolerant(work))
-    blown = asyncio.ensure_future(fuse.blown.wait())
+    crashed = asyncio.ensure_future(crash_point.crashed.wait())
     async with asyncio.timeout(WAIT_SECONDS):
-        await asyncio.wait({running, blown}, return_when=asyncio.FIRST_COMPLETED)
-        killed = fuse.blown.is_set()
-        fuse.blown.set()
+        await asyncio.wait({running, crashed}, return_when=asyncio.FIRST_COMPLETED)
+        killed = crash_point.crashed.is_set()
+        crash_point.crashed.set()
         while left := asyncio.all_tasks() - before:
             for task in left:
                 task.cancel()
