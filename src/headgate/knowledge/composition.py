@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from headgate.domain.errors import ConfigError
@@ -70,9 +71,21 @@ def open_configured_store(options: KnowledgeOptions) -> AbstractAsyncContextMana
             fewest_connections=options.pool_min,
             most_connections=options.pool_max,
         )
+    return _open_sqlite_store(options.database_path)
+
+
+@asynccontextmanager
+async def _open_sqlite_store(path: Path) -> AsyncIterator[KnowledgeStore]:
+    # In a thread, because the import reads the SQL of the store.
+    open_store = await asyncio.to_thread(_import_sqlite_store)
+    async with open_store(path) as store:
+        yield store
+
+
+def _import_sqlite_store() -> Callable[[Path], AbstractAsyncContextManager[KnowledgeStore]]:
     from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 
-    return open_sqlite_store(options.database_path)
+    return open_sqlite_store
 
 
 _OpenStore = Callable[
