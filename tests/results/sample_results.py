@@ -63,10 +63,10 @@ def blocks_of(data: bytes) -> list[bytes]:
 
 def words_of(block: bytes) -> str | None:
     """The text of a block that has one."""
-    told = json.loads(block)
-    if told["type"] == "resource":
-        told = told["resource"]
-    words = told.get("text")
+    output = json.loads(block)
+    if output["type"] == "resource":
+        output = output["resource"]
+    words = output.get("text")
     return words if isinstance(words, str) else None
 
 
@@ -146,10 +146,10 @@ class _Server:
         }
         names = {"content", *self._chance.sample(list(members), self._chance.randrange(len(members)))}
         # Some say the structure first.
-        told = {name: members[name] for name in self._chance.sample(sorted(names), len(names))}
+        output = {name: members[name] for name in self._chance.sample(sorted(names), len(names))}
         separators = self._chance.choice([(",", ":"), (", ", ": "), (" ,\n", " :\t")])
         plain = bool(self._chance.randrange(2))
-        return json.dumps(told, ensure_ascii=plain, separators=separators).encode()
+        return json.dumps(output, ensure_ascii=plain, separators=separators).encode()
 
 
 def results(most_blocks: int = 6) -> st.SearchStrategy[bytes]:

@@ -81,14 +81,14 @@ def test_the_escapes_of_json_hide_no_word(pattern: str, to_ascii: bool) -> None:
 
 def test_pages_follow_each_other_without_gap_or_repetition() -> None:
     log = b"\n".join(b"word number %d" % number for number in range(23))
-    offset, seen = 0, []
+    offset, visible = 0, []
     while True:
         result = search(log, "word", offset=offset, top_k=5)
-        seen += bytes(result.content).split(b"\n--\n")
+        visible += bytes(result.content).split(b"\n--\n")
         if "next_offset" not in result.metadata:
             break
         offset = result.metadata["next_offset"]
-    assert sorted(seen) == sorted(log.split(b"\n"))
+    assert sorted(visible) == sorted(log.split(b"\n"))
 
 
 def test_max_results_is_stronger_than_top_k() -> None:

@@ -94,14 +94,14 @@ def test_five_are_shown_and_the_rest_is_told() -> None:
 
 def walk(content: bytes, pattern: str, kind: str, **params: Any) -> tuple[bytes, list[int], list[int]]:
     """All pages together, how many matches each of them told, and how many it showed."""
-    pages, told, shown, offset = list[bytes](), list[int](), list[int](), 0
+    pages, output, shown, offset = list[bytes](), list[int](), list[int](), 0
     while True:
         result = search(content, pattern, kind, offset=offset, **params)
         pages.append(result.content[:])
-        told.append(result.metadata["matches"])
+        output.append(result.metadata["matches"])
         shown.append(result.metadata["shown"])
         if "next_offset" not in result.metadata:
-            return b"\n".join(pages), told, shown
+            return b"\n".join(pages), output, shown
         assert result.metadata["next_offset"] == offset + shown[-1] > offset
         offset = result.metadata["next_offset"]
 
@@ -110,10 +110,10 @@ def walk(content: bytes, pattern: str, kind: str, **params: Any) -> tuple[bytes,
 @pytest.mark.parametrize("around", [0, 30])
 def test_the_pages_of_a_log_without_blank_lines_show_every_hit(kind: str, around: int) -> None:
     lines = [f"{'ERROR' if number % 25 == 7 else 'INFO'} {number} " + "pad " * 20 for number in range(1500)]
-    pages, told, shown = walk("\n".join(lines).encode(), "ERROR", kind, before=around, after=around)
-    seen = {line.split()[1] for line in pages.decode().split("\n") if "ERROR" in line}
-    assert seen == {str(number) for number in range(7, 1500, 25)}
-    assert set(told) == {sum(shown)}
+    pages, output, shown = walk("\n".join(lines).encode(), "ERROR", kind, before=around, after=around)
+    visible = {line.split()[1] for line in pages.decode().split("\n") if "ERROR" in line}
+    assert visible == {str(number) for number in range(7, 1500, 25)}
+    assert set(output) == {sum(shown)}
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,9 +133,9 @@ def test_the_pages_of_any_text_show_every_hit(
 ) -> None:
     # So that each hit can be told from the others.
     text = "".join(f"<hit{number}>" if word == "hit" else word for number, word in enumerate(words))
-    pages, told, shown = walk(text.encode(), r"<hit\d+>", kind, room=room, multiline=multiline)
+    pages, output, shown = walk(text.encode(), r"<hit\d+>", kind, room=room, multiline=multiline)
     assert set(re.findall(r"<hit\d+>", pages.decode())) == set(re.findall(r"<hit\d+>", text))
-    assert set(told) == {sum(shown)}
+    assert set(output) == {sum(shown)}
 
 
 def test_of_one_endless_line_every_hit_is_shown() -> None:

@@ -87,21 +87,21 @@ def test_json_in_strings_is_opened_and_everything_else_stays(value: object, dept
     written: object = {"outer": value}
     for _ in range(depth):
         written = {"text": json.dumps(written)}
-    opened = json.loads(decode_json_strings(json.dumps(written).encode(), MemoryScratch())[:])
+    decoded = json.loads(decode_json_strings(json.dumps(written).encode(), MemoryScratch())[:])
     for _ in range(depth):
-        opened = opened["text"]
-    assert opened == _opened({"outer": value})
+        decoded = decoded["text"]
+    assert decoded == _decode({"outer": value})
 
 
-def _opened(value: object) -> object:
+def _decode(value: object) -> object:
     """The value with strings that happen to be JSON opened as well."""
     if isinstance(value, dict):
-        return {key: _opened(member) for key, member in value.items()}
+        return {key: _decode(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [_opened(element) for element in value]
+        return [_decode(element) for element in value]
     if isinstance(value, str) and value.strip()[:1] in ("{", "[") and value.strip():
         try:
-            return _opened(json.loads(value))
+            return _decode(json.loads(value))
         except ValueError:
             return value
     return value

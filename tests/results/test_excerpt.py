@@ -46,9 +46,9 @@ def cut(
 
 
 def without_text(block: bytes) -> Any:
-    told = json.loads(block)
-    (told["resource"] if told["type"] == "resource" else told).pop("text")
-    return told
+    output = json.loads(block)
+    (output["resource"] if output["type"] == "resource" else output).pop("text")
+    return output
 
 
 def kind(words: str) -> type | None:
@@ -171,9 +171,9 @@ def test_rows_are_cut_at_their_end_and_counted() -> None:
 
 
 def test_a_failure_still_says_that_it_is_one() -> None:
-    told = json.loads(cut(result(text(LINES), LINK, isError=True)).result)
-    assert told["isError"] is True
-    assert told["content"][1] == LINK
+    output = json.loads(cut(result(text(LINES), LINK, isError=True)).result)
+    assert output["isError"] is True
+    assert output["content"][1] == LINK
 
 
 def test_small_texts_are_whole_and_large_ones_share_the_rest() -> None:
@@ -228,16 +228,16 @@ def test_what_is_left_without_the_middle_has_as_many_characters_as_there_is_room
 
 def test_structure_that_fits_stays_with_the_notice_though_the_text_does_not() -> None:
     data = result(text(LINES), structuredContent={"total": 1.0})
-    told = json.loads(cut(data, limit=400, output_schema=b'{"type":"object"}').result)["structuredContent"]
-    notice = told.pop("_headgate")
-    assert told == {"total": 1.0}
+    output = json.loads(cut(data, limit=400, output_schema=b'{"type":"object"}').result)["structuredContent"]
+    notice = output.pop("_headgate")
+    assert output == {"total": 1.0}
     assert "structuredContent is whole, the text beside it is cut" in notice["notice"]
     assert ID in notice["notice"]
 
 
 def test_structure_without_a_schema_goes_though_it_fits_where_the_text_does_not() -> None:
-    told = json.loads(cut(result(text(LINES), structuredContent={"total": 1.0}), limit=400).result)
-    assert "structuredContent" not in told
+    output = json.loads(cut(result(text(LINES), structuredContent={"total": 1.0}), limit=400).result)
+    assert "structuredContent" not in output
 
 
 def test_structure_without_a_schema_is_left_out_when_it_is_too_large_and_the_text_says_so() -> None:
@@ -267,16 +267,16 @@ def test_structure_with_a_schema_is_cut_to_what_the_schema_allows() -> None:
     }
     data = result(text("short"), structuredContent={"rows": json.loads(ROWS), "total": 300})
     done = cut(data, limit=400, output_schema=json.dumps(schema).encode())
-    told = json.loads(done.result)["structuredContent"]
-    counted = f"{len(told['rows'])} of 300 elements"
+    output = json.loads(done.result)["structuredContent"]
+    counted = f"{len(output['rows'])} of 300 elements"
     assert f"the text is whole, structuredContent is cut to {counted}" in texts_of(done.result)[-1]
-    first, notice = next(iter(told.items()))
+    first, notice = next(iter(output.items()))
     assert first == "_headgate"
     assert notice["notice"].startswith(f"[Excerpt: {counted}. The whole result has")
-    assert (notice["cache_id"], notice["shown"], notice["total"]) == (ID, len(told["rows"]), 300)
-    assert told["total"] == 300
-    assert 0 < len(told["rows"]) < 300
-    assert told["rows"] == json.loads(ROWS)[: len(told["rows"])]
+    assert (notice["cache_id"], notice["shown"], notice["total"]) == (ID, len(output["rows"]), 300)
+    assert output["total"] == 300
+    assert 0 < len(output["rows"]) < 300
+    assert output["rows"] == json.loads(ROWS)[: len(output["rows"])]
 
 
 def test_without_any_text_structure_alone_can_be_too_large() -> None:

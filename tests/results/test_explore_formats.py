@@ -10,21 +10,21 @@ from headgate.results.jobs import ExploreParams
 
 
 def explored(content: str, **params: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
+    output: dict[str, Any] = json.loads(
         ExploreProcessor().process(content.encode(), ExploreParams(**params)).content[:]
     )
-    return told
+    return output
 
 
 def test_a_log_with_colours_is_a_log() -> None:
     levels = ("\x1b[32mINFO\x1b[0m", "\x1b[1;31mERROR\x1b[0m")
     lines = [f"\x1b[90m2026-01-01T00:00:{n:02}Z\x1b[0m {levels[n % 3 == 0]} request {n}" for n in range(30)]
-    told = explored("\r\n".join(lines))
-    assert told["looks_like"] == "log"
-    assert told["levels"] == {"INFO": 20, "ERROR": 10}
-    assert (told["from"], told["to"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:29Z")
-    assert told["ansi_codes"] is True
-    assert told["head"].startswith("2026-01-01T00:00:00Z ERROR request 0")
+    output = explored("\r\n".join(lines))
+    assert output["looks_like"] == "log"
+    assert output["levels"] == {"INFO": 20, "ERROR": 10}
+    assert (output["from"], output["to"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:29Z")
+    assert output["ansi_codes"] is True
+    assert output["head"].startswith("2026-01-01T00:00:00Z ERROR request 0")
 
 
 XML = """<?xml version="1.0" encoding="UTF-8"?>
@@ -37,14 +37,19 @@ XML = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def test_xml_is_told_by_element_with_counts_attributes_offsets_and_samples() -> None:
-    told = explored(XML)
-    assert told["looks_like"] == "xml"
-    assert list(told["outline"]) == ["catalog", "catalog/book", "catalog/book/title", "catalog/book/x:price"]
-    assert told["outline"]["catalog"]["attributes"] == {"xmlns:x": "urn:x"}
-    book = told["outline"]["catalog/book"]
+    output = explored(XML)
+    assert output["looks_like"] == "xml"
+    assert list(output["outline"]) == [
+        "catalog",
+        "catalog/book",
+        "catalog/book/title",
+        "catalog/book/x:price",
+    ]
+    assert output["outline"]["catalog"]["attributes"] == {"xmlns:x": "urn:x"}
+    book = output["outline"]["catalog/book"]
     assert (book["count"], book["attributes"], book["offset"]) == (2, {"id": "b0"}, 3)
     assert book["tokens"] > 10
-    assert told["outline"]["catalog/book/title"]["sample"] == "Fish & chips"
+    assert output["outline"]["catalog/book/title"]["sample"] == "Fish & chips"
     assert explored(XML, max_depth=1)["outline"]["catalog"]["deeper"] == "book"
 
 
@@ -69,10 +74,10 @@ def test_svg_fragments_and_several_roots_are_xml() -> None:
 def test_xml_that_is_broken_cut_off_or_declares_entities_is_text_with_a_reason(
     content: str, reason: str
 ) -> None:
-    told = explored(content)
-    assert reason in told["broken"]
-    assert "outline" not in told
-    assert told["head"]
+    output = explored(content)
+    assert reason in output["broken"]
+    assert "outline" not in output
+    assert output["head"]
 
 
 HTML = """<!DOCTYPE html>
@@ -86,21 +91,21 @@ HTML = """<!DOCTYPE html>
 
 
 def test_html_is_told_with_its_title_headings_elements_and_places() -> None:
-    told = explored(HTML)
-    assert (told["looks_like"], told["title"]) == ("html", "Shop & more")
-    assert told["headings"] == [{"offset": 3, "heading": "h1 Orders"}]
-    assert told["elements"]["li"] == 2
-    assert told["elements"].keys().isdisjoint({"div", "b"})
-    assert told["outline"]["ul/li"]["count"] == 2
-    assert told["outline"]["ul"]["attributes"] == {"class": "list"}
-    assert (told["outline"]["table/tr"]["count"], told["outline"]["table/tr/td"]["count"]) == (2, 3)
-    assert told["outline"]["img"]["count"] == 1
+    output = explored(HTML)
+    assert (output["looks_like"], output["title"]) == ("html", "Shop & more")
+    assert output["headings"] == [{"offset": 3, "heading": "h1 Orders"}]
+    assert output["elements"]["li"] == 2
+    assert output["elements"].keys().isdisjoint({"div", "b"})
+    assert output["outline"]["ul/li"]["count"] == 2
+    assert output["outline"]["ul"]["attributes"] == {"class": "list"}
+    assert (output["outline"]["table/tr"]["count"], output["outline"]["table/tr/td"]["count"]) == (2, 3)
+    assert output["outline"]["img"]["count"] == 1
 
 
 def test_a_fragment_of_html_is_html() -> None:
-    told = explored("<div><p>one<p>two</div>\n<div/>")
-    assert told["looks_like"] == "html"
-    assert told["outline"]["div/p"]["count"] == 2
+    output = explored("<div><p>one<p>two</div>\n<div/>")
+    assert output["looks_like"] == "html"
+    assert output["outline"]["div/p"]["count"] == 2
 
 
 YAML = """# settings
@@ -126,9 +131,9 @@ apiVersion: v2
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_yaml_is_told_by_key_with_types_counts_offsets_and_samples(line_end: str) -> None:
-    told = explored(YAML.replace("\n", line_end))
-    assert (told["looks_like"], told["documents"]) == ("yaml", 2)
-    outline = told["outline"]
+    output = explored(YAML.replace("\n", line_end))
+    assert (output["looks_like"], output["documents"]) == ("yaml", 2)
+    outline = output["outline"]
     # Of the two lines of 14 characters together.
     assert 8 <= outline["apiVersion"].pop("tokens") <= 14
     assert outline["apiVersion"] == {"type": "string", "count": 2, "offset": 1, "sample": "v1"}
@@ -202,16 +207,16 @@ def test_hostile_texts_get_an_answer_that_fits(content: str) -> None:
 
 
 def test_counts_are_those_of_the_whole_though_only_its_beginning_is_taken_apart() -> None:
-    told = explored("<r>" + "<a><b>x</b></a>\n" * 60_000 + "</r>")
-    assert told["looked_at_bytes"] < 1_000_000
-    assert told["outline"]["r/a/b"]["count"] == 60_000
-    told = explored("<html><body>" + "<p>x</p>\n" * 60_000 + "</body></html>")
-    assert told["outline"]["p"]["count"] == told["elements"]["p"] == 60_000
-    told = explored("items:\n" + "- name: x\n  port: 1\n" * 20_000)
-    assert told["outline"]["items[].name"]["count"] == pytest.approx(20_000, rel=0.01)
+    output = explored("<r>" + "<a><b>x</b></a>\n" * 60_000 + "</r>")
+    assert output["looked_at_bytes"] < 1_000_000
+    assert output["outline"]["r/a/b"]["count"] == 60_000
+    output = explored("<html><body>" + "<p>x</p>\n" * 60_000 + "</body></html>")
+    assert output["outline"]["p"]["count"] == output["elements"]["p"] == 60_000
+    output = explored("items:\n" + "- name: x\n  port: 1\n" * 20_000)
+    assert output["outline"]["items[].name"]["count"] == pytest.approx(20_000, rel=0.01)
 
 
 def test_a_string_in_json_is_told_in_the_same_way() -> None:
-    told = explored(json.dumps({"page": XML}), path="page")
-    assert (told["type"], told["looks_like"]) == ("string", "xml")
-    assert told["outline"]["catalog/book"]["count"] == 2
+    output = explored(json.dumps({"page": XML}), path="page")
+    assert (output["type"], output["looks_like"]) == ("string", "xml")
+    assert output["outline"]["catalog/book"]["count"] == 2

@@ -57,15 +57,17 @@ class Desk:
         return bytes_of(await self.shape(data, caller, **more))
 
     async def read(self, tool: str, caller: Identity = LOCAL_IDENTITY, **arguments: Any) -> bytes:
-        asked = request(f"proxy_{tool}", arguments, caller)
-        _, answer = await self.responses.read_stored(asked, await self.responses.parse_read_request(asked))
+        requested = request(f"proxy_{tool}", arguments, caller)
+        _, answer = await self.responses.read_stored(
+            requested, await self.responses.parse_read_request(requested)
+        )
         return bytes_of(answer)
 
     async def fresh(self, tool: str, data: Payload, **arguments: Any) -> bytes:
-        wish = await self.responses.parse_read_request(
+        read_request = await self.responses.parse_read_request(
             request(f"proxy_{tool}", {"tool": "bank_look", **arguments})
         )
-        return bytes_of(await self.responses.read_new(call(), wish, McpResponse(data)))
+        return bytes_of(await self.responses.read_new(call(), read_request, McpResponse(data)))
 
 
 def request(
@@ -183,9 +185,9 @@ async def test_structure_is_cut_as_the_tool_promises(desk: Desk) -> None:
     promise = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
     definition = json.dumps({"name": "look", "outputSchema": promise}).encode()
     data = result(structuredContent={"rows": list(range(5000))})
-    told = json.loads(await desk.shown(data, definition=definition))["structuredContent"]
-    assert told["rows"] == list(range(len(told["rows"])))
-    assert told["rows"]
+    output = json.loads(await desk.shown(data, definition=definition))["structuredContent"]
+    assert output["rows"] == list(range(len(output["rows"])))
+    assert output["rows"]
     for unreadable in (b"", b"\xff", b"[]", b'{"outputSchema":' + b"[" * 5000):
         assert "structuredContent" not in json.loads(await desk.shown(data, definition=unreadable))
 
@@ -289,9 +291,9 @@ async def test_another_key_or_session_gets_the_answer_for_an_unknown_id(desk: De
         return ClientSession(id, UnreachableChannel())
 
     async def refused(caller: Identity, owner: ClientSession | None, cache_id: str) -> str:
-        asked = request("proxy_read", {"cache_id": cache_id}, caller, owner)
+        requested = request("proxy_read", {"cache_id": cache_id}, caller, owner)
         with pytest.raises(ResultNotFound) as missing:
-            await desk.responses.read_stored(asked, await desk.responses.parse_read_request(asked))
+            await desk.responses.read_stored(requested, await desk.responses.parse_read_request(requested))
         return missing.value.sentence.replace(cache_id, "x")
 
     unknown = await refused(LOCAL_IDENTITY, owner("one"), "0" * 24)
@@ -310,8 +312,10 @@ async def test_another_key_or_session_gets_the_answer_for_an_unknown_id(desk: De
     ):
         assert await refused(caller, session, theirs) == unknown
     # A key is the same agent in every session.
-    asked = request("proxy_read", {"cache_id": of_key}, ALICE, owner("two"))
-    _, answer = await desk.responses.read_stored(asked, await desk.responses.parse_read_request(asked))
+    requested = request("proxy_read", {"cache_id": of_key}, ALICE, owner("two"))
+    _, answer = await desk.responses.read_stored(
+        requested, await desk.responses.parse_read_request(requested)
+    )
     assert facts_of(bytes_of(answer))["cache_id"] == of_key
 
 
@@ -328,9 +332,9 @@ async def test_a_mistake_is_found_before_anything_is_called(desk: Desk) -> None:
         ("filter", {"fields": ["a["]}),
         ("read", {"path": "a["}),
     ):
-        asked = request(f"proxy_{tool}", {"tool": "bank_look", **arguments})
+        requested = request(f"proxy_{tool}", {"tool": "bank_look", **arguments})
         with pytest.raises(InvalidArguments) as refused:
-            await desk.responses.parse_read_request(asked)
+            await desk.responses.parse_read_request(requested)
         assert refused.value.message.startswith(f"proxy_{tool}: ")
     assert desk.responses.metrics.refused == 3
 
@@ -370,9 +374,9 @@ async def test_a_small_fresh_result_is_kept_too(desk: Desk) -> None:
 
 
 async def test_an_error_of_the_upstream_is_its_answer(desk: Desk) -> None:
-    wish = await desk.responses.parse_read_request(request("proxy_read", {"tool": "bank_look"}))
+    read_request = await desk.responses.parse_read_request(request("proxy_read", {"tool": "bank_look"}))
     answer = McpResponse(error=b'{"code":-1}')
-    assert await desk.responses.read_new(call(), wish, answer) is answer
+    assert await desk.responses.read_new(call(), read_request, answer) is answer
     assert await desk.store.size() == 0
 
 

@@ -51,7 +51,7 @@ def looked(data: bytes, **more: Any) -> JobResult:
     )
 
 
-def shown(data: bytes, **more: Any) -> Any:
+def render_text(data: bytes, **more: Any) -> Any:
     reply = looked(data, **more)
     assert reply.error is None
     return json.loads(texts_of(reply.result)[0])
@@ -63,17 +63,19 @@ def note(data: bytes, **more: Any) -> str:
 
 @each_place
 def test_explore_names_paths_that_all_the_others_take(data: bytes, start: str) -> None:
-    paths = shown(data, exploration=ExploreParams(max_depth=6))["paths"]
+    paths = render_text(data, exploration=ExploreParams(max_depth=6))["paths"]
     name = f"{start}users[].name"
     assert paths[name]["type"] == "string"
     assert paths[f"{start}total"]["sample"] == 3
     names = ["n0", "n1", "n2"]
-    assert shown(data, reading=ReadParams(path=name)) == names
-    assert shown(data, path=name, search=SearchParams(pattern="n1")) == ["n1"]
-    rows = shown(data, query=QueryParams(sql="SELECT count(*), sum(age) FROM rows", path=f"{start}users"))
+    assert render_text(data, reading=ReadParams(path=name)) == names
+    assert render_text(data, path=name, search=SearchParams(pattern="n1")) == ["n1"]
+    rows = render_text(
+        data, query=QueryParams(sql="SELECT count(*), sum(age) FROM rows", path=f"{start}users")
+    )
     assert rows["rows"] == [[3, 63]]
-    assert _gathered(shown(data, projection=ProjectionParams(fields=(name,)))) == names
-    assert shown(data, path=f"{start}users", projection=ProjectionParams(fields=("name",))) == [
+    assert _gathered(render_text(data, projection=ProjectionParams(fields=(name,)))) == names
+    assert render_text(data, path=f"{start}users", projection=ProjectionParams(fields=("name",))) == [
         {"name": n} for n in names
     ]
 
@@ -87,13 +89,13 @@ def _gathered(value: Any) -> list[str]:
 
 @each_place
 def test_a_search_keeps_the_elements_that_match(data: bytes, start: str) -> None:
-    found = shown(data, path=f"{start}users", search=SearchParams(pattern="gmail"))
+    found = render_text(data, path=f"{start}users", search=SearchParams(pattern="gmail"))
     assert [one["name"] for one in found] == ["n1"]
 
 
 @pytest.mark.parametrize("place", sorted(PLACES.keys() - {"fence in a string", "beside a long text"}))
 def test_a_search_without_a_path_opens_it_too(place: str) -> None:
-    found = json.dumps(shown(PLACES[place][0], search=SearchParams(pattern="gmail")))
+    found = json.dumps(render_text(PLACES[place][0], search=SearchParams(pattern="gmail")))
     assert "n1" in found
     assert "n2" not in found
 
@@ -120,14 +122,14 @@ def test_the_text_around_is_not_lost() -> None:
     both = result(text(f"The gmail users:\n{PLAIN}"))
     assert "1 more in the text around" in note(both, search=SearchParams(pattern="gmail"))
     assert texts_of(looked(data, reading=ReadParams()).result)[0].startswith("I found:")
-    by_element = shown(data, reading=ReadParams(unit=PageUnit.ELEMENTS))
+    by_element = render_text(data, reading=ReadParams(unit=PageUnit.ELEMENTS))
     assert by_element == USERS
     assert "without the text around it" in note(data, projection=ProjectionParams(fields=("total",)))
 
 
 def test_a_filter_opens_a_string_only_where_a_field_leads_into_it() -> None:
     data = result(text(json.dumps({"kept": '{"a":1}', "result": '{"password":"x","name":"n"}'})))
-    assert shown(
+    assert render_text(
         data, projection=ProjectionParams(exclude=("result.password",), mode=ProjectionMode.EXCLUDE)
     ) == {
         "kept": '{"a":1}',
@@ -137,7 +139,7 @@ def test_a_filter_opens_a_string_only_where_a_field_leads_into_it() -> None:
 
 def test_names_inside_of_strings_are_found_and_corrected() -> None:
     data, _ = PLACES["string"]
-    found = shown(data, search=SearchParams(pattern="mail", mode=SearchMode.STRUCTURE))
+    found = render_text(data, search=SearchParams(pattern="mail", mode=SearchMode.STRUCTURE))
     assert found["paths"][0]["path"] == "result.users[].mail"
     refused = looked(data, reading=ReadParams(path="result.usres"))
     assert refused.error == "Nothing is at 'result.usres': the nearest keys at 'result' are 'users', 'total'."
@@ -146,14 +148,14 @@ def test_names_inside_of_strings_are_found_and_corrected() -> None:
 
 def test_names_with_dots_and_brackets_lead_into_strings() -> None:
     data = result(text(json.dumps({"a.b": json.dumps({"c[0]": [json.dumps({"d e": "found"})]})})))
-    paths = shown(data, exploration=ExploreParams(max_depth=6))["paths"]
+    paths = render_text(data, exploration=ExploreParams(max_depth=6))["paths"]
     assert texts_of(looked(data, reading=ReadParams(path=list(paths)[-1])).result)[0] == '["found"]'
     assert texts_of(looked(data, reading=ReadParams(path="/a.b/c[0]/0/d e")).result)[0] == "found"
 
 
 def test_many_texts_beside_json_are_told_together() -> None:
     data = result(*(text(f"Note {number}") for number in range(20)), text(PLAIN))
-    assert shown(data, exploration=ExploreParams())["count"] == 21
+    assert render_text(data, exploration=ExploreParams())["count"] == 21
     assert texts_of(looked(data, reading=ReadParams(path="[20].total")).result)[0] == "3"
 
 
@@ -167,9 +169,9 @@ def test_a_filter_and_a_search_in_one_call_leave_both_facts() -> None:
     assert json.loads(texts_of(reply.result)[0]) == {
         "users": [{"name": "n1", "age": 21}, {"name": "n2", "age": 22}]
     }
-    told = facts_of(reply.result)
-    assert told["projection"]["fields"] == ["users.name", "users.age"]
-    assert (told["search"]["matches"], told["search"]["mode"]) == (2, "regex")
+    output = facts_of(reply.result)
+    assert output["projection"]["fields"] == ["users.name", "users.age"]
+    assert (output["search"]["matches"], output["search"]["mode"]) == (2, "regex")
     # The mail is not among the fields, so it is not searched either.
     left = looked(
         data, projection=ProjectionParams(fields=("users.name",)), search=SearchParams(pattern="gmail")
@@ -182,15 +184,15 @@ def test_json_lines_stay_json_lines_and_strings_in_them_are_opened() -> None:
     data = result(text("\n".join(lines)))
     left = texts_of(looked(data, projection=ProjectionParams(fields=("p.k",))).result)[0]
     assert [json.loads(line) for line in left.splitlines()] == [{"p": {"k": number}} for number in range(3)]
-    assert shown(data, reading=ReadParams(path="p.k")) == [0, 1, 2]
-    found = shown(data, search=SearchParams(pattern="^k$", mode=SearchMode.STRUCTURE))
+    assert render_text(data, reading=ReadParams(path="p.k")) == [0, 1, 2]
+    found = render_text(data, search=SearchParams(pattern="^k$", mode=SearchMode.STRUCTURE))
     assert [one["path"] for one in found["paths"]] == ["p.k"]
 
 
 def test_an_object_between_blank_lines_is_no_list() -> None:
     data = result(text('\ufeff\r\n{"a":"x"}\r\n'))
     assert texts_of(looked(data, reading=ReadParams(path="a")).result)[0] == "x"
-    assert shown(data, exploration=ExploreParams())["type"] == "object"
+    assert render_text(data, exploration=ExploreParams())["type"] == "object"
 
 
 # Tables of text.
@@ -231,7 +233,7 @@ def test_columns_are_left_out_and_unknown_ones_corrected() -> None:
 
 def test_rows_are_paged_whole_with_the_names_on_each_page() -> None:
     content = "id,text\n" + "".join(f'{n},"row\n{n}"\n' for n in range(50))
-    seen: list[str] = []
+    visible: list[str] = []
     offset: int | None = 0
     while offset is not None:
         look_at = ReadJob(
@@ -245,13 +247,13 @@ def test_rows_are_paged_whole_with_the_names_on_each_page() -> None:
         page = texts_of(reply.result)[0]
         assert page.startswith("text\n")
         assert len(page) <= 100
-        seen.append(page.removeprefix("text\n"))
+        visible.append(page.removeprefix("text\n"))
         offset = facts_of(reply.result)["page"].get("next_offset")
-    assert "\n".join(seen).count("row\n") == 50
+    assert "\n".join(visible).count("row\n") == 50
 
 
 def test_the_structure_of_csv_is_its_columns() -> None:
-    found = shown(
+    found = render_text(
         result(text("id,name,price\n1,a,2\n2,,2.5\n")),
         search=SearchParams(pattern="i", mode=SearchMode.STRUCTURE),
     )

@@ -215,10 +215,10 @@ def test_the_note_in_structure_keeps_the_one_of_a_gateway_behind() -> None:
     behind = {"notice": "1 of 9", "cache_id": "9"}
     user = {"name": "a" * 200, "email": "b"}
     data = result(text(json.dumps(user)), structuredContent=user | {"_headgate": behind})
-    wanted = ProjectionParams(exclude=("email",))
-    structured = json.loads(looked(data, fresh=True, projection=wanted).result)["structuredContent"]
+    expected = ProjectionParams(exclude=("email",))
+    structured = json.loads(looked(data, fresh=True, projection=expected).result)["structuredContent"]
     assert structured["_headgate"]["upstream"] == behind
-    assert structured["_headgate"]["notice"] == note(data, projection=wanted)
+    assert structured["_headgate"]["notice"] == note(data, projection=expected)
     assert structured["name"] == user["name"]
 
 

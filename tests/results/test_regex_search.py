@@ -182,16 +182,16 @@ def test_pages_go_on_behind_what_is_too_large_to_show() -> None:
     large = {"a": "hit", "blob": "-" * 900, "b": "end"}
     small = [{"a": f"hit {number} end"} for number in range(20)]
     content = json.dumps([*small[:10], large, large, *small[10:]]).encode()
-    seen, paths, offset = list[Any](), list[str](), 0
+    visible, paths, offset = list[Any](), list[str](), 0
     while True:
         result = search(content, "hit.*end", room=200, offset=offset)
-        seen += json.loads(result.content[:])
+        visible += json.loads(result.content[:])
         paths += re.findall(r"\[\d+\]", result.metadata.get("go_on", ""))
         assert result.metadata["matches"] == 22
         if "next_offset" not in result.metadata:
             break
         offset = result.metadata["next_offset"]
-    assert (seen, paths) == (small, ["[10]", "[11]"])
+    assert (visible, paths) == (small, ["[10]", "[11]"])
 
 
 def test_a_path_that_nobody_would_read_is_not_told() -> None:

@@ -44,11 +44,11 @@ def test_the_parts_of_any_result_are_its_own_bytes(data: bytes) -> None:
     structure = parse_structure(data)
     assert structure.members == members_of(data)
     assert [bytes(block.raw) for block in structure.blocks] == blocks_of(data)
-    told = json.loads(data)
-    assert structure.failed is (told.get("isError") is True)
+    output = json.loads(data)
+    assert structure.failed is (output.get("isError") is True)
     assert structure.complete
     structured = None if structure.structured is None else json.loads(bytes(structure.structured))
-    assert structured == told.get("structuredContent")
+    assert structured == output.get("structuredContent")
 
 
 @settings(max_examples=40)
@@ -57,11 +57,11 @@ def test_a_block_with_another_text_is_the_same_otherwise(data: bytes) -> None:
     for block in parse_structure(data).blocks:
         if block.text is None:
             continue
-        told, changed = json.loads(bytes(block.raw)), json.loads(block.with_text("ü\n".encode()))
-        holder = told["resource"] if told["type"] == "resource" else told
+        output, changed = json.loads(bytes(block.raw)), json.loads(block.with_text("ü\n".encode()))
+        holder = output["resource"] if output["type"] == "resource" else output
         assert json.loads(bytes(block.text)) == holder["text"]
         holder["text"] = "ü\n"
-        assert changed == told
+        assert changed == output
 
 
 def test_members_that_nobody_knows_stay_in_a_block_with_another_text_byte_for_byte() -> None:
@@ -147,8 +147,8 @@ def test_structure_counts_as_compact_json(written: bytes, size: int) -> None:
 @pytest.mark.parametrize("depth", [2_000, 20_000])
 def test_what_is_nested_too_deep_for_a_parser_is_taken_apart_from_outside(depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
-    told = b'{"content":[{"type":"text","text":"a"},{"type":"odd","x":%b}],"structuredContent":%b}'
-    structure = parse_structure(told % (nested, nested))
+    output = b'{"content":[{"type":"text","text":"a"},{"type":"odd","x":%b}],"structuredContent":%b}'
+    structure = parse_structure(output % (nested, nested))
     assert [block.text and bytes(block.text) for block in structure.blocks] == [b'"a"', None]
     assert bytes(structure.blocks[1].raw).endswith(nested + b"}")
     assert bytes(structure.structured or b"") == nested

@@ -47,16 +47,16 @@ def found(content: str | bytes, pattern: str, **params: Any) -> str:
 
 def pages(content: str, pattern: str, **params: Any) -> tuple[list[str], set[int]]:
     """Every page, and how many matches they say that there are."""
-    shown, told = list[str](), set[int]()
+    shown, output = list[str](), set[int]()
     offset: int | None = 0
     while offset is not None:
         made = search(content, pattern, offset=offset, **params)
         shown.append(made.content[:].decode())
-        told.add(made.metadata["matches"])
+        output.add(made.metadata["matches"])
         following = made.metadata.get("next_offset")
         assert following is None or following > offset
         offset = following
-    return shown, told
+    return shown, output
 
 
 def reply(data: bytes, path: str = "", **params: Any) -> tuple[str, str, dict[str, Any]]:
@@ -81,10 +81,10 @@ def read(data: bytes, offset: int, path: str = "", limit: int = 7) -> str:
 def test_of_a_text_without_line_breaks_every_match_is_counted_and_shown_with_a_little_around_it(
     kind: str,
 ) -> None:
-    shown, told = pages(ONE_LINE[kind], r"User \d+")
-    assert told == {40}
-    seen = Counter(name for page in shown for name in re.findall(r"User \d+", page))
-    assert seen == {f"User {number}": 1 for number in range(40)}
+    shown, output = pages(ONE_LINE[kind], r"User \d+")
+    assert output == {40}
+    visible = Counter(name for page in shown for name in re.findall(r"User \d+", page))
+    assert visible == {f"User {number}": 1 for number in range(40)}
     rows = [row for page in shown for row in page.split("\n")]
     assert max(map(len, rows)) < 300
     assert all(row.startswith("…") for row in rows[1:])
@@ -160,8 +160,8 @@ def test_a_match_over_long_lines_shows_where_it_begins_and_ends() -> None:
 
 
 def test_matches_of_one_long_line_are_all_shown_with_multiline_too() -> None:
-    shown, told = pages(HTML, r"User \d+", multiline=True)
-    assert told == {40}
+    shown, output = pages(HTML, r"User \d+", multiline=True)
+    assert output == {40}
     assert sum(len(re.findall(r"User \d+", page)) for page in shown) == 40
 
 
@@ -255,25 +255,25 @@ def test_the_pages_of_any_text_show_every_match_exactly_once(
 ) -> None:
     content = "".join(f"<hit{number}>" if word == "HIT" else word for number, word in enumerate(words))
     lines = content.split("\n")
-    shown, told = pages(
+    shown, output = pages(
         content, r"<hit\d+>", room=room, before=around, after=around, max_results=most, multiline=multiline
     )
     expected = Counter(MARK.findall(content))
-    seen = Counter(mark for page in shown for mark in MARK.findall(page))
+    visible = Counter(mark for page in shown for mark in MARK.findall(page))
     counted = [len(MARK.findall(line)) for line in lines]
     if multiline:
         total = sum(counted)
         # Pages that end inside of a short line show it again.
-        seen = Counter(dict.fromkeys(seen, 1))
+        visible = Counter(dict.fromkeys(visible, 1))
     else:
         limit = min(2000, room)
         total = sum(
             count if len(line) > limit else min(count, 1) for line, count in zip(lines, counted, strict=True)
         )
     if not around:
-        assert seen == expected
-    assert set(seen) == set(expected)
-    assert told == {total}
+        assert visible == expected
+    assert set(visible) == set(expected)
+    assert output == {total}
 
 
 # Long strings in JSON.
@@ -285,10 +285,10 @@ def document(count: int) -> list[Any]:
 
 
 def test_every_match_in_a_string_that_fits_no_page_is_shown_once_and_the_pages_are_json() -> None:
-    shown, told = pages(json.dumps(document(40)), r"<hit\d+>")
-    assert told == {41}
-    seen = Counter(mark for page in shown for mark in MARK.findall(json.dumps(json.loads(page))))
-    assert seen == {f"<hit{number}>": 1 for number in range(41)}
+    shown, output = pages(json.dumps(document(40)), r"<hit\d+>")
+    assert output == {41}
+    visible = Counter(mark for page in shown for mark in MARK.findall(json.dumps(json.loads(page))))
+    assert visible == {f"<hit{number}>": 1 for number in range(41)}
     body = json.loads(shown[0])[0]["body"]
     assert (body[0], body[-1], body.count("…")) == ("…", "…", body.count("<hit") + 1)
 
@@ -328,11 +328,11 @@ def test_below_a_path_the_place_of_a_cut_match_is_told_from_the_top() -> None:
 )
 def test_the_pages_of_any_string_show_every_match_exactly_once(words: list[str], room: int) -> None:
     string = "".join(f"<hit{number}>" if word == "HIT" else word for number, word in enumerate(words))
-    shown, told = pages(json.dumps([string, 1]), r"<hit\d+>", room=room)
-    seen = Counter(mark for page in shown for mark in MARK.findall("".join(json.loads(page))))
-    assert seen == Counter(MARK.findall(string))
+    shown, output = pages(json.dumps([string, 1]), r"<hit\d+>", room=room)
+    visible = Counter(mark for page in shown for mark in MARK.findall("".join(json.loads(page))))
+    assert visible == Counter(MARK.findall(string))
     whole = len(json.dumps(string)) <= room - 3
-    assert told == {min(len(seen), 1) if whole else len(seen)}
+    assert output == {min(len(visible), 1) if whole else len(visible)}
 
 
 # Where hits are.
@@ -385,8 +385,10 @@ def test_hits_in_opened_strings_say_their_block(mode: SearchMode) -> None:
 def test_a_cut_string_inside_of_other_json_is_read_by_the_path_of_the_note(before: list[str]) -> None:
     long = "word " * 9_000 + "<hit>" + " word" * 9_000
     inner = json.dumps({"log": long})
-    held = json.dumps([{"body": inner}]) if before else f"Here it is:\n```json\n{json.dumps([inner])}\n```"
-    data = result(*map(text, before), text(held))
+    container = (
+        json.dumps([{"body": inner}]) if before else f"Here it is:\n```json\n{json.dumps([inner])}\n```"
+    )
+    data = result(*map(text, before), text(container))
     _, _, facts = reply(data, pattern="<hit>")
     assert read(data, facts["positions"][0], facts["path"], limit=5) == "<hit>"
     path = f"[{len(before)}][0]" if before else "[0]"
@@ -421,9 +423,9 @@ def test_what_has_no_paragraphs_shows_some_lines_around_each_hit(kind: str, cont
     assert len(passages) == made.metadata["shown"] == 5
     assert max(map(len, passages)) < 400
     assert made.metadata["matches"] == 12
-    shown, told = pages(LINED[kind], "ERROR", mode=SearchMode.CONTEXT, context_type=context)
+    shown, output = pages(LINED[kind], "ERROR", mode=SearchMode.CONTEXT, context_type=context)
     assert sum(page.count("ERROR") for page in shown) == 12
-    assert told == {12}
+    assert output == {12}
 
 
 @pytest.mark.parametrize("kind", ONE_LINE)

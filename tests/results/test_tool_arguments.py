@@ -35,13 +35,13 @@ def meant(tool: str, arguments: Any) -> ReadRequest:
     return parse_read_request(f"proxy_{tool}", {"arguments": Raw(json.dumps(arguments).encode())}, ROOM)
 
 
-def asked(tool: str, **arguments: Any) -> ReadJob:
+def parse_request(tool: str, **arguments: Any) -> ReadJob:
     needed = NEEDED[f"proxy_{tool}"] if not {"fields", "exclude", "pattern", "sql"} & arguments.keys() else {}
     return meant(tool, {"cache_id": "0a", **needed, **arguments}).job
 
 
 def search(**arguments: Any) -> SearchParams:
-    made = asked("search", **arguments).search
+    made = parse_request("search", **arguments).search
     assert made is not None
     return made
 
@@ -122,7 +122,7 @@ def test_what_is_no_set_of_arguments_is_refused(arguments: Any) -> None:
     ],
 )
 def test_fields_are_kept_or_left_out(given: dict[str, Any], projection: ProjectionParams) -> None:
-    assert asked("filter", **given).projection == projection
+    assert parse_request("filter", **given).projection == projection
 
 
 @pytest.mark.parametrize(
@@ -224,16 +224,16 @@ def test_a_wrong_search_is_named_with_what_is_allowed(given: dict[str, Any], nam
 
 
 def test_a_part_is_explored_as_deep_as_is_wanted() -> None:
-    made = asked("explore", path="a.b", max_depth=5).exploration
+    made = parse_request("explore", path="a.b", max_depth=5).exploration
     assert made is not None
     assert (made.path, made.max_depth, made.room) == ("a.b", 5, ROOM)
-    assert (asked("explore", path=None, max_depth=None).exploration or made).max_depth == 3
+    assert (parse_request("explore", path=None, max_depth=None).exploration or made).max_depth == 3
     for depth in (0, 21, "deep"):
         assert "max_depth" in refusal("explore", {"cache_id": "0a", "max_depth": depth})
 
 
 def test_a_part_is_read_from_anywhere_also_from_the_end() -> None:
-    made = asked("read", path="a", offset=-5, limit=10, unit="lines").reading
+    made = parse_request("read", path="a", offset=-5, limit=10, unit="lines").reading
     assert made is not None
     assert (made.path, made.offset, made.limit, made.unit, made.room) == ("a", -5, 10, PageUnit.LINES, ROOM)
     assert "lines, elements or characters" in refusal("read", {"cache_id": "0a", "unit": "bytes"})
@@ -241,16 +241,18 @@ def test_a_part_is_read_from_anywhere_also_from_the_end() -> None:
 
 
 def test_a_question_is_sql() -> None:
-    assert asked("query", sql="SELECT 1", path="a").query == QueryParams(sql="SELECT 1", path="a", room=ROOM)
+    assert parse_request("query", sql="SELECT 1", path="a").query == QueryParams(
+        sql="SELECT 1", path="a", room=ROOM
+    )
     for sql in (None, "", " \n"):
         assert "sql is not given" in refusal("query", {"cache_id": "0a", "sql": sql})
 
 
 @pytest.mark.parametrize("tool", ["filter", "read"])
 def test_a_table_is_wanted_in_one_of_two_forms(tool: str) -> None:
-    assert asked(tool, format="compact").compact
-    assert not asked(tool, format="json").compact
-    assert not asked(tool).compact
+    assert parse_request(tool, format="compact").compact
+    assert not parse_request(tool, format="json").compact
+    assert not parse_request(tool).compact
     assert "json or compact" in refusal(tool, {"cache_id": "0a", **NEEDED[f"proxy_{tool}"], "format": "csv"})
 
 
@@ -281,7 +283,7 @@ def test_arguments_that_are_no_json_are_refused(name: str, given: bytes) -> None
 
 @pytest.mark.parametrize("fields", [["a", "b.c"], "a, b.c", '["a", "b.c"]'])
 def test_several_fields_may_be_one_text(fields: Any) -> None:
-    assert asked("filter", fields=fields).projection == ProjectionParams(fields=("a", "b.c"))
+    assert parse_request("filter", fields=fields).projection == ProjectionParams(fields=("a", "b.c"))
 
 
 @pytest.mark.parametrize("fields", [[], "[]"])

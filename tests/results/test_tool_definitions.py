@@ -41,13 +41,13 @@ def test_the_catalog_knows_them_all_by_name() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_argument_that_is_listed_is_understood_in_each_of_its_words(name: str) -> None:
-    told = schema(DEFINITIONS[name])
-    Draft202012Validator.check_schema(told)
-    for argument, kind in told["properties"].items():
+    output = schema(DEFINITIONS[name])
+    Draft202012Validator.check_schema(output)
+    for argument, kind in output["properties"].items():
         for value in kind.get("enum") or [EXAMPLES.get(argument, BY_TYPE.get(kind["type"]))]:
-            needed = {one: EXAMPLES[one] for one in NEEDED.get(name, told.get("required", []))}
+            needed = {one: EXAMPLES[one] for one in NEEDED.get(name, output.get("required", []))}
             given = {"cache_id": "0a", **needed, argument: value}
-            Draft202012Validator(told).validate(given)
+            Draft202012Validator(output).validate(given)
             parse_read_request(name, {"arguments": Raw(json.dumps(given).encode())}, 100)
 
 

@@ -50,13 +50,13 @@ def shown(data: bytes, schema: Any = None, **more: Any) -> Any:
     return json.loads(done.result)
 
 
-def check_notice(told: Any) -> None:
+def check_notice(output: Any) -> None:
     """Whatever is shown of the result alone tells that something is missing."""
-    notice = told["content"][-1]
+    notice = output["content"][-1]
     assert notice["type"] == "text"
     assert ID in notice["text"]
-    if "structuredContent" in told:
-        first, inside = next(iter(told["structuredContent"].items()))
+    if "structuredContent" in output:
+        first, inside = next(iter(output["structuredContent"].items()))
         assert first == "_headgate"
         assert ID in inside["notice"]
         assert inside["cache_id"] == ID
@@ -68,9 +68,9 @@ def check_notice(told: Any) -> None:
 
 def test_the_first_member_of_a_cut_structure_is_the_notice() -> None:
     data = result(text(json.dumps(ROWS)), structuredContent={"rows": ROWS, "total": 500})
-    told = shown(data, OPEN)
-    check_notice(told)
-    structured = told["structuredContent"]
+    output = shown(data, OPEN)
+    check_notice(output)
+    structured = output["structuredContent"]
     count = len(structured["rows"])
     assert 0 < count < 500
     assert structured["rows"] == ROWS[:count]
@@ -82,39 +82,39 @@ def test_the_first_member_of_a_cut_structure_is_the_notice() -> None:
 
 def test_text_and_structure_may_lose_different_parts_and_each_tells_its_own() -> None:
     wide = [{**row, "note": "x" * 50} for row in ROWS]
-    told = shown(result(text(json.dumps(ROWS)), structuredContent={"rows": wide}), OPEN)
-    count, inside = len(json.loads(told["content"][0]["text"])), told["structuredContent"]["_headgate"]
-    assert f"{count} of 500 elements" in told["content"][-1]["text"]
-    assert inside["shown"] == len(told["structuredContent"]["rows"]) < count
+    output = shown(result(text(json.dumps(ROWS)), structuredContent={"rows": wide}), OPEN)
+    count, inside = len(json.loads(output["content"][0]["text"])), output["structuredContent"]["_headgate"]
+    assert f"{count} of 500 elements" in output["content"][-1]["text"]
+    assert inside["shown"] == len(output["structuredContent"]["rows"]) < count
 
 
 @pytest.mark.parametrize("structured", [ROWS, "x" * 9000, 5, {"rows": ROWS}])
 def test_without_a_promise_nothing_stands_in_structure(structured: Any) -> None:
-    told = shown(result(text(json.dumps(ROWS)), structuredContent=structured))
-    assert "structuredContent" not in told
-    check_notice(told)
+    output = shown(result(text(json.dumps(ROWS)), structuredContent=structured))
+    assert "structuredContent" not in output
+    check_notice(output)
 
 
 @pytest.mark.parametrize("structured", [ROWS, "x" * 9000])
 @pytest.mark.parametrize("failed", [False, True])
 def test_what_is_no_object_though_one_is_promised_is_left_out(structured: Any, failed: bool) -> None:  # noqa: FBT001
-    told = shown(result(text(json.dumps(ROWS)), structuredContent=structured, isError=failed), OPEN)
-    assert "structuredContent" not in told
-    assert told["isError"] is failed
-    check_notice(told)
+    output = shown(result(text(json.dumps(ROWS)), structuredContent=structured, isError=failed), OPEN)
+    assert "structuredContent" not in output
+    assert output["isError"] is failed
+    check_notice(output)
 
 
 def test_a_failure_is_cut_in_the_same_way() -> None:
-    told = shown(result(text(json.dumps(ROWS)), structuredContent={"rows": ROWS}, isError=True), OPEN)
-    assert told["isError"] is True
-    assert told["structuredContent"]["_headgate"]["total"] == 500
+    output = shown(result(text(json.dumps(ROWS)), structuredContent={"rows": ROWS}, isError=True), OPEN)
+    assert output["isError"] is True
+    assert output["structuredContent"]["_headgate"]["total"] == 500
 
 
 def test_what_the_schema_does_not_let_go_stays_whole_and_the_notice_says_that_the_text_is_cut() -> None:
-    told = shown(result(text(json.dumps(ROWS)), structuredContent={"rows": ROWS}), FIXED)
-    assert told["structuredContent"]["rows"] == ROWS
-    assert "the text beside it is cut" in told["structuredContent"]["_headgate"]["notice"]
-    jsonschema.validate(told["structuredContent"], FIXED)
+    output = shown(result(text(json.dumps(ROWS)), structuredContent={"rows": ROWS}), FIXED)
+    assert output["structuredContent"]["rows"] == ROWS
+    assert "the text beside it is cut" in output["structuredContent"]["_headgate"]["notice"]
+    jsonschema.validate(output["structuredContent"], FIXED)
 
 
 def test_a_result_of_which_nothing_can_be_left_out_is_shown_whole() -> None:
@@ -125,10 +125,10 @@ def test_a_result_of_which_nothing_can_be_left_out_is_shown_whole() -> None:
 def test_the_notice_of_a_gateway_behind_this_one_is_kept_inside_the_new_one() -> None:
     theirs = {"notice": "22 of 9,000 elements", "cache_id": "theirs", "shown": 22, "total": 9000}
     data = result(text(json.dumps(ROWS)), structuredContent={"_headgate": theirs, "rows": ROWS})
-    told = shown(data, OPEN)
-    check_notice(told)
-    assert told["structuredContent"]["_headgate"]["upstream"] == theirs
-    assert json.dumps(told).count('"_headgate"') == 1
+    output = shown(data, OPEN)
+    check_notice(output)
+    assert output["structuredContent"]["_headgate"]["upstream"] == theirs
+    assert json.dumps(output).count('"_headgate"') == 1
 
 
 @pytest.mark.parametrize("theirs", ["x" * 5000, [1] * 5000, {"a": "b" * 5000}, None, 1e300])
@@ -142,9 +142,9 @@ def test_whatever_the_member_of_that_name_is_it_does_not_replace_the_notice(thei
 def test_a_member_of_that_name_in_escapes_is_the_same_member() -> None:
     rows = json.dumps(ROWS).encode()
     data = b'{"content":[],"structuredContent":{"\\u005fheadgate":"mine","rows":' + rows + b"}}"
-    told = shown(data, OPEN)
-    check_notice(told)
-    assert told["structuredContent"]["_headgate"]["upstream"] == "mine"
+    output = shown(data, OPEN)
+    check_notice(output)
+    assert output["structuredContent"]["_headgate"]["upstream"] == "mine"
 
 
 def test_of_a_tool_that_is_not_known_what_has_a_structure_is_shown_whole() -> None:
@@ -165,8 +165,8 @@ def test_structure_that_is_nested_too_deep_to_be_cut_is_whole_and_has_the_notice
 
 
 def test_where_there_is_no_text_a_part_of_the_structure_and_its_outline_are_shown() -> None:
-    told = shown(result(IMAGE, structuredContent={"rows": ROWS, "state": "open"}))
-    image, part, outline, notice = told["content"]
+    output = shown(result(IMAGE, structuredContent={"rows": ROWS, "state": "open"}))
+    image, part, outline, notice = output["content"]
     assert image == IMAGE
     rows = json.loads(part["text"])["rows"]
     assert rows == ROWS[: len(rows)]
@@ -199,8 +199,8 @@ def test_structure_that_is_nested_too_deep_is_shown_as_text() -> None:
 
 
 def test_head_and_tail_of_a_structure_are_shown_where_that_is_wanted() -> None:
-    told = shown(result(structuredContent={"rows": ROWS}), limit=200, room=200, style="head_tail")
-    part, _ = texts_of(json.dumps(told).encode())
+    output = shown(result(structuredContent={"rows": ROWS}), limit=200, room=200, style="head_tail")
+    part, _ = texts_of(json.dumps(output).encode())
     assert len(part) == 200
     assert part.startswith('{"rows":[{"id":0,')
     assert MARKER in part
@@ -226,12 +226,12 @@ def test_no_part_of_any_result_is_truncated_without_the_notice(
     done = cut(data, schema, limit=room + spare, room=room, style=style, **more)
     if not done.result:
         return
-    told, was = json.loads(done.result), json.loads(data)
-    check_notice(told)
+    output, was = json.loads(done.result), json.loads(data)
+    check_notice(output)
     if schema is None:
-        assert "structuredContent" not in told
+        assert "structuredContent" not in output
     elif isinstance(was.get("structuredContent"), dict):
-        jsonschema.validate(told["structuredContent"], schema)
+        jsonschema.validate(output["structuredContent"], schema)
     assert visible_size(done.result) == done.processed_size
     assert visible_size(data) == done.original_size
     if style == "head_tail":
@@ -316,8 +316,8 @@ def test_a_truncated_result_satisfies_the_schema_of_every_real_tool_that_admits_
                 continue
             done = cut(result(text(json.dumps(value)), structuredContent=value), schema, limit=800, room=200)
             if done.result:
-                told = json.loads(done.result)
-                check_notice(told)
-                assert validator.is_valid(told["structuredContent"]), tool["name"]
+                output = json.loads(done.result)
+                check_notice(output)
+                assert validator.is_valid(output["structuredContent"]), tool["name"]
                 checked += 1
     assert checked > 300

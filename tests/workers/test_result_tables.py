@@ -214,7 +214,7 @@ def test_more_columns_than_anybody_names_are_left_out_and_counted() -> None:
 def test_a_mapped_file_is_read_like_bytes(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"x" * 3_000_000 + b"\n" + b"ERROR\n" * 300_000)
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with file.open("rb") as decoded, mmap.mmap(decoded.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         sql = "SELECT count(*), max(n), max(length(line)) FROM rows"
         answer = QueryProcessor().process(mapped, QueryParams(sql=sql))
     assert json.loads(bytes(answer.content))["rows"] == [[300_001, 300_001, 3_000_000]]

@@ -323,9 +323,11 @@ def test_numbers_that_are_ordered_as_text_are_told(write: Write, sql: str) -> No
 @FORMS
 @pytest.mark.parametrize("kind", ["REAL", "INTEGER", "NUMERIC"])
 def test_a_cast_of_what_is_not_wholly_a_number_is_told(write: Write, kind: str) -> None:
-    told = note(write(("1,000", "N/A")), f"SELECT sum(CAST(x AS {kind})) FROM rows")
-    assert told.startswith("x holds text, e.g. '1,000', of which CAST takes only the number at the beginning")
-    assert "number(x)" in told
+    output = note(write(("1,000", "N/A")), f"SELECT sum(CAST(x AS {kind})) FROM rows")
+    assert output.startswith(
+        "x holds text, e.g. '1,000', of which CAST takes only the number at the beginning"
+    )
+    assert "number(x)" in output
     assert note(write(("1,000", "N/A")), "SELECT CAST(x AS TEXT) FROM rows") == ""
 
 

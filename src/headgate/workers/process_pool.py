@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from headgate.workers.worker_protocol import FileRange, receive_reply, send_job
 
-# Starting a process takes about half a second, and an idle one holds tens of megabytes.
+# Long enough that a series of jobs finds a process, short enough that an idle gateway keeps none.
 _IDLE_SECONDS = 60.0
 # A child gets these variables only: the rest of the environment may hold secrets.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")

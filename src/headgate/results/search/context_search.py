@@ -15,6 +15,7 @@ from headgate.results.regex import RegexPattern, compile_pattern_for_json
 from headgate.results.search.context_passages import ContextPassage, context_passages
 from headgate.results.search.json_assembly import JsonAssembler
 from headgate.results.search.json_matches import (
+    MAX_DEPTH,
     JsonContainer,
     JsonMatch,
     JsonMatcher,
@@ -35,7 +36,6 @@ _MOST_SHOWN = 5
 _MOST_FOUND = 1_000
 # A shorter passage says nothing.
 _FEWEST_CHARACTERS = 200
-_DEEPEST = 64
 # Lines of context around a hit in a long string: about as much as of a long line of text.
 _PART_LINES = 4
 _BETWEEN = b"\n--\n"
@@ -336,7 +336,7 @@ def _innermost(
     for index in matcher.indexes(decoded):
         key, value = keys[index] if keys else None, values[index]
         place = _MatchedValue(container, key, index, value)
-        inner = decode_container_or_none(value) if container.depth < _DEEPEST else None
+        inner = decode_container_or_none(value) if container.depth < MAX_DEPTH else None
         is_object, inside = isinstance(inner, dict), False
         if inner is not None and not (key is not None and matcher.in_key(key)):
             deeper = container.child(inner, key, index)

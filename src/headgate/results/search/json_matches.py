@@ -94,10 +94,8 @@ JsonContainer = dict[str, Raw] | list[Raw]
 # Small values are searched together, one on each line: one search for each hit, not for each value. Larger
 # ones are searched in place, so that nothing large is copied.
 _TOGETHER_BYTES = 256 * 1024
-# A larger string is searched in its escaped form only.
-_LONGEST_STRING_BYTES = 16 * 1024 * 1024
-# Deeper values are searched in their escaped form only.
-_DEEPEST = 64
+# Deeper values are searched in their escaped form only, and kept whole or not at all.
+MAX_DEPTH = 64
 
 # A float as it is written, so that no number is too large and `^1.50$` finds it.
 _values = msgspec.json.Decoder(float_hook=str)
@@ -164,9 +162,9 @@ class JsonMatcher:
             if self._backslash.search(value) is None:
                 return False
         decoded = decode_container_or_none(value)
-        if decoded is not None and depth < _DEEPEST:
+        if decoded is not None and depth < MAX_DEPTH:
             return next(self.indexes(decoded, depth + 1), None) is not None
-        if len(value) <= _LONGEST_STRING_BYTES and memoryview(value)[0] == ord('"'):
+        if len(value) <= LONGEST_STRING_BYTES and memoryview(value)[0] == ord('"'):
             return self.pattern.for_values.search(_values_of(value, members=False)) is not None
         return self.pattern.search(value) is not None
 
@@ -213,10 +211,6 @@ def _leaves(value: object) -> list[str]:
         else:
             found.append(str(one))
     return found
-
-
-# Deeper values are kept whole or not at all.
-_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,13 +303,13 @@ class JsonMatchFinder:
 
     def _element(self, value: Raw, container: MatchContainer, index: int) -> Iterator[JsonMatch]:
         decoded = None if self._fits(value, container, None) else decode_container_or_none(value)
-        if decoded is None or container.depth >= _MAX_DEPTH:
+        if decoded is None or container.depth >= MAX_DEPTH:
             yield from self._single(value, container, None, index)
         else:
             yield from self._parts(value, decoded, container, None, index)
 
     def _member(self, value: Raw, container: MatchContainer, key: str, index: int) -> Iterator[JsonMatch]:
-        decoded = decode_container_or_none(value) if container.depth < _MAX_DEPTH else None
+        decoded = decode_container_or_none(value) if container.depth < MAX_DEPTH else None
         if decoded is None:
             yield from self._single(value, container, key, index)
         else:
@@ -334,7 +328,7 @@ class JsonMatchFinder:
 
     def _all(self, value: Raw, container: MatchContainer, key: str | None, index: int) -> Iterator[JsonMatch]:
         decoded = None if self._fits(value, container, key) else decode_container_or_none(value)
-        if decoded is None or container.depth >= _MAX_DEPTH:
+        if decoded is None or container.depth >= MAX_DEPTH:
             yield from self._single(value, container, key, index)
             return
         deeper = container.child(decoded, key, index)
