@@ -120,7 +120,7 @@ class ExcerptJob(msgspec.Struct, frozen=True, kw_only=True, tag="excerpt"):
     compact: bool = False
 
 
-class ReadJob(msgspec.Struct, frozen=True, kw_only=True, tag="look"):
+class ReadJob(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
     """Read a stored result for an agent; at least one of the five parameters is given."""
 
     tool: str

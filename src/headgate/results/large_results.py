@@ -107,21 +107,21 @@ class LargeResults:
         self,
         store: ResultStore,
         workers: JobWorkers,
-        work: Callable[[], Awaitable[JobRunner]],
+        load_runner: Callable[[], Awaitable[JobRunner]],
         settings: TruncationSettings,
-        listed: Callable[[McpRequest], bool],
+        tools_listed: Callable[[McpRequest], bool],
     ) -> None:
-        """`work` loads the job runner on first use.
+        """`load_runner` imports the job runner on first use.
 
-        `listed` says whether a client can call the tools that read stored results by their names.
+        `tools_listed` says whether a client can call the tools that read stored results by their names.
         """
         self.metrics = ResultMetrics()
         self._store = store
         self._workers = workers
-        self._load_runner = work
+        self._load_runner = load_runner
         self._settings = settings
         self._notices = SpoofedNotices(settings.message)
-        self._tools_listed = listed
+        self._tools_listed = tools_listed
         # A character takes at least one byte, and a token at least one character.
         self._never_truncated_bytes = min(settings.max_size, settings.max_tokens or settings.max_size)
 
@@ -199,8 +199,7 @@ class LargeResults:
             error = stopped
         if isinstance(result, bytes):
             # In memory its size is bounded; truncating it here only takes longer.
-            work = await self._load_runner()
-            return await asyncio.to_thread(_run_inline, work, job, result)
+            return await asyncio.to_thread(_run_inline, await self._load_runner(), job, result)
         if job.output_schema is not None or not job.tool_known:
             # Clients reject a result that does not satisfy its output schema.
             return JobResult()
@@ -322,9 +321,9 @@ class LargeResults:
         )
 
 
-def _run_inline(work: JobRunner, job: Job, content: bytes) -> JobResult:
+def _run_inline(runner: JobRunner, job: Job, content: bytes) -> JobResult:
     try:
-        return work.run_job(job, ParsedResult(content, MemoryScratch()))
+        return runner.run_job(job, ParsedResult(content, MemoryScratch()))
     except ProcessingError as refused:
         return JobResult(error=str(refused))
 
