@@ -124,7 +124,7 @@ class _Unrestricted(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Visibility = _Unrestricted()
-# Decides what an identity sees; asked once for each call or listing, so implementations cache.
+# Decides what an identity sees; called once for each call or listing, so implementations cache.
 VisibilityRule = Callable[[Identity], Visibility]
 
 

@@ -30,17 +30,17 @@ class McpResponse(msgspec.Struct, frozen=True):
 
 
 class ClientBackChannel(Protocol):
-    """The way back to a client, apart from the answer to its request."""
+    """Notifications and requests to a client, apart from the reply to its request."""
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Hand a notification of the upstream on; one that the client cannot take now is dropped."""
+        """Forward a notification of the upstream; dropped if the client cannot take it now."""
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
         """The client's answer to a request of the upstream; an error if it accepts none."""
 
 
 class ClientSession(msgspec.Struct, frozen=True, eq=False):
-    """A client of the handshake era, whose sessions with upstreams are its own."""
+    """A session of the handshake era, with upstream sessions of its own."""
 
     id: str
     channel: ClientBackChannel
@@ -102,9 +102,9 @@ class DeliveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     # How often it was sent before.
     retry_count: int = 0
-    # Told just before the first byte goes out.
+    # Called just before the first byte is sent.
     on_send: Callable[[], None] | None = None
-    # Told the answer that comes after the call was given up, while the connection stands.
+    # Called with a response that arrives after the call was abandoned.
     on_late_response: Callable[[McpResponse], None] | None = None
 
 

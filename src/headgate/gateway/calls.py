@@ -1,4 +1,4 @@
-"""The path of a tool call: from the name that the client uses to the result that it is shown."""
+"""The path of a tool call: from the name that the client uses to the result that it gets."""
 
 from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
@@ -68,7 +68,7 @@ class ToolCalls:
         self._gateway_tools = gateway_tools
 
     async def call(self, request: McpRequest) -> McpResponse:
-        """Carry one tool call to whoever has the tool, and the answer back; raises HeadgateError."""
+        """Execute one tool call and return its result as the client gets it; raises HeadgateError."""
         # Before resolving, so that guessing tool names is not free.
         self._access.admit(request.caller)
         wrapped = request.name == CALL_TOOL and self._listings.serves_gateway_tools(request)
@@ -88,11 +88,11 @@ class ToolCalls:
             if explained is error:
                 raise
             raise explained from error
-        # After delivery, so that what is recorded is what the upstream said, not what we showed.
+        # After delivery, so that the ledger has the response of the upstream, not an excerpt.
         answer = await self.limit_result(call, answer)
         if not may_be_refusal(answer):
             return answer
-        # Whoever has not seen the schema can correct itself by it.
+        # The schema lets the model correct its arguments.
         return with_schema_on_refusal(
             call.item, answer, seen_whole=self._listings.shows_full_schemas(request) and not wrapped
         )
@@ -100,7 +100,7 @@ class ToolCalls:
     async def _explain_error(
         self, error: HeadgateError, request: McpRequest, *, wrapped: bool
     ) -> HeadgateError:
-        """The error with what helps to correct the call: a schema, or how other tools are found."""
+        """The error with a hint for the model: a schema, or how to search for tools."""
         if isinstance(error, UnknownArgument):
             error = await self._with_schema(request, error)
         if not isinstance(error, ToolNotFound) or not (wrapped or self._listings.lists_search_tool(request)):
@@ -111,9 +111,9 @@ class ToolCalls:
         return ToolNotFound(error.name, error.nearest, finder=finder)
 
     async def _with_schema(self, request: McpRequest, unknown: UnknownArgument) -> HeadgateError:
-        """The refusal of a member, with the schema of the tool that it may have been meant for.
+        """The error about an unknown argument, with the schema of the tool that it may belong to.
 
-        A tool that the caller cannot call is what is wrong first.
+        If the caller may not call that tool, that error is returned instead.
         """
         definition = _OWN_DEFINITIONS.get(unknown.target)
         if definition is not None:
@@ -131,7 +131,7 @@ class ToolCalls:
         return unknown
 
     async def _read_large_result(self, request: McpRequest) -> McpResponse:
-        """Look at a large result: one that is stored, or that of a call that is made now."""
+        """Read a large result: a stored one, or that of a call that is made now."""
         read_request = await self._large_results.parse_read_request(request)
         if read_request.cache_id:
             name, answer = await self._large_results.read_stored(request, read_request)
@@ -143,12 +143,12 @@ class ToolCalls:
         call, answer = await self._call_or_step(inner)
         if may_be_refusal(answer):
             answer = with_schema_on_refusal(call.item, answer)
-        shown = await self._large_results.read_new(call, read_request, answer)
-        # What was on disk has not been looked at before.
-        return shown if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, shown)
+        excerpt = await self._large_results.read_new(call, read_request, answer)
+        # A result on disk still has the URIs of its server.
+        return excerpt if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, excerpt)
 
     async def limit_result(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
-        """What the client is shown of an answer."""
+        """The result as the client gets it: unchanged, as an excerpt, or in chunks."""
         if call.request.delivery_request is not None and self._transfers.needs_chunks(call.request, answer):
             return await self._transfers.announce_chunks(call.request, answer)
         if self._large_results.passes_unchanged(answer):
@@ -158,12 +158,12 @@ class ToolCalls:
             if isinstance(answer.result, bytes):
                 return self._large_results.mark_spoofed_notices(answer)
             return await self._large_results.mark_spoofed_notices_on_disk(answer)
-        shown = await self._large_results.truncate_if_large(call, answer)
-        # What was on disk has not been looked at before.
-        return shown if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, shown)
+        excerpt = await self._large_results.truncate_if_large(call, answer)
+        # A result on disk still has the URIs of its server.
+        return excerpt if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, excerpt)
 
     def _call_or_step(self, request: McpRequest) -> Awaitable[tuple[UpstreamCall, McpResponse]]:
-        """Carry one tool call out, by itself or as a step of a transaction; raises HeadgateError.
+        """Send one tool call, by itself or as a step of a transaction; raises HeadgateError.
 
         Not a coroutine of its own, because every call comes by here.
         """
@@ -183,7 +183,7 @@ class ToolCalls:
         try:
             server = self._catalog.resolve(ItemKind.TOOLS, name, request.caller).server
         except HeadgateError:
-            # It is gone, and where its links lead with it.
+            # The tool does not exist any more, so its links lead nowhere.
             return answer
         if not self._catalog.has_renamed_uris(server) or not isinstance(answer.result, bytes):
             return answer

@@ -11,20 +11,20 @@ from headgate.results.tools import ReadRequest
 
 
 class AccessControl(Protocol):
-    """Decides who may do what."""
+    """Decides what a caller may do."""
 
     def admit(self, caller: Identity) -> None:
-        """Count the request; raises when the caller asks too often."""
+        """Count the request; raises when the caller exceeds its rate limit."""
 
     def permit(self, caller: Identity, item: Item) -> None:
         """Raises when the caller may not use it."""
 
 
 class CatalogLookup(Protocol):
-    """Knows everything that servers offer, and its names."""
+    """Resolves names and URIs to what servers offer."""
 
     def is_settled(self, kind: ItemKind, name: str) -> bool:
-        """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
+        """Whether the tool or prompt of that name is known and keeps its name; on the path of every call."""
 
     def pending_server(self, kind: ItemKind, name: str, caller: Identity) -> str | None:
         """The server that such an item of the caller belongs to, if it has not listed it yet."""
@@ -58,7 +58,7 @@ class CatalogLookup(Protocol):
 
 
 class ClientListings(Protocol):
-    """Knows what each client sees."""
+    """Knows the tool list of each client."""
 
     def shows_full_schemas(self, request: McpRequest) -> bool:
         """Whether the client sees the whole definition of every tool."""
@@ -67,7 +67,7 @@ class ClientListings(Protocol):
         """Whether what finds tools is on the client's list."""
 
     def shows_verbatim(self, request: McpRequest) -> bool:
-        """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
+        """Whether the client sees every definition as its server wrote it, including mirrored headers."""
 
     def serves_gateway_tools(self, request: McpRequest) -> bool:
         """Whether the client is served the gateway's own tools, so that their names mean them."""
@@ -93,24 +93,24 @@ class ServerSubscriptions(Protocol):
     """Carries requests to their upstream."""
 
     async def await_ready(self, server: str) -> None:
-        """Wait until the server has told what it has; raises HeadgateError with the cause."""
+        """Wait until the server has listed; raises HeadgateError with the cause."""
 
     async def subscribe(self, item: Item, caller: Identity) -> McpResponse:
-        """Hear of every change of a resource; raises HeadgateError."""
+        """Subscribe to a resource; raises HeadgateError."""
 
     async def unsubscribe(self, public_uri: str, caller: Identity) -> McpResponse:
-        """One client less hears of it, whatever has become of the resource since; raises HeadgateError."""
+        """End the subscription of one client; raises HeadgateError."""
 
 
 class InteractiveDelivery(Protocol):
-    """Carries a call to its answer, however often the upstream asks something on the way."""
+    """Sends a call and handles the input requests of its upstream."""
 
     def deliver_with_input(self, call: UpstreamCall) -> Awaitable[McpResponse]:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
 
 class TaskRegistry(Protocol):
-    """Remembers whose a task is that goes on after its call was answered."""
+    """Knows the owner of each task that continues after its call has returned."""
 
     def record_task(self, call: UpstreamCall, answer: McpResponse) -> None:
         """Look for a task in the answer."""
@@ -126,13 +126,13 @@ class TaskRegistry(Protocol):
 
 
 class LargeResultHandler(Protocol):
-    """Keeps large results out of the conversation, and within reach."""
+    """Stores large results and returns excerpts."""
 
     def passes_unchanged(self, answer: McpResponse) -> bool:
-        """Whether the answer is small and has nothing to mark; asked of every answer, so it opens none."""
+        """Whether the answer is small and has nothing to mark; it decodes nothing, as on every path."""
 
     def may_exceed_limit(self, answer: McpResponse) -> bool:
-        """Whether the answer may be too large; asked of every answer, so it opens none."""
+        """Whether the answer may be too large; it decodes nothing."""
 
     def mark_spoofed_notices(self, answer: McpResponse) -> McpResponse:
         """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
@@ -141,7 +141,7 @@ class LargeResultHandler(Protocol):
         """The same of an answer whose result may be on disk."""
 
     async def truncate_if_large(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
-        """What the client is shown of the answer."""
+        """The answer, or an excerpt of it with a notice."""
 
     def is_result_tool(self, tool: str) -> bool:
         """Whether the gateway's own tool of that name reads large results."""
@@ -150,15 +150,15 @@ class LargeResultHandler(Protocol):
         """What a call of such a tool is about; raises InvalidArguments."""
 
     async def read_stored(self, request: McpRequest, read_request: ReadRequest) -> tuple[str, McpResponse]:
-        """The tool that a stored result is of, and what was asked for of it; raises HeadgateError."""
+        """The tool of a stored result, and the requested part; raises HeadgateError."""
 
     async def read_new(
         self, call: UpstreamCall, read_request: ReadRequest, answer: McpResponse
     ) -> McpResponse:
-        """What was asked for of a result that has just come; raises HeadgateError."""
+        """The requested part of a result that has just arrived; raises HeadgateError."""
 
 
-# Carries a tool call to its upstream as any other, and says which tool it was.
+# Sends a tool call to its upstream, and returns it with the tool that it resolved to.
 ToolCaller = Callable[[McpRequest], Awaitable[tuple[UpstreamCall, McpResponse]]]
 
 
@@ -166,7 +166,7 @@ class TransactionSteps(Protocol):
     """Makes steps of a whole out of single calls."""
 
     def is_step(self, request: McpRequest) -> bool:
-        """Whether the request is a step; asked of every call, so it opens nothing."""
+        """Whether the request is a step; it decodes nothing."""
 
     async def run_step(self, request: McpRequest, use: ToolCaller) -> tuple[UpstreamCall, McpResponse]:
         """Make the step; raises HeadgateError."""
@@ -176,13 +176,13 @@ class ChunkedTransfers(Protocol):
     """Hands very large results over in parts, to clients that can put them together."""
 
     def needs_chunks(self, request: McpRequest, answer: McpResponse) -> bool:
-        """Whether the answer is to go in parts; asked of every answer, so it opens none."""
+        """Whether the answer has to be sent in chunks; it decodes nothing."""
 
     async def announce_chunks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
         """What announces the parts."""
 
     def is_chunk_method(self, method: str) -> bool:
-        """Whether a client asks with this method for a part."""
+        """Whether the method requests a chunk."""
 
     async def read_chunk(self, request: McpRequest) -> McpResponse:
         """The part; raises HeadgateError."""

@@ -47,7 +47,7 @@ class ResourceRequests:
         self._tool_calls = tool_calls
 
     async def get_prompt(self, request: McpRequest) -> McpResponse:
-        """One prompt, filled in; raises HeadgateError."""
+        """A prompt with its arguments filled in; raises HeadgateError."""
         self._access.admit(request.caller)
         call = UpstreamCall(request, await self._calls.resolve_prompt(request))
         return self._calls.with_public_uris(call, await self._input_bridge.deliver_with_input(call))
@@ -64,7 +64,7 @@ class ResourceRequests:
         return msgspec.structs.replace(answer, result=result)
 
     async def complete(self, request: McpRequest) -> McpResponse:
-        """What an argument of a prompt or a template could be; raises HeadgateError."""
+        """Completions of an argument of a prompt or template; raises HeadgateError."""
         self._access.admit(request.caller)
         ref = msgspec.json.decode(request.params["ref"], type=dict[str, Raw])
         key = "uri" if "uri" in ref else "name"
@@ -78,7 +78,7 @@ class ResourceRequests:
         )
 
     async def forward(self, request: McpRequest, server: str | None) -> McpResponse:
-        """A method that the gateway does not know, to the server that is named or meant."""
+        """Forward an unknown method to the named server, or the only one; raises HeadgateError."""
         self._access.admit(request.caller)
         if self._transfers.is_chunk_method(request.method):
             return await self._transfers.read_chunk(request)
@@ -98,20 +98,20 @@ class ResourceRequests:
         self._task_registry.record_task(call, answer)
         if request.method != _TASK_RESULT:
             return answer
-        # The result of a tool that went on as a task comes this way.
+        # This is the result of a tool call that continued as a task.
         return await self._tool_calls.limit_result(
             UpstreamCall(request, _tool_of_server(tool, server) or call.item), answer
         )
 
     async def subscribe(self, request: McpRequest) -> McpResponse:
-        """Hear of every change of a resource; raises HeadgateError."""
+        """Subscribe to a resource; raises HeadgateError."""
         self._access.admit(request.caller)
         return await self._subscriptions.subscribe(
             await self._calls.resolve_resource(request), request.caller
         )
 
     async def unsubscribe(self, request: McpRequest) -> McpResponse:
-        """Do not hear of it any more; raises HeadgateError."""
+        """End a subscription; raises HeadgateError."""
         return await self._subscriptions.unsubscribe(request.name, request.caller)
 
 

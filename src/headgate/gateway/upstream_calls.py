@@ -19,7 +19,7 @@ from headgate.protocol.result_conversion import with_public_uris
 
 
 class UpstreamCalls:
-    """Finds what a request names, and calls it; transactions make their steps with it."""
+    """Resolves what a request names and calls it; transactions send their steps with it."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class UpstreamCalls:
         self._task_registry = task_registry
 
     async def call_upstream_tool(self, request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
-        """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
+        """Send one tool call to its upstream and return its response; raises HeadgateError."""
         if not self._catalog.is_settled(ItemKind.TOOLS, request.name):
-            # A server that is still starting may have the tool, so it is too early to say that nobody has.
+            # A server that is still starting may have the tool.
             await self.await_server_of(ItemKind.TOOLS, request.name, request.caller)
         tool = self._catalog.resolve(ItemKind.TOOLS, request.name, request.caller)
         self._access.permit(request.caller, tool)

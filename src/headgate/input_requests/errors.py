@@ -12,7 +12,7 @@ class InputRequestWithdrawn(HeadgateError):
     code = "RESOURCE_EXHAUSTED"
     number = 1005
     http_status = 503
-    # The server may have begun before it asked.
+    # The server may have begun before it requested input.
     effect = Effect.UNKNOWN
 
     def __init__(self, upstream: str, reason: str) -> None:

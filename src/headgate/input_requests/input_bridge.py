@@ -36,16 +36,16 @@ _CallKey = tuple[tuple[str, str], str]
 
 
 class SuspendedCall:
-    """One call under way; it is the channel of the call, whichever request of the client waits for it."""
+    """One call in flight; it is the channel of the call, whichever request of the client waits for it."""
 
     def __init__(self, call: UpstreamCall, deliver: Callable[[UpstreamCall], Awaitable[McpResponse]]) -> None:
         # Not a secret, but the next one must not be predictable.
         self.handle = secrets.token_urlsafe(16)
         self.key: _CallKey = (call.request.caller.owner, self.handle)
         self.request = call.request
-        # Whether a request of the client waits for the next turn.
+        # Whether a request of the client waits for the result or for input requests.
         self.awaited = True
-        # Runs out when nobody comes back with answers.
+        # Ends the call when the client does not respond in time.
         self.expiry: asyncio.TimerHandle | None = None
         self._input_requested = asyncio.Event()
         self._requested_input: dict[str, tuple[InputRequest, asyncio.Future[McpResponse]]] = {}
@@ -58,18 +58,18 @@ class SuspendedCall:
         self.task = asyncio.ensure_future(deliver(UpstreamCall(carried, call.item)))
 
     async def wait_for_result_or_input(self) -> None:
-        """Wait until the call is answered, or the client is asked something."""
-        # A question may be withdrawn as soon as it was put.
+        """Wait until the call has a result, or the server requests input."""
+        # An input request may be withdrawn as soon as it was sent.
         while not self.task.done() and not self._requested_input:
-            asked = asyncio.ensure_future(self._input_requested.wait())
+            requested = asyncio.ensure_future(self._input_requested.wait())
             try:
-                await asyncio.wait({self.task, asked}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({self.task, requested}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                asked.cancel()
+                requested.cancel()
 
     @property
     def requested_input(self) -> dict[str, InputRequest]:
-        """What has been asked and not been answered."""
+        """The input requests without a response."""
         return {key: input_request for key, (input_request, _) in self._requested_input.items()}
 
     def resume(self, request: McpRequest, responses: dict[str, Raw]) -> None:
@@ -89,7 +89,7 @@ class SuspendedCall:
         self.request = McpRequest(caller=self.request.caller)
 
     def abandon(self, *why: object) -> None:
-        """Nobody will take the answer; the call is told why, if there is a word for it."""
+        """Cancel the call, with the reason if there is one."""
         if self.expiry is not None:
             self.expiry.cancel()
         self.task.cancel(*why)
@@ -105,7 +105,7 @@ class SuspendedCall:
     async def send_request(self, method: str, params: bytes) -> McpResponse:
         """The client's answer, which comes with its next request."""
         if self.task.done():
-            # Put in the same breath as the answer: the client has no reason to come back.
+            # Sent together with the result: the client has no reason to come back.
             return _CALL_IS_OVER
         self._last += 1
         key = f"q{self._last}"
@@ -136,7 +136,7 @@ def _discard_result(task: "asyncio.Future[McpResponse]") -> None:
 
 # A server that has not finished after so many rounds never will.
 _MAX_ROUNDS = 10
-# Before a server is asked again that only wants to be reminded; doubled each time, within a second.
+# The pause before a call is repeated whose server only returned a requestState; doubled each time.
 _FIRST_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 0.5
 # Calls that ended while their client was away, whose outcome it may still fetch; the oldest go first.
@@ -144,17 +144,17 @@ _MAX_UNCLAIMED = 1000
 
 
 class CallDelivery(Protocol):
-    """Whatever carries a call out."""
+    """Sends calls to their upstreams."""
 
     async def send_recorded(self, call: UpstreamCall) -> McpResponse:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server puts its questions while a call is under way."""
+        """Whether the server sends its requests while it executes a call."""
 
 
 class InputBridge:
-    """Bridges the two ways in which upstreams ask, and the two in which clients can be asked."""
+    """Bridges requests during a call (handshake era) and `input_required` results (stateless era)."""
 
     def __init__(self, delivery: CallDelivery, state_sealer: RequestStateSealer) -> None:
         self._delivery = delivery
@@ -163,7 +163,7 @@ class InputBridge:
         self._unclaimed: dict[_CallKey, SuspendedCall] = {}
 
     def deliver_with_input(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
-        """The upstream's answer, or its questions for a stateless client; raises HeadgateError.
+        """The upstream's result, or its input requests for a stateless client; raises HeadgateError.
 
         Not a coroutine of its own, because every call comes by here.
         """
@@ -174,12 +174,12 @@ class InputBridge:
             return self._resume(call)
         return self._deliver_stateless(call)
 
-    # A client that can be asked while it waits, and an upstream that asks with its answer.
+    # A client of the handshake era, and an upstream that requests input with its result.
 
     async def _deliver_in_session(self, call: UpstreamCall) -> McpResponse:
         answer = await self._delivery.send_recorded(call)
         if not answer.typed:
-            # An upstream of the handshake era, which has asked meanwhile.
+            # An upstream of the handshake era sends its requests during the call.
             return answer
         pause = _FIRST_PAUSE_SECONDS
         for _ in range(_MAX_ROUNDS):
@@ -204,7 +204,7 @@ class InputBridge:
         )
 
     def _requested_input(self, call: UpstreamCall, answer: McpResponse) -> InputRequiredResult | None:
-        """What the answer asks for; raises InvalidAnswer when the client never said that it can be asked."""
+        """The input that the answer requests; raises InvalidUpstreamResponse if the client has no support."""
         try:
             requested_input = input_required_of(answer)
         except ValueError as error:
@@ -221,15 +221,15 @@ class InputBridge:
     async def _request_input(
         self, call: UpstreamCall, requested_input: InputRequiredResult
     ) -> dict[str, Raw] | McpResponse:
-        """The client's answer to each question, all put at once; the first error ends the call."""
-        asked = [
+        """The client's response to each input request, all sent at once; the first error ends the call."""
+        tasks = [
             asyncio.ensure_future(_send_input_request(call, input_request))
             for input_request in requested_input.input_requests.values()
         ]
         try:
-            answers = await asyncio.gather(*asked)
+            answers = await asyncio.gather(*tasks)
         finally:
-            for task in asked:
+            for task in tasks:
                 task.cancel()
         responses: dict[str, Raw] = {}
         for key, answer in zip(requested_input.input_requests, answers, strict=True):
@@ -239,20 +239,20 @@ class InputBridge:
             responses[key] = Raw(answer.result)
         return responses
 
-    # A client that can only be asked by way of its answer.
+    # A client of the stateless era.
 
     async def _deliver_stateless(self, call: UpstreamCall) -> McpResponse:
         asks_meanwhile = call.request.profile.accepts_input_requests and call.request.method in INPUT_METHODS
         if not asks_meanwhile or not self._delivery.sends_requests_during_calls(call.item.server):
             return self._with_sealed_state(call, await self._delivery.send_recorded(call))
-        # However many wait: the limit applies when a server asks, and ends another call then.
+        # Not limited here: the limit applies when a server requests input, and then ends another call.
         suspended_call = SuspendedCall(call, self._delivery.send_recorded)
         self._suspended_calls[suspended_call.key] = suspended_call
         suspended_call.task.add_done_callback(lambda _: self._on_call_done(suspended_call))
         return await self._wait_for_result_or_input(call, suspended_call)
 
     def _with_sealed_state(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
-        """Questions of a stateless upstream pass, and its reminder is sealed."""
+        """The result of a stateless upstream, with its requestState sealed."""
         requested_input = self._requested_input(call, answer) if answer.typed else None
         if requested_input is None or requested_input.request_state is None:
             return answer
@@ -262,7 +262,7 @@ class InputBridge:
 
     async def _resume(self, call: UpstreamCall) -> McpResponse:
         request, responses = call.request, _input_responses(call)
-        # Last, because a reminder is read once: what is wrong with the rest can be mended by the client.
+        # Last, because a requestState is accepted once: the client can correct the rest and send it again.
         sealed_state = self._state_sealer.open_state(call)
         if sealed_state.kind == "upstream":
             params = {**request.params, REQUEST_STATE: Raw(msgspec.json.encode(sealed_state.content))}
@@ -280,19 +280,19 @@ class InputBridge:
     async def _wait_for_result_or_input(
         self, call: UpstreamCall, suspended_call: SuspendedCall
     ) -> McpResponse:
-        """Wait for the answer or for questions, whichever comes first."""
+        """Wait for the result or for input requests, whichever comes first."""
         suspended_call.awaited = True
         try:
             await suspended_call.wait_for_result_or_input()
         except asyncio.CancelledError as cancelled:
-            # The client has left in the middle; a message says that it wants the call cancelled.
+            # The client has left; with a message it has cancelled the call.
             self._drop(suspended_call, *cancelled.args)
             raise
         if suspended_call.task.done():
             self._forget(suspended_call)
             # Which era the server is of may not have been known when the call began.
             return self._with_sealed_state(call, suspended_call.task.result())
-        # It waits for as long as the reminder can be used, and not longer.
+        # It waits for as long as the requestState is valid.
         suspended_call.awaited = False
         suspended_call.expiry = asyncio.get_running_loop().call_later(
             STATE_LIFETIME_SECONDS, self._drop, suspended_call
@@ -319,7 +319,7 @@ class InputBridge:
         suspended_call.abandon(*why)
 
     def close(self) -> None:
-        """The gateway ends: nobody will come back."""
+        """Cancel all suspended calls, because the gateway ends."""
         for suspended_call in list(self._suspended_calls.values()):
             self._drop(suspended_call)
 
@@ -333,7 +333,7 @@ async def _send_input_request(call: UpstreamCall, input_request: InputRequest) -
 def _call_with_responses(
     call: UpstreamCall, requested_input: InputRequiredResult, responses: dict[str, Raw]
 ) -> UpstreamCall:
-    """The call once more, with what the client said."""
+    """The call once more, with the responses of the client."""
     params = dict(call.request.params)
     for key in (INPUT_RESPONSES, REQUEST_STATE):
         params.pop(key, None)

@@ -15,7 +15,7 @@ from headgate.input_requests.errors import RequestStateRefused
 from headgate.protocol.jsonrpc import LARGE_BYTES, decode_object, encode_object
 from headgate.protocol.result_conversion import INPUT_REQUIRED
 
-# Only these may be answered with questions.
+# Only these may have an `input_required` result.
 INPUT_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 INPUT_RESPONSES = "inputResponses"
 REQUEST_STATE = "requestState"
@@ -30,7 +30,7 @@ class InputRequest(msgspec.Struct, frozen=True):
 
 
 class InputRequiredResult(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything that an upstream wants to know, and what it wants to be reminded of."""
+    """The input requests of an upstream and its requestState."""
 
     result_type: str
     input_requests: dict[str, InputRequest] = {}
@@ -38,9 +38,9 @@ class InputRequiredResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def input_required_of(answer: McpResponse) -> InputRequiredResult | None:
-    """What a result asks for; None when it asks for nothing. Raises ValueError when it cannot be read."""
+    """The input that a result requests, or None; raises ValueError when it cannot be read."""
     result = answer.result
-    # Large results are on disk, and nobody asks a question of a megabyte.
+    # Large results are on disk; an input request is never that large.
     if not answer.typed or not isinstance(result, bytes) or INPUT_REQUIRED not in result:
         return None
     try:
@@ -53,7 +53,7 @@ def input_required_of(answer: McpResponse) -> InputRequiredResult | None:
 
 
 def handshake_params(input_request: InputRequest) -> bytes:
-    """The params of a question as the handshake era has them, where a link that is to be opened has an id."""
+    """The params of an input request in the handshake era, in which a URL elicitation has an id."""
     params = bytes(input_request.params)
     if input_request.method != "elicitation/create" or b'"url"' not in params:
         return params
@@ -67,7 +67,7 @@ def handshake_params(input_request: InputRequest) -> bytes:
 
 
 def with_request_state(answer: McpResponse, state: str) -> McpResponse:
-    """The same questions with another reminder."""
+    """The same input requests with another requestState."""
     assert isinstance(answer.result, bytes)
     members = decode_object(answer.result)
     members[REQUEST_STATE] = Raw(msgspec.json.encode(state))
@@ -75,14 +75,14 @@ def with_request_state(answer: McpResponse, state: str) -> McpResponse:
 
 
 def input_required_answer(requested_input: Mapping[str, InputRequest], state: str) -> McpResponse:
-    """A result that asks the client."""
-    asked = {
+    """An `input_required` result."""
+    requests = {
         key: Raw(encode_object({"method": Raw(msgspec.json.encode(each.method)), **_params(each)}))
         for key, each in requested_input.items()
     }
     members = {
         "resultType": Raw(INPUT_REQUIRED),
-        "inputRequests": Raw(encode_object(asked)),
+        "inputRequests": Raw(encode_object(requests)),
         REQUEST_STATE: Raw(msgspec.json.encode(state)),
     }
     return McpResponse(encode_object(members), typed=True)
@@ -95,14 +95,14 @@ def _params(input_request: InputRequest) -> dict[str, Raw]:
 _PURPOSE = "requestState"
 # The same words for what was never issued and for what was issued to another caller or request.
 _NOT_VALID = "it was not given by this gateway, was changed, is too old, or belongs to another request"
-# People take their time over a question, but not for ever.
+# A person may take minutes to answer an elicitation.
 STATE_LIFETIME_SECONDS = 600.0
-# Reminders that have been used are remembered for as long as they could be used again, but not more of them.
+# Used values are remembered for as long as they are valid, up to this number.
 _MAX_USED = 100_000
 
 
 class StateSealer(Protocol):
-    """Seals text so that nobody else can read or change it."""
+    """Encrypts and authenticates content for clients to keep."""
 
     def seal(self, purpose: str, content: bytes, seconds: float) -> str:
         """A token that can be opened for so long."""
@@ -112,16 +112,16 @@ class StateSealer(Protocol):
 
 
 class SealedRequestState(msgspec.Struct, frozen=True):
-    """What the gateway must know to go on."""
+    """The content of a requestState."""
 
-    # `upstream`: the server's own reminder; `held`: the call that waits here.
+    # `upstream`: the server's own requestState; `held`: a call that is suspended here.
     kind: Literal["upstream", "held"]
     request: bytes
     content: str
 
 
 class RequestStateSealer:
-    """Seals reminders and opens each of them once."""
+    """Seals requestState values and opens each of them once."""
 
     def __init__(self, seal: StateSealer, now: Callable[[], float] = time.monotonic) -> None:
         self._seal = seal
@@ -129,14 +129,14 @@ class RequestStateSealer:
         self._used: dict[bytes, float] = {}
 
     def seal_state(self, kind: Literal["upstream", "held"], call: UpstreamCall, content: str) -> str:
-        """A reminder for the client of this call."""
+        """A requestState for the client of this call."""
         caller = call.request.caller
         sealed_state = msgspec.msgpack.encode(SealedRequestState(kind, _request_digest(call), content))
         # What is sealed for one owner does not open for another, like a token that was never sealed.
         return self._seal.seal(caller.owned_purpose(_PURPOSE), sealed_state, STATE_LIFETIME_SECONDS)
 
     def open_state(self, call: UpstreamCall) -> SealedRequestState:
-        """What the client of this call was asked to hand back; raises ReminderRefused."""
+        """The content of the requestState of this call; raises RequestStateRefused."""
         try:
             token = msgspec.json.decode(call.request.params[REQUEST_STATE], type=str)
             sealed = self._seal.open(call.request.caller.owned_purpose(_PURPOSE), token)
@@ -160,7 +160,7 @@ class RequestStateSealer:
 
 
 def _request_digest(call: UpstreamCall) -> bytes:
-    """What the request asks for, in one spelling."""
+    """A digest of method, tool and arguments, whatever their order."""
     request = call.request
     canonical = bytes(request.params.get("arguments", b"null"))
     # Large ones must be the same bytes: to sort them takes too long.

@@ -7,7 +7,7 @@ from typing import Protocol
 from headgate.domain.identity import Identity, Visibility, VisibilityRule
 from headgate.domain.mcp_request import ClientSession
 
-# Those whose list has changed; None is everybody.
+# The groups of clients whose list has changed; None is all of them.
 VisibilityGroups = Container[str] | None
 
 # Whether clients with that visibility see a change.
@@ -30,7 +30,7 @@ class ChangeListener(Protocol):
         """The identity of the client."""
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """The tools, prompts or resources are no longer what they were, for these clients."""
+        """The tools, prompts or resources of these clients have changed."""
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """A resource has changed, for one client or for all; `params` are those of the notification."""
@@ -67,11 +67,11 @@ class ChangeNotifier:
         self.tool_list_changes = 0
 
     def add_listener(self, listener: ChangeListener) -> None:
-        """Tell `listener` of every change."""
+        """Notify `listener` of every change."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: ChangeListener) -> None:
-        """Do not tell it any more."""
+        """Notify it no longer."""
         self._listeners.discard(listener)
 
     def list_changed(
@@ -109,7 +109,7 @@ class ChangeNotifier:
             if seen_by(self._visible(listener.identity)):
                 listener.resource_updated(uri, params, owner)
 
-    # Streams that nobody but the client would end.
+    # Streams that stay open until the client or the gateway ends.
 
     def register_stream(self, end: Callable[[], None]) -> None:
         """A stream is open; `end` ends it when the gateway does."""
@@ -120,7 +120,7 @@ class ChangeNotifier:
         self._stream_endings.discard(end)
 
     def end_streams(self) -> None:
-        """The gateway ends: so do all streams."""
+        """End all streams, because the gateway ends."""
         for timer in self._timers.values():
             timer.cancel()
         for end in list(self._stream_endings):

@@ -30,14 +30,14 @@ class Authenticator(Protocol):
 
 
 class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them are kept as long as the session is."""
+    """Limits of resource subscriptions, which live as long as their session."""
 
     resources: int = 1000
     uri_bytes: int = 8 * 1024
     # Of one client, with what each takes besides its URI.
     client_bytes: int = 512 * 1024
     total_bytes: int = 16 * 1024 * 1024
-    # A client may always have so many, however much others have.
+    # The share of each client that others cannot use up.
     assured_bytes: int = 4 * 1024
 
 
@@ -45,7 +45,7 @@ SUBSCRIPTION_LIMITS = SubscriptionLimits()
 
 
 class SubscriptionShare:
-    """What one client has subscribed to, in bytes."""
+    """The bytes of one client's subscriptions."""
 
     __slots__ = ("bytes",)
 
@@ -89,7 +89,7 @@ class SubscriptionBudget:
         self.bytes -= size
 
     def release_all(self, share: SubscriptionShare) -> None:
-        """The client is gone."""
+        """Release everything of a client that has left."""
         self.bytes -= share.bytes
         share.bytes = 0
 
@@ -100,19 +100,19 @@ def subscription_bytes(uri: str) -> int:
 
 
 class SessionPreferences(msgspec.Struct):
-    """What a client of the handshake era has asked for once and for all."""
+    """Log level and subscriptions of a session of the handshake era."""
 
-    # The least important log messages that it wants; empty until it says so.
+    # The lowest level of log messages that it requested; empty until it does.
     log_level: str = ""
-    # The resources whose updates it wants to hear of, as it calls them.
+    # The public URIs of the resources that it subscribed to.
     subscriptions: set[str] = msgspec.field(default_factory=set)
-    # What they take, those included that a server is being asked for.
+    # The bytes that they take, including subscriptions that are being made.
     subscription_share: SubscriptionShare = msgspec.field(default_factory=SubscriptionShare)
-    # Told after each change, where the client may come back to find all of it as it was.
+    # Called after each change of a session that can be revived.
     on_change: Callable[[], None] | None = None
 
     def notify_changed(self) -> None:
-        """The client has asked for something else than before."""
+        """Report that the client changed its preferences."""
         if self.on_change is not None:
             self.on_change()
 
@@ -121,12 +121,12 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The sender of one request."""
 
     era: Era
-    # Progress, log messages and questions that belong to this request.
+    # Carries progress, log messages and server requests that belong to this request.
     channel: ClientBackChannel
     caller: Identity
     # In the stateless era each request declares its own.
     profile: ClientProfile = PLAIN_PROFILE
-    # What the client calls itself; in the stateless era each request says it.
+    # The client's name; in the stateless era each request carries it.
     client: str = ""
     # The listing that the path it came by stands for.
     listing: ListingMode | None = None
@@ -135,20 +135,20 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     preferences: SessionPreferences | None = None
     # The number of the HTTP connection; 0 where there is only one.
     connection: int = 0
-    # Told when the upstream lets go of its stream before the answer.
+    # Called when the upstream ends its stream before the response.
     on_pause: Callable[[], None] | None = None
     # The headers of the request, where it came over HTTP in the stateless era.
     headers: Mapping[bytes, bytes] = {}
     # The `_meta` of its request, where it has been read already.
     meta: Mapping[str, Raw] | None = None
-    # What HTTP says about the delivery of the call.
+    # The Idempotency-Key header.
     key_header: bytes | None = None
     # The features of rmcp that it shares with us; in the stateless era each request declares its own.
     features: frozenset[str] = frozenset()
 
 
 class InitializedClient(msgspec.Struct, frozen=True):
-    """A client that has shaken hands: the agreed version, what it declared, and the reply that says so."""
+    """The outcome of `initialize`: the agreed version, what the client declared, and the reply."""
 
     version: str
     capabilities: bytes

@@ -18,5 +18,5 @@ def _with_modes(path: str) -> dict[str, ListingMode]:
 # Beside the plain path, one for each mode.
 MCP_PATHS = {MCP: None, f"{MCP}/": None, **_with_modes(MCP)}
 SSE_PATHS = {SSE: None, f"{SSE}/": None, MCP_SSE: None, f"{MCP_SSE}/": None, **_with_modes(SSE)}
-# The mode that each path stands for; None where it says nothing.
+# The listing mode of each path; None for the plain path.
 LISTING_MODES = MCP_PATHS | SSE_PATHS

@@ -70,11 +70,11 @@ class EventStream:
 
     @property
     def live(self) -> bool:
-        """Whether somebody reads."""
+        """Whether a client reads it."""
         return self.reader is not None and not self.reader.disconnected
 
     def prime(self) -> None:
-        """Give the client an id before anything is said."""
+        """Send an event id before the first message, so that the client can resume from the start."""
         self._append(b"retry: %d\r\ndata: \r\n\r\n" % _RETRY_MS)
 
     def add(self, message: bytes) -> None:
@@ -116,7 +116,7 @@ class EventStream:
             self._retain_final_reply()
 
     def end(self) -> None:
-        """Nothing more is said."""
+        """End the stream."""
         self.ended = True
         self._wakeup.set()
 
@@ -130,7 +130,7 @@ class EventStream:
             self.final_reply = None
 
     async def write(self, http_request: HttpRequest, after: int = -1) -> None:
-        """Write what follows a position, then what comes, until the end or until somebody else reads."""
+        """Write what follows a position, then what comes, until the end or until another connection reads."""
         self.reader = http_request
         # Whoever read it until now, on a connection that the client may have lost, notices.
         self._wakeup.set()
@@ -178,7 +178,7 @@ class EventStream:
                 await self._wait(http_request)
 
     def _event_after(self, position: int) -> StreamEvent | None:
-        """One at a time: what is dropped while the client takes this one is not held any longer."""
+        """The next event; one that is dropped meanwhile is not kept in memory."""
         if not self.events:
             return None
         if self._store is None:
@@ -265,7 +265,7 @@ class _RetainedEvent(NamedTuple):
 
 
 class EventStore:
-    """The streams of one session, and what was said on them lately; the oldest goes first."""
+    """The streams of one session and their latest events; the oldest are evicted first."""
 
     def __init__(self, replay_buffer: ReplayBuffer, clock: Callable[[], float] | None = None) -> None:
         # Part of every id, so that an id of an earlier store means nothing here.
@@ -297,7 +297,7 @@ class EventStore:
     def retain(self, stream: EventStream, event: StreamEvent) -> None:
         """Keep the event that was just added to the stream, as long as there is room."""
         if self._closed:
-            # Only for the answer that is being written: nobody comes back.
+            # Kept only for the reply that is being written; it cannot be resumed.
             _trim(stream.events)
             return
         size = len(event.data)
@@ -305,7 +305,7 @@ class EventStore:
         self._retained.append(_RetainedEvent(stream, size, self._clock() + _RETAINED_SECONDS, number))
         self._bytes += size
         most = _MAX_SESSION_BYTES if self._replay_buffer.bytes <= _MAX_TOTAL_BYTES else _REDUCED_SESSION_BYTES
-        # The last one is not let go before somebody could read it.
+        # The last event is kept until a client could read it.
         while len(self._retained) > _MAX_SESSION_EVENTS or (self._bytes > most and len(self._retained) > 1):
             self.drop_oldest()
         self._replay_buffer.evict_oldest(number)
@@ -324,7 +324,7 @@ class EventStore:
         self._on_disk.pop(stream, None)
 
     def expire(self) -> None:
-        """Drop what nobody came back for in time."""
+        """Drop streams that were not resumed in time."""
         now = self._clock()
         while self._retained and self._retained[0].until < now:
             self.drop_oldest()
@@ -376,7 +376,7 @@ class EventStore:
 
 
 def _trim(events: deque[StreamEvent]) -> None:
-    """Drop the oldest events of a stream to which nobody can come back."""
+    """Drop the oldest events of a stream that cannot be resumed."""
     size = sum(len(event.data) for event in events)
     while len(events) > 1 and (len(events) > _MAX_UNSTORED_EVENTS or size > _MAX_SESSION_BYTES):
         size -= len(events.popleft().data)

@@ -55,7 +55,7 @@ class OpenConnections(set["HttpConnection"]):
 
 
 class ServerContext(msgspec.Struct):
-    """What all doors share: who serves, who guards, how many are open."""
+    """What all connections share: the request handler, the guard, the limits and the open connections."""
 
     handler: HttpHandler
     guard: RequestGuard
@@ -79,7 +79,7 @@ class HttpConnection(asyncio.Protocol):
         self._parser: Any = httptools.HttpRequestParser(self)
         self._request_lines = RequestLineChecker()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        # When the client is shown out, unless something happens before; looked at once a second.
+        # When the connection is closed unless something happens before; checked once a second.
         self.deadline = NO_DEADLINE
         self._write_deadline = NO_DEADLINE
         self.outbound = context.outbound.open_backlog(self.abort)
@@ -104,11 +104,11 @@ class HttpConnection(asyncio.Protocol):
         self._drain_waiter: asyncio.Future[None] | None = None
         # Whether the connection closes after the request that has come in.
         self._closes_after_request = False
-        # Nothing more is read of a client that was refused; nothing more is said to one that is gone.
+        # A refused client is not read any more, and nothing is written to one that has left.
         self._discarding = False
         self._disconnected = False
         self._discarded_bytes = 0
-        # Whether the client has connected since the gateway was told to end.
+        # Whether the client connected while the gateway was shutting down.
         self._accepted_while_closing = False
 
     # What the event loop tells us.
@@ -169,7 +169,7 @@ class HttpConnection(asyncio.Protocol):
         self.outbound.end()
         self._release_drain()
         if self._task is not None and (self._http_request is None or self._http_request.on_disconnected()):
-            # Nobody is there for the answer any more, and nobody will come back for it.
+            # The client has left, and cannot resume this response.
             self._task.cancel()
 
     def eof_received(self) -> bool:
@@ -213,7 +213,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            # Behind the body, where no limit counts it and nobody has checked it.
+            # They follow the body, where neither limits nor the guard apply.
             raise HttpRefusal(400, "trailers are not taken")
         name, headers = name.lower(), self._headers
         # Blanks around a value are not part of it; the parser only takes away those before it.
@@ -235,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
         if size > limits.header_bytes and len(self._url) + _header_bytes(headers) > limits.header_bytes:
             raise HttpRefusal(431, f"the headers are larger than {limits.header_bytes} bytes")
         if self._url[:1] != b"/":
-            # A whole URL names a host of its own, which nobody would compare with the Host header.
+            # An absolute URL names a host of its own, which the guard would not compare with the Host header.
             raise HttpRefusal(400, "the request target must be a path")
         self._context.guard.check(headers, self._url)
         length = headers.get(b"content-length", b"0")
@@ -339,10 +339,10 @@ class HttpConnection(asyncio.Protocol):
         if self._drain_waiter is not None:
             await self._drain_waiter
         else:
-            # Disk is faster than most sockets; others must get their turn.
+            # Disk is faster than most sockets; other connections must be served meanwhile.
             await asyncio.sleep(0)
 
-    # How a client is shown out.
+    # How a connection ends.
 
     def _refuse(self, refused: HttpRefusal) -> None:
         """Say why, and read no further; the client may still be sending, and must be able to read it."""

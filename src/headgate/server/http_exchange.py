@@ -17,7 +17,7 @@ _RESUMABLE_SINCE = "2025-11-25"
 
 
 class HttpExchange:
-    """The way back to the client of one request; of a client with a session, also while it is away."""
+    """The response to one request; with a session it can be resumed after the connection is lost."""
 
     __slots__ = ("_done", "_http_request", "_session", "_stream", "_writer_task", "last_activity")
 
@@ -44,33 +44,33 @@ class HttpExchange:
     # The channel of this request.
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Say something before the answer; a client that does not read loses it."""
+        """Send a notification before the reply; it is dropped if the client does not read."""
         self.send_before_reply(encode_notification(method, params))
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """The client's answer to a question of the server; an error when it cannot be asked."""
+        """The client's response to a request of the server; an error when it cannot be sent."""
         if self._session is None:
             return error_answer("The client speaks a version without questions of servers")
         return await self._session.client_requests.send_request(self, method, params)
 
     def try_send(self, message: bytes) -> bool:
-        """Send it before the answer, or else in any other way that the client can be reached."""
+        """Send a message before the reply, or on another stream of the session."""
         if self.live:
             self.send_before_reply(message)
             return True
         return self._session is not None and self._session.streams.try_send(message)
 
     def retain_or_drop(self, message: bytes) -> None:
-        """Say it before the answer, which the client may fetch later."""
+        """Keep a message with the reply, which the client may fetch later."""
         self.send_before_reply(message)
 
     def send_before_reply(self, message: bytes) -> None:
-        """Say something before the answer, as a whole message."""
+        """Send a whole message before the reply."""
         if not self._done:
             self._open_stream().add(message)
 
     def ping(self) -> None:
-        """Say that the answer is still to come; the stream goes on saying so by itself."""
+        """Open the event stream, which then sends keep-alive comments by itself."""
         self._open_stream()
 
     def _open_stream(self) -> EventStream:
@@ -86,14 +86,14 @@ class HttpExchange:
         return self._stream
 
     def _on_disconnected(self) -> bool:
-        """The client has left; whether the call must end, because nobody could come back for its answer."""
+        """Handle a lost connection; true if the call must end because its reply cannot be resumed."""
         if self._stream is None or self._session is None:
             return True
         self._stream.on_disconnected(self._http_request)
         return not self._stream.resumable or not self._session.streams.may_run_detached()
 
     def release_connection(self) -> None:
-        """The server wants to be asked for the answer later; so may a client that knows how to come back."""
+        """End the connection before the reply, as the server did, for a client that can resume the stream."""
         stream, session = self._stream, self._session
         if stream is not None and session is not None and session.version >= _RESUMABLE_SINCE:
             stream.detach_reader()
@@ -101,7 +101,7 @@ class HttpExchange:
     # The end.
 
     async def finish(self, reply: Reply) -> None:
-        """Send the answer, or keep it for a client that will fetch it."""
+        """Send the reply, or keep it for a client that resumes the stream."""
         self._done = True
         if self._stream is not None and self._writer_task is not None:
             self._http_request.responding = True
@@ -118,12 +118,12 @@ class HttpExchange:
             reply.close()
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more: end the call."""
+        """Cancel the call."""
         if self._http_request.task is not None:
             self._http_request.task.cancel()
 
     def abandon(self) -> None:
-        """There will be no answer: nothing more is said."""
+        """Drop the exchange without a reply."""
         self._done = True
         if self._writer_task is not None:
             self._writer_task.cancel()
@@ -158,7 +158,7 @@ class KeepAlive:
         return len(self._exchanges)
 
     async def run(self, also: Callable[[], None]) -> None:
-        """Look after everything, every few seconds."""
+        """Ping silent exchanges and call `also`, every few seconds; never returns."""
         while True:
             await asyncio.sleep(_KEEP_ALIVE_SECONDS)
             now = self.now()
@@ -171,9 +171,9 @@ class KeepAlive:
 
 @asynccontextmanager
 async def running_keep_alive(also: Callable[[], None]) -> AsyncIterator[KeepAlive]:
-    """A pulse for as long as the block lasts; `also` is called with every beat."""
+    """Keep-alive for as long as the block lasts; `also` is called in every round."""
     keep_alive = KeepAlive()
-    task = asyncio.create_task(keep_alive.run(also), name="pulse")
+    task = asyncio.create_task(keep_alive.run(also), name="keep-alive")
     try:
         yield keep_alive
     finally:

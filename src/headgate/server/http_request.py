@@ -84,7 +84,7 @@ class HttpRequest:
         self.disconnected = False
         # Whether the response has begun that ends by itself, so that the work on it must not be cut short.
         self.responding = False
-        # Called then; says whether the work on the request should end too.
+        # Called when the client leaves; returns whether the work on the request ends too.
         self.disconnect_callback: Callable[[], bool] | None = None
         self._transport = transport
         self._chunked = True
@@ -145,7 +145,7 @@ class HttpRequest:
         await self._transport.drain()
 
     async def write_stream(self, data: bytes) -> None:
-        """Some more of a stream; nobody is told what a client that is gone would have been told."""
+        """Write more of a stream; dropped if the client has left."""
         if self.disconnected:
             return
         if data:

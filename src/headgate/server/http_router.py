@@ -85,7 +85,7 @@ class HttpRouter:
             body = encode_error(b"null", INVALID_REQUEST, refused.reason)
             http_request.respond(refused.status, body, extra=extra)
         except asyncio.CancelledError as cancelled:
-            # Otherwise the client has left, and nobody reads an answer.
+            # Otherwise the client has left and reads no response.
             if absorb_interrupt(cancelled):
                 _refuse_for_shutdown(http_request, _request_id_of(http_request.body))
         except Exception:
@@ -137,7 +137,7 @@ class HttpRouter:
 
 
 def _is_stateless(headers: dict[bytes, bytes]) -> bool:
-    """Whether a request is of the era without sessions; an unknown version is, and is told so there."""
+    """Whether a request is of the stateless era; so is an unknown version, which is refused there."""
     version = headers.get(b"mcp-protocol-version")
     return version is not None and version not in _HANDSHAKE_VERSIONS
 

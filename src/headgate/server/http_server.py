@@ -20,13 +20,13 @@ from headgate.server.http_request import JSON, RETRY_LATER, response_head
 
 log = logging.getLogger("headgate.server")
 
-# Others get their turn after so many new connections.
+# After so many new connections other work of the event loop is done.
 _MAX_ACCEPTS = 64
 # Descriptors that client connections may not take: servers, spooled answers and storage need some.
 _MIN_RESERVED, _MAX_RESERVED = 16, 256
 # When not even the spare descriptor is left, the listener rests for so long.
 _PAUSE_SECONDS = 0.2
-# How often the log says that connections are refused.
+# Seconds between two log entries about refused connections.
 _LOG_SECONDS = 60.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _NO_DESCRIPTOR_REASON = "the gateway has no file descriptor left for this connection; try again later"
@@ -50,7 +50,7 @@ class ConnectionAcceptor:
         self._logged = -_LOG_SECONDS
         limit = _descriptor_limit()
         reserved = min(max(limit // 8, _MIN_RESERVED), _MAX_RESERVED)
-        # The kernel gives the lowest free number: one above these says how many are in use.
+        # The kernel assigns the lowest free number, so a number above these means that many are in use.
         self._max_served = limit - reserved
         self._max_lingering = limit - reserved // 2
         self._loop.add_reader(listener.fileno(), self._accept)
@@ -125,7 +125,7 @@ class ConnectionAcceptor:
         try:
             self._spare = os.open(os.devnull, os.O_RDONLY)
         except OSError:
-            # Something else has taken it. The listener stays readable, so it must not be asked meanwhile.
+            # Other code has taken it. The listener stays readable, so it is not polled meanwhile.
             self._loop.remove_reader(self._listener.fileno())
             self._paused = self._loop.call_later(_PAUSE_SECONDS, self._resume)
             return False
@@ -192,7 +192,7 @@ class HttpServer:
         for sign in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(sign, self._on_signal, sign)
         acceptor = ConnectionAcceptor(listener, self._context)
-        looking = self._loop.create_task(self._check_deadlines(), name="porter")
+        looking = self._loop.create_task(self._check_deadlines(), name="connection deadlines")
         try:
             on_open()
             sign = await self._signal
@@ -227,7 +227,7 @@ class HttpServer:
             http_connection.abort()
 
     async def _wait_until_idle(self, seconds: float) -> None:
-        """Wait until no door is busy, for so long at most."""
+        """Wait until no connection is busy, for so long at most."""
         try:
             async with asyncio.timeout(seconds):
                 while any(http_connection.busy for http_connection in self._context.connections):

@@ -30,24 +30,24 @@ _EMPTY_BYTES = len(b"{}")
 
 
 class _NotificationChannel:
-    """The way to a client of the stateless era: it cannot be asked, and gets only the log that it wants."""
+    """The channel to a client of the stateless era: notifications, and log messages if it requested them."""
 
     def __init__(self, channel: ClientBackChannel, *, logged: bool) -> None:
         self._channel = channel
         self._logged = logged
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Hand on what the client may be told."""
+        """Forward a notification that the client accepts."""
         if self._logged or method != _LOG:
             self._channel.send_notification(method, params)
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """No request goes to such a client, whatever carries its own."""
+        """An error: the stateless era has no server requests."""
         return error_answer("The client speaks a version without questions of servers")
 
 
 def tool_call_request(envelope: Envelope, context: ClientContext) -> McpRequest:
-    """A call of a tool; raises Violation."""
+    """A call of a tool; raises ProtocolViolation."""
     id = bytes(envelope.id)
     call, more = parse_call(envelope.params, id)
     params = {"arguments": call.arguments, **more} if call.arguments else more
@@ -55,7 +55,7 @@ def tool_call_request(envelope: Envelope, context: ClientContext) -> McpRequest:
 
 
 def named_request(envelope: Envelope, context: ClientContext, member: str) -> McpRequest:
-    """A request about what `member` of its params names; raises Violation."""
+    """A request about what `member` of its params names; raises ProtocolViolation."""
     id = bytes(envelope.id)
     params = parse_params(envelope.params, id, member)
     meta = params.pop("_meta", ABSENT)
@@ -64,7 +64,7 @@ def named_request(envelope: Envelope, context: ClientContext, member: str) -> Mc
 
 
 def completion_request(envelope: Envelope, context: ClientContext) -> McpRequest:
-    """A request for values of an argument; raises Violation."""
+    """A request for values of an argument; raises ProtocolViolation."""
     id = bytes(envelope.id)
     params = parse_params(envelope.params, id, "ref")
     meta = params.pop("_meta", ABSENT)
@@ -80,7 +80,7 @@ def completion_request(envelope: Envelope, context: ClientContext) -> McpRequest
 
 
 def unknown_method_request(envelope: Envelope, context: ClientContext) -> McpRequest:
-    """A request of which only its sender and its server know what it means; raises Violation."""
+    """A request of which only its sender and its server know what it means; raises ProtocolViolation."""
     id = bytes(envelope.id)
     params = parse_params(envelope.params, id)
     meta = params.pop("_meta", ABSENT)
@@ -88,7 +88,7 @@ def unknown_method_request(envelope: Envelope, context: ClientContext) -> McpReq
 
 
 def required_text(value: Raw, what: str, id: bytes) -> str:
-    """A member of params that must be a text; raises Violation."""
+    """A member of params that must be a text; raises ProtocolViolation."""
     try:
         found = decode(value or b"null", type=str)
     except (DecodeError, UnicodeDecodeError) as error:

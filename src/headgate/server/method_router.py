@@ -71,7 +71,7 @@ _STATELESS_METHODS = frozenset({"server/discover", "subscriptions/listen"})
 
 
 class ClientServices(Protocol):
-    """What clients want to know or to tell besides their requests."""
+    """What the server side needs besides the gateway's answers."""
 
     async def await_listings(
         self, profile: ClientProfile, owner: ClientSession | None, caller: Identity
@@ -82,16 +82,16 @@ class ClientServices(Protocol):
         """The capabilities that are declared to a client of that era."""
 
     async def instructions(self, listing_context: ListingContext) -> str:
-        """What the model is advised, by the gateway and by the servers."""
+        """The instructions of the gateway and of the servers."""
 
     def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         """How long a listing may be believed, and by whom."""
 
     async def set_log_level(self, owner: ClientSession, level: str) -> None:
-        """The client wants log messages from this level on."""
+        """Set the lowest level of log messages that the client gets."""
 
     def forward_notification(self, owner: ClientSession, method: str, params: bytes) -> None:
-        """The client tells its servers something."""
+        """Forward a notification of the client to its servers."""
 
 
 class _InitializeParams(msgspec.Struct):
@@ -109,7 +109,7 @@ _MethodHandler = Callable[[Envelope, ClientContext], Awaitable[Reply]]
 
 
 class MethodRouter:
-    """What the gateway says to a client."""
+    """Answers every request of a client."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class MethodRouter:
         }
 
     def handle_request(self, envelope: Envelope, context: ClientContext) -> Awaitable[Reply]:
-        """The reply to one request; raises Violation when it breaks the protocol.
+        """The reply to one request; raises ProtocolViolation when it breaks the protocol.
 
         Not a coroutine of its own, because every call comes by here.
         """
@@ -170,8 +170,8 @@ class MethodRouter:
             return Reply(encode_shutdown_error(bytes(envelope.id)))
 
     def handle_notification(self, envelope: Envelope, owner: ClientSession) -> None:
-        """A client of the handshake era tells something that is not the gateway's business."""
-        # What is said of delivery is between the client and the gateway.
+        """Forward a notification of a session to the servers."""
+        # Delivery options are for the gateway, not for the servers.
         self._client_services.forward_notification(
             owner, envelope.method, without_rmcp_meta(bytes(envelope.params))
         )
@@ -179,9 +179,9 @@ class MethodRouter:
     async def restore_subscriptions(
         self, preferences: SessionPreferences, caller: Identity, tell: Callable[[str], None]
     ) -> None:
-        """A client of the handshake era is there again, and hears of what it subscribed to before.
+        """Subscribe a revived session again to its resources.
 
-        `tell` is given each resource, which may have changed meanwhile.
+        `tell` is called with each resource, which may have changed meanwhile.
         """
         uris = list(preferences.subscriptions)
         for uri in uris:
@@ -199,12 +199,12 @@ class MethodRouter:
             tell(uri)
 
     async def drop_subscriptions(self, preferences: SessionPreferences, caller: Identity) -> None:
-        """A client of the handshake era is gone."""
+        """End the subscriptions of a closed session."""
         self.subscriptions.release_all(preferences.subscription_share)
         while preferences.subscriptions:
             await self.unsubscribe(preferences.subscriptions.pop(), caller)
 
-    # What goes to servers.
+    # Requests to servers.
 
     async def _get_prompt(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.named_request(envelope, context, "name")
@@ -277,15 +277,15 @@ class MethodRouter:
             await self._client_services.await_listings(request.profile, request.session, request.caller)
             return await work(request)
 
-    # Resources that a client wants to hear of.
+    # Resource subscriptions.
 
     async def subscribe(self, uri: str, caller: Identity) -> McpResponse:
-        """Hear of every change of a resource; raises HeadgateError."""
+        """Subscribe to a resource; raises HeadgateError."""
         request = McpRequest(caller=caller, method="resources/subscribe", name=uri)
         return await self._retry_after_listing(request, self._gateway.subscribe)
 
     async def unsubscribe(self, uri: str, caller: Identity) -> None:
-        """Do not hear of it any more; whatever is wrong with the server, the client is rid of it."""
+        """End a subscription; errors of the server are logged only."""
         try:
             await self._gateway.unsubscribe(
                 McpRequest(caller=caller, method="resources/unsubscribe", name=uri)
@@ -307,7 +307,7 @@ class MethodRouter:
         try:
             reply = await self._reply_from_gateway(envelope, context, request, self._gateway.subscribe)
             if reply.succeeded and uri in wanted:
-                # It asked twice at the same time, and counts once.
+                # Two requests at the same time count once.
                 await self.unsubscribe(uri, context.caller)
             elif reply.succeeded:
                 taken = True
@@ -319,7 +319,7 @@ class MethodRouter:
                 self.subscriptions.release(preferences.subscription_share, uri)
 
     def _reserve_subscription(self, preferences: SessionPreferences, uri: str) -> None:
-        """Before the server is asked, so that many requests at once cannot exceed a limit."""
+        """Reserve before the server is asked, so that concurrent requests cannot exceed a limit."""
         if len(preferences.subscriptions) >= SUBSCRIPTION_LIMITS.resources:
             reason = f"a client may subscribe to {SUBSCRIPTION_LIMITS.resources} resources"
             raise TooManySubscriptions(reason, "unsubscribe from other resources first")
@@ -336,7 +336,7 @@ class MethodRouter:
             await self.unsubscribe(request.name, context.caller)
         return result_reply(bytes(envelope.id), _EMPTY)
 
-    # What the gateway answers itself.
+    # Requests that the gateway answers itself.
 
     async def _list(self, envelope: Envelope, context: ClientContext) -> Reply:
         id, kind = bytes(envelope.id), KIND_BY_LIST_METHOD[envelope.method]
@@ -437,11 +437,11 @@ class MethodRouter:
         return result_reply(bytes(envelope.id), discovery)
 
     def _gateways_member(self, listing_context: ListingContext) -> bytes:
-        """What another gateway is told of those behind this one; nobody else is."""
+        """The member of `_meta` that names the gateways behind this one, for other gateways only."""
         return self._gateways() if listing_context.client == CLIENT_NAME else b""
 
     def _capabilities(self, era: Era, caller: Identity, declared: bytes) -> bytes:
-        """What is promised to a client that declared this: rmcp only if it speaks that too."""
+        """The capabilities for a client that declared this; rmcp only if it supports that too."""
         promised, shared = (
             self._client_services.capabilities(era, caller),
             shared_features(declared, FEATURES),
@@ -457,7 +457,7 @@ class MethodRouter:
 
 
 def _meta_of(envelope: Envelope) -> dict[str, Raw]:
-    """The `_meta` of a request; raises Violation."""
+    """The `_meta` of a request; raises ProtocolViolation."""
     id = bytes(envelope.id)
     try:
         return decode_object(parse_params(envelope.params, id).get("_meta", b"{}"))
@@ -466,7 +466,7 @@ def _meta_of(envelope: Envelope) -> dict[str, Raw]:
 
 
 def _viewer_of(context: ClientContext, meta: Mapping[str, Raw]) -> ListingContext:
-    """Whoever lists; in the stateless era its request says who that is."""
+    """The client that lists; in the stateless era its request describes it."""
     profile, client = context.profile, context.client
     if context.era is Era.STATELESS:
         profile = profile_of(bytes(meta.get(META_CAPABILITIES, b"{}")))

@@ -130,7 +130,7 @@ class _PayloadWithoutBrace:
         self._payload.close()
 
 
-# Errors that are not about what a tool did: HTTP says so too.
+# Errors that are not the result of a tool have an HTTP status of their own.
 _REQUEST_ERRORS = (METHOD_NOT_FOUND, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
 _TOOL_CALL = "tools/call"
 _READ = "resources/read"
@@ -142,7 +142,7 @@ class _ReplyErrorCode(msgspec.Struct):
 
 
 def encode_reply(id: bytes, method: str, name: str, answer: McpResponse, era: Era) -> Reply:
-    """The reply that carries an upstream's answer; raises Violation when there is nothing to carry."""
+    """The reply with an upstream's answer; raises ProtocolViolation when there is none."""
     if answer.error:
         return error_reply(id, answer.error)
     payload = answer.result
@@ -186,7 +186,7 @@ def encode_gateway_error(
 ) -> Reply:
     """The gateway's own error: a result that the model can read for a tool, a JSON-RPC error for the rest.
 
-    It tells no secrets. `meta` goes beside what it says of itself.
+    Secrets are redacted. `meta` goes beside the error data.
     """
     violation = _protocol_violation(id, method, error, era)
     if violation is not None:

@@ -19,7 +19,7 @@ from headgate.server.guard import HttpRefusal
 MAX_DEPTH = 64
 # Each value costs much more than its bytes wherever a request is parsed further.
 MAX_VALUES = 250_000
-# More than anybody has to say about a request.
+# More members than any request has.
 _MAX_META_MEMBERS = 1000
 # Of any other member of params, such as `arguments`: its own members, not those further in.
 _MAX_MEMBERS = 20_000
@@ -31,7 +31,7 @@ _BOTH_CONTENT_TYPES = b"application/json, text/event-stream"
 
 
 async def read_message(body: bytes) -> Envelope:
-    """The message in a body; raises Violation."""
+    """The message in a body; raises ProtocolViolation."""
     envelope = parse_message(body)
     if len(body) > LARGE_BYTES:
         await _check_values(body, bytes(envelope.id) or b"null")

@@ -11,9 +11,9 @@ from headgate.protocol.jsonrpc import Envelope, encode_notification, encode_requ
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR
 from headgate.protocol.rmcp import without_rmcp_meta
 
-# A server that asks on and on is refused before its questions fill the memory.
+# Bounds the memory that requests of servers to one client take.
 _MAX_PENDING = 100
-# How long a question waits for a client that has no stream open; most come back within a second or two.
+# How long a request waits for a client without an open stream; most reconnect within two seconds.
 _REACH_SECONDS = 10.0
 _SESSION_ENDED = "The client has ended its session"
 
@@ -22,31 +22,31 @@ class MessageSender(Protocol):
     """Carries messages to one client."""
 
     def try_send(self, message: bytes) -> bool:
-        """Send it, if somebody is there to take it; whether that was so."""
+        """Send it if the client is connected; whether it was sent."""
 
     def retain_or_drop(self, message: bytes) -> None:
-        """Nobody is there now: keep it if the client may fetch it later, or drop it."""
+        """Keep it if the client may fetch it later, otherwise drop it."""
 
 
 class ClientRequests:
-    """The questions that one client has not answered yet."""
+    """Requests to one client that it has not answered yet."""
 
     def __init__(self, reach_seconds: float = _REACH_SECONDS) -> None:
         self._reach_seconds = reach_seconds
-        # Part of every id, so that a late answer to an earlier gateway is nobody's answer here.
+        # Part of every id, so that a late response to an earlier gateway process matches no request.
         self._series = secrets.token_hex(4).encode()
         self._sent_count = 0
         self._pending: dict[bytes, asyncio.Future[McpResponse]] = {}
         self._stream_opened = asyncio.Event()
         self._closed = False
-        # How many of the questions have not been sent, because the client could not be reached.
+        # Requests that wait for the client to open a stream.
         self.unsent = 0
 
     def __len__(self) -> int:
         return len(self._pending)
 
     async def send_request(self, sender: MessageSender, method: str, params: bytes) -> McpResponse:
-        """The client's answer as it came, or an error that says why there is none."""
+        """The client's response, or an error with the reason why there is none."""
         if self._closed:
             return error_answer(_SESSION_ENDED)
         if len(self._pending) >= _MAX_PENDING:
@@ -60,14 +60,14 @@ class ClientRequests:
             return await answer if sent else self._not_connected_error()
         except asyncio.CancelledError:
             if sent:
-                # Whoever asked has given up, so nobody should be bothered with the question any longer.
+                # The server has given up, so the client should drop the request.
                 sender.try_send(encode_notification("notifications/cancelled", b'{"requestId":' + id + b"}"))
             raise
         finally:
             del self._pending[id]
 
     async def _send_when_connected(self, sender: MessageSender, message: bytes) -> bool:
-        """Whether the client could be asked, now or soon."""
+        """Whether the request could be sent, now or soon."""
         if sender.try_send(message):
             return True
         self.unsent += 1
@@ -90,17 +90,17 @@ class ClientRequests:
         return error_answer(f"The client opened no stream to be asked on within {self._reach_seconds:g} s")
 
     def on_stream_opened(self) -> None:
-        """The client has opened a stream: what could not be asked before may be asked now."""
+        """Send the requests that waited for a stream."""
         self._stream_opened.set()
 
     def on_response(self, envelope: Envelope) -> None:
-        """The client has answered; ids that we did not give, or not any more, are ignored."""
+        """Complete the request that the response belongs to; unknown ids are ignored."""
         answer = self._pending.get(bytes(envelope.id))
         if answer is not None and not answer.done():
             answer.set_result(_answer_of_response(bytes(envelope.result), bytes(envelope.error)))
 
     def close(self) -> None:
-        """The client is gone: nothing will be answered any more."""
+        """Answer all pending requests with an error, because the session has ended."""
         self._closed = True
         self._stream_opened.set()
         for answer in self._pending.values():
@@ -109,14 +109,14 @@ class ClientRequests:
 
 
 def _answer_of_response(result: bytes, error: bytes) -> McpResponse:
-    """What the client said, unless no server could make sense of it; of delivery it says nothing to one."""
+    """The response as the server gets it: without rmcp metadata, or an error if it is malformed."""
     if (error or result)[:1] != b"{":
         return error_answer("The client's answer is neither a result nor an error of the protocol")
     return McpResponse(error=error) if error else McpResponse(without_rmcp_meta(result))
 
 
 def error_answer(reason: str) -> McpResponse:
-    """Why there is no answer, in the words of the protocol."""
+    """A JSON-RPC error with the reason why there is no response."""
     return McpResponse(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": reason}))
 
 
@@ -130,11 +130,11 @@ class SessionChannel:
         self._client_requests = client_requests
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Hand a notification on; one that the client can neither take now nor fetch later is dropped."""
+        """Send a notification; it is dropped if the client can neither read it now nor fetch it later."""
         message = encode_notification(method, params)
         if not self._sender.try_send(message):
             self._sender.retain_or_drop(message)
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """The client's answer to a question; an error when it cannot be asked."""
+        """The client's response to a request; an error when it cannot be sent."""
         return await self._client_requests.send_request(self._sender, method, params)

@@ -45,7 +45,7 @@ async def reply_or_error(id: bytes, work: Awaitable[Reply]) -> Reply | None:
 async def handle_session_request(
     router: MethodRouter, envelope: Envelope, session: HandshakeSession, key_header: bytes | None = None
 ) -> Reply:
-    """The reply to a request of a client that shook hands and has one stream; raises Violation."""
+    """The reply to a request on a two-way stream; raises ProtocolViolation."""
     if envelope.method == "initialize":
         initialized = await router.initialize(envelope, session.identity, session.listing)
         session.complete_handshake(initialized.version, initialized.capabilities, initialized.client_info)
@@ -75,7 +75,7 @@ class _CancelledRequestParams(msgspec.Struct):
 
 
 def cancel_request(running_requests: RunningRequests, envelope: Envelope) -> None:
-    """Act on notifications/cancelled."""
+    """Handle notifications/cancelled."""
     try:
         running_requests.cancel(
             bytes(msgspec.json.decode(envelope.params or b"{}", type=_CancelledRequestParams).requestId)
@@ -85,7 +85,7 @@ def cancel_request(running_requests: RunningRequests, envelope: Envelope) -> Non
 
 
 def handle_one_way_message(envelope: Envelope, session: HandshakeSession, router: MethodRouter) -> None:
-    """Act on what needs no answer: a notification of a client, or its answer to a question."""
+    """Handle a notification of a client, or its response to a server request."""
     if envelope.method == "notifications/cancelled":
         cancel_request(session.running_requests, envelope)
     elif envelope.method:

@@ -17,7 +17,7 @@ LISTED_CAPABILITIES = tuple(dict.fromkeys(kind.capability for kind in ItemKind))
 
 
 def list_changed_method(capability: str) -> str:
-    """The notification that says that the lists of a capability are out of date."""
+    """The method of the notification that the lists of a capability have changed."""
     return f"notifications/{capability}/list_changed"
 
 
@@ -26,13 +26,13 @@ class InFlightExchange(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether the client is there for the answer."""
+        """Whether the client is connected."""
 
     def send_before_reply(self, message: bytes) -> None:
-        """Say something before the answer."""
+        """Send a message before the reply."""
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Cancel the request."""
 
 
 class SessionStreams:
@@ -72,21 +72,21 @@ class SessionStreams:
             self.standalone.add(message)
 
     def notify_list_changed(self, capability: str) -> None:
-        """Tell the client that its tools, prompts or resources are out of date, once it listens."""
+        """Notify the client of changed lists, now or once it opens a stream."""
         self.mark_lists_stale((capability,))
         self.flush_stale()
 
     def mark_lists_stale(self, capabilities: Iterable[str]) -> None:
-        """The client may not know that these lists are out of date."""
+        """Record that the client has to be notified of these lists."""
         self._stale_lists.update(dict.fromkeys(capabilities))
 
     def mark_resource_stale(self, uri: str) -> None:
-        """Tell the client that a resource may have changed, once it listens."""
+        """Notify the client of a changed resource, now or once it opens a stream."""
         self._stale_resources[uri] = None
         self.flush_stale()
 
     def flush_stale(self) -> None:
-        """Tell the client what it may not know, if it listens."""
+        """Send the notifications that are due, if the client has a stream open."""
         if self.standalone is not None and self.standalone.live:
             for capability in self._stale_lists:
                 self.standalone.add(encode_notification(list_changed_method(capability)))
@@ -121,7 +121,7 @@ class SessionStreams:
         return self.standalone
 
     def discard_stream(self, stream: EventStream) -> None:
-        """Nobody will come back to this stream."""
+        """Forget a stream that cannot be resumed."""
         if self._store is not None:
             self._store.discard_stream(stream)
 
@@ -130,7 +130,7 @@ class SessionStreams:
         return sum(not exchange.live for exchange in self.exchanges.values()) <= _MAX_DETACHED
 
     def expire(self) -> None:
-        """Drop what nobody came back for."""
+        """Drop streams that were not resumed in time."""
         if self._store is not None:
             self._store.expire()
 

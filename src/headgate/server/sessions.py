@@ -26,11 +26,11 @@ from headgate.server.event_streams import ReplayBuffer
 from headgate.server.session_channel import ClientRequests, MessageSender, SessionChannel
 from headgate.server.session_streams import LISTED_CAPABILITIES, SessionStreams, list_changed_method
 
-# The message of a cancellation that the client asked for, as opposed to one for which nobody is left.
+# The message of a cancellation by the client, as opposed to one because the client has left.
 _CLIENT_CANCELLATION = "cancelled by the client"
 
 _SESSION_PURPOSE = "session"
-# A client that comes back later begins a new session, like one whose server forgot it.
+# After this a client has to begin a new session.
 _REVIVABLE_SECONDS = 30 * 24 * 3600.0
 # Servers and proxies in between take headers of 4 KB and more.
 _MAX_ID_BYTES = 2048
@@ -39,7 +39,7 @@ _MAX_ENDED = 10_000
 
 
 def cancelled_by_client(cancelled: asyncio.CancelledError) -> bool:
-    """Whether the client asked for the cancellation and is still there."""
+    """Whether the client cancelled the request and is still connected."""
     return cancelled.args == (_CLIENT_CANCELLATION,)
 
 
@@ -50,7 +50,7 @@ class RunningRequests:
         self._tasks: dict[bytes, asyncio.Task[None] | None] = {}
 
     def start(self, id: bytes, task: "asyncio.Task[None] | None") -> None:
-        """`task` works on this request from now on; raises Violation when the id is in use."""
+        """Register the task of a request; raises ProtocolViolation when the id is in use."""
         if id in self._tasks:
             raise ProtocolViolation(INVALID_REQUEST, "A request with this id is still running", id=id)
         self._tasks[id] = task
@@ -60,7 +60,7 @@ class RunningRequests:
         self._tasks.pop(id, None)
 
     def cancel(self, id: bytes) -> None:
-        """The client does not want the answer any more; unknown ids are too late and do no harm."""
+        """Cancel a request; unknown ids are ignored."""
         task = self._tasks.get(id)
         if task is not None:
             task.cancel(_CLIENT_CANCELLATION)
@@ -86,7 +86,7 @@ class HandshakeSession:
         self.client = ""
         self.listing: ListingMode | None = None
         self.preferences = SessionPreferences()
-        # Whether the client may come back to it after it was closed.
+        # Whether it can be revived after it was closed.
         self.revivable = False
         self.running_requests = RunningRequests()
         self.client_requests = ClientRequests()
@@ -95,7 +95,7 @@ class HandshakeSession:
         self.visibility_group = visibility_group_of(self.owner, identity)
 
     def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
-        """The client has shaken hands, and said this of itself."""
+        """Take over what the client declared in `initialize`."""
         self.version = version
         self.capabilities = capabilities
         self.profile = profile_of(capabilities)
@@ -104,12 +104,12 @@ class HandshakeSession:
         self.client = client_name(client_info)
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Tell the client that its tools, prompts or resources are out of date, if they are."""
+        """Notify the client of changed lists, if it is in one of the groups."""
         if visibility_groups is None or self.visibility_group in visibility_groups:
             self.channel.send_notification(list_changed_method(capability), b"")
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Tell the client that a resource has changed, if it wants to know and is meant."""
+        """Notify the client of a changed resource, if it subscribed and is addressed."""
         if self._is_subscribed(uri, owner):
             self.channel.send_notification("notifications/resources/updated", params)
 
@@ -127,11 +127,11 @@ class HttpSession(HandshakeSession):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way and nobody listens."""
+        """Whether no request is in flight and no stream is open."""
         return not self.running_requests and not self.streams.live
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Tell the client, now or as soon as it listens."""
+        """Notify the client, now or as soon as it opens a stream."""
         if visibility_groups is None:
             self.streams.notify_list_changed(capability)
         elif self.visibility_group in visibility_groups and not self.streams.try_send(
@@ -140,14 +140,14 @@ class HttpSession(HandshakeSession):
             self.streams.mark_lists_stale((capability,))
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Tell the client, now or as soon as it listens."""
+        """Notify the client, now or as soon as it opens a stream."""
         if not self._is_subscribed(uri, owner):
             return
         if not self.streams.try_send(encode_notification("notifications/resources/updated", params)):
             self.streams.mark_resource_stale(uri)
 
     def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
-        """The client has shaken hands, and said this of itself."""
+        """Take over what the client declared in `initialize`."""
         super().complete_handshake(version, capabilities, client_info)
         self.streams.version = version
 
@@ -167,17 +167,17 @@ class SessionIdSigner(Protocol):
 
 
 class SessionPreferenceStore(Protocol):
-    """Remembers what clients asked for once and for all, by a digest of their session's id."""
+    """Persists the preferences of sessions, by a digest of the session id."""
 
     def preferences(self, session: str) -> tuple[str, list[str]] | None:
         """The log level and the subscriptions, if there are any."""
 
     def save_preferences(self, session: str, level: str, uris: list[str]) -> None:
-        """They are this now; the session that has neither is forgotten."""
+        """Replace them; a session without any is deleted."""
 
 
 class _SessionToken(msgspec.Struct, array_like=True):
-    """What the id of a session carries, so that it can be revived wherever it is shown."""
+    """The content of a session id, from which any gateway with the key can revive the session."""
 
     issued: float
     version: str
@@ -189,7 +189,7 @@ _session_token_decoder = msgspec.msgpack.Decoder(_SessionToken)
 
 
 class SessionStore:
-    """Every session; one that is not used for long is forgotten, and revived when its client comes back."""
+    """All sessions; idle ones are closed, and revived when their client returns."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class SessionStore:
         return self._add(session_token, self._issue(session_token, identity), identity)
 
     def _issue(self, session_token: _SessionToken, identity: Identity) -> bytes:
-        """An id that carries the ticket; a client that says too much of itself gets one that cannot."""
+        """A session id with the token; empty for a client whose description does not fit into one."""
         for client_info in (session_token.client_info, b""):
             carried = _SessionToken(
                 session_token.issued, session_token.version, session_token.capabilities, client_info
@@ -260,13 +260,13 @@ class SessionStore:
         return session
 
     def _save_preferences(self, session: HttpSession) -> None:
-        """Have remembered what the client asked for, so that it need not ask again when it comes back."""
+        """Persist log level and subscriptions, so that a revived session has them."""
         preferences = session.preferences
         uris = sorted(preferences.subscriptions)
         self._memory.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
 
     def _evict_idle(self) -> None:
-        """Forget the session that has been idle for the longest; clients rarely say that they are done."""
+        """Close the session that has been idle for the longest; clients rarely end their sessions."""
         idle = [session for session in self._sessions.values() if session.idle]
         if not idle:
             raise TooManySessions
@@ -302,7 +302,7 @@ class SessionStore:
         session = self._add(session_token, id, identity)
         forgotten_here = ended_by_client is not None
         self.revived["idle" if forgotten_here or session_token.issued >= self._began else "restart"] += 1
-        # Nobody knows what it has missed.
+        # What it missed is not known.
         session.streams.mark_lists_stale(LISTED_CAPABILITIES)
         level, uris = self._memory.preferences(_digest(id).hex()) or ("", [])
         session.preferences.log_level = level
@@ -311,11 +311,11 @@ class SessionStore:
         return session
 
     def end(self, session: HttpSession) -> None:
-        """The client is done with its session."""
+        """End a session on request of its client."""
         self._close(session, by_client=True)
 
     def expire(self) -> None:
-        """Forget every session that nobody has used for long, and what nobody came back for in the others."""
+        """Close sessions that were idle for too long, and drop streams that were not resumed in time."""
         oldest = self._loop.time() - self._idle_seconds
         for session in list(self._sessions.values()):
             if session.last_used < oldest and session.idle:

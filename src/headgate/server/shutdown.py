@@ -4,7 +4,7 @@ import asyncio
 
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, encode_error
 
-# The message of a cancellation, as opposed to one for which nobody is left.
+# The message of a cancellation at shutdown, as opposed to one because the client has left.
 _SHUTDOWN_MESSAGE = "the gateway ends"
 
 

@@ -76,7 +76,7 @@ _KNOWN_VERSIONS = {msgspec.json.encode(version): version for version in STATELES
 
 
 class StatelessHttpHandler:
-    """Serves clients that do not shake hands."""
+    """Serves clients of the stateless era over HTTP."""
 
     def __init__(self, router: MethodRouter, change_notifier: ChangeNotifier, keep_alive: KeepAlive) -> None:
         self._router = router
@@ -129,7 +129,7 @@ class StatelessHttpHandler:
 
 
 class ClientSubscription:
-    """What one client asked to be told, put into its outbox under the id of its request."""
+    """One `subscriptions/listen` request: its notifications go to the outbound queue under its id."""
 
     def __init__(self, envelope: Envelope, outbound_queue: OutboundQueue, identity: Identity) -> None:
         self.identity = identity
@@ -149,7 +149,7 @@ class ClientSubscription:
 
     @property
     def acknowledgement(self) -> bytes:
-        """What begins the subscription: that which will be told."""
+        """The notification that acknowledges the subscription, with what it covers."""
         told: dict[str, object] = {f"{name}ListChanged": True for name in sorted(self._capabilities)}
         if self.uris:
             told["resourceSubscriptions"] = list(self.uris)
@@ -176,7 +176,7 @@ class ClientSubscription:
 
     @property
     def final_reply(self) -> bytes:
-        """What ends the subscription in good order."""
+        """The response that ends the subscription."""
         return encode_result(self.id, b"{" + COMPLETE + b',"_meta":' + bytes(self._tag) + b"}")
 
 
@@ -184,7 +184,7 @@ class ClientSubscription:
 async def open_subscription(
     subscription: ClientSubscription, router: MethodRouter, change_notifier: ChangeNotifier
 ) -> AsyncIterator[ClientSubscription]:
-    """A subscription for as long as the block lasts; resources that nobody tells of are left out of it."""
+    """A subscription for as long as the block lasts, without resources that their server refuses."""
     taken: list[str] = []
     share, budget = SubscriptionShare(), router.subscriptions
     try:
@@ -234,7 +234,7 @@ def _requested_filter(envelope: Envelope) -> _SubscriptionFilter:
 
 
 def check_metadata(envelope: Envelope, headers: dict[bytes, bytes] | None) -> dict[str, Raw]:
-    """The `_meta` of a request that says who sends it, as its headers do; raises Violation for others."""
+    """The `_meta` of a request, which must agree with its headers; raises ProtocolViolation."""
     id = bytes(envelope.id)
     try:
         params = _params.decode(envelope.params or b"{}")

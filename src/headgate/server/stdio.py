@@ -66,7 +66,7 @@ class BlockingIoThread:
         try:
             self._loop.call_soon_threadsafe(tell)
         except RuntimeError:
-            # The loop has ended: nobody waits any more.
+            # The loop has ended, and with it all waiters.
             return
 
 
@@ -100,14 +100,14 @@ class StdioServer:
         self._task_ended = asyncio.Event()
 
     async def serve(self, source: BinaryIO, sink: BinaryIO) -> None:
-        """Answer until the input ends and everything asked for is answered."""
+        """Serve until the input ends and every request is answered."""
         writing = self._loop.create_task(self._write_replies(sink))
         self._change_notifier.add_listener(self)
         try:
             async for line in self._read_lines(source):
                 await self._handle_line(line)
             self._end_subscriptions()
-            # Nobody is left to answer a question, and a call that waits for one would wait on.
+            # The client can answer no server request any more, so calls must not wait for one.
             self._session.client_requests.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         except asyncio.CancelledError:
@@ -138,12 +138,12 @@ class StdioServer:
             subscription.ended.set()
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Tell a client that shook hands; others have subscribed."""
+        """Notify a client of the handshake era; others have subscriptions."""
         if self._era is Era.HANDSHAKE:
             self._session.list_changed(capability, visibility_groups)
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Tell a client that shook hands; others have subscribed."""
+        """Notify a client of the handshake era; others have subscriptions."""
         self._session.resource_updated(uri, params, owner)
 
     async def _read_lines(self, source: BinaryIO) -> AsyncIterator[bytes]:
@@ -238,7 +238,7 @@ class StdioServer:
         return Reply(subscription.final_reply)
 
     async def _write_replies(self, sink: BinaryIO) -> None:
-        """Everything that is said, in order."""
+        """Write replies and notifications in order."""
         thread = BlockingIoThread("stdout")
         broken = False
         while (reply := await self._outbound_queue.get(_QUIET_SECONDS)) is not None:
@@ -277,7 +277,7 @@ def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 _LOOP_READ_BYTES = 64 * 1024
-# More than a first message has; whoever sends more is no gateway.
+# More than the first message of a gateway has.
 _LOOP_MAX_LINE_BYTES = 1024 * 1024
 
 

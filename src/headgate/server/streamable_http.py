@@ -33,7 +33,7 @@ _SESSION_HEADER = b"mcp-session-id"
 
 
 class StreamableHttpHandler:
-    """Serves clients that shake hands."""
+    """Serves clients of the handshake era over streamable HTTP."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class StreamableHttpHandler:
         await exchange.finish(reply)
 
     async def open_get_stream(self, http_request: HttpRequest, identity: Identity) -> None:
-        """The GET stream: what the gateway says unasked, or what the client missed of another stream."""
+        """Serve a GET: the standalone stream, or the rest of a stream that the client resumes."""
         session, headers = self._session(http_request, identity), http_request.headers
         if b"text/event-stream" not in headers.get(b"accept", b"*/*") and b"*/*" not in headers.get(
             b"accept", b"*/*"
@@ -148,7 +148,7 @@ class StreamableHttpHandler:
                 await self._write_stream(session, http_request, *found)
                 return
             if found is None and last is not None:
-                # Nobody knows any more what it missed.
+                # What it missed is not known any more.
                 session.streams.mark_lists_stale(LISTED_CAPABILITIES)
             stream, after = found or (session.streams.open_standalone(), -1)
             await self._write_standalone_stream(session, http_request, stream, after)
@@ -158,7 +158,7 @@ class StreamableHttpHandler:
     async def _write_standalone_stream(
         self, session: HttpSession, http_request: HttpRequest, stream: EventStream, after: int
     ) -> None:
-        """What comes unasked, until the client leaves, opens another such stream, or the gateway ends."""
+        """Write the standalone stream until the client leaves, opens another one, or the gateway ends."""
         # One of its own for each connection: the next one may have begun before this one ends.
         end = partial(stream.end)
         self._change_notifier.register_stream(end)
@@ -194,9 +194,9 @@ async def write_event_stream(
     last: bytes = b"",
     end: Callable[[], None] | None = None,
 ) -> None:
-    """Write what comes into the outbox as events, until the client leaves or the gateway ends.
+    """Write the messages of the queue as events, until the client leaves or the gateway ends.
 
-    `end` is told that it ends, where the outbox must not end at once.
+    `end` is called at shutdown, where the queue must not end at once.
     """
     end = end or outbound_queue.end
     change_notifier.register_stream(end)

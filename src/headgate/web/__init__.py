@@ -1,1 +1,5 @@
-"""What the person who runs the gate sees: health, readiness, metrics, pages."""
+"""Pages for operators: health, readiness, metrics, listings and the start page.
+
+In: method and path of a request, and functions that read the running parts. Out: status, content type, body.
+It may import domain.
+"""

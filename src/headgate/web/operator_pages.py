@@ -89,10 +89,10 @@ class OperatorPages:
         page = pages.get(path)
         if page is None:
             modes = ", ".join(f"/mcp/{mode}" for mode in ListingMode)
-            told = (
+            hint = (
                 f"there is nothing here; MCP clients connect to /mcp, or in a mode of their own to {modes}\n"
             )
-            return 404, _TEXT, told.encode()
+            return 404, _TEXT, hint.encode()
         if method not in ("GET", "HEAD"):
             return 405, _TEXT, b"method not allowed\n"
         return page()
@@ -103,11 +103,11 @@ class OperatorPages:
     def readiness(self) -> Readiness:
         """Ready once every server was tried, as long as one of them works."""
         servers = self._servers()
-        wanted = [
+        enabled = [
             server for server in servers if server.state not in (ServerState.DISABLED, ServerState.REJECTED)
         ]
-        working = not wanted or any(
-            server.state in (ServerState.READY, ServerState.IDLE) for server in wanted
+        working = not enabled or any(
+            server.state in (ServerState.READY, ServerState.IDLE) for server in enabled
         )
         ready = self._fleet.settled and working and not self.draining
         return Readiness(ready, servers, self._configuration.problem, self._ledger_error())
@@ -157,18 +157,18 @@ class OperatorPages:
         if ledger_error is not None:
             lines += [ledger_error[0].upper() + ledger_error[1:], ""]
         for server in self._servers():
-            told = f"  {_printable(server.name):24} {server.state:10} {server.tools:5} tools"
+            line = f"  {_printable(server.name):24} {server.state:10} {server.tools:5} tools"
             remark = _status_remark(server)
-            lines.append(f"{told}   {remark}" if remark else told)
+            lines.append(f"{line}   {remark}" if remark else line)
         return 200, _TEXT, ("\n".join(lines) + "\n").encode()
 
 
 def _status_remark(server: ServerStatus) -> str:
-    """Why it is not there, or why it is not what its entry says."""
+    """Why the server is not available, or differs from its entry in the configuration."""
     idle = "stopped until it is used" if server.state is ServerState.IDLE else None
     return "; ".join(_printable(one) for one in (idle or server.last_error, server.reason) if one)
 
 
 def _printable(text: str) -> str:
-    """One line, whatever a server or a file has said."""
+    """The text on one line, without control characters."""
     return "".join(one if one.isprintable() else " " for one in text)
