@@ -10,8 +10,8 @@ from typing import Any
 from campaign.histories import CLASSES, said
 from campaign.trial import Trial, case
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import audited, audited_http
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import AuditRecord, read
 
 # Each server has a budget of ten retries; a group of cells has a server of its own.

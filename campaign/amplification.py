@@ -9,9 +9,9 @@ from campaign import stored_results
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import MEBIBYTE, Trial, Usage, case
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import load
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, Client, client
+from testkit.misbehaving_upstreams import load
 
 _BYTES = 10_000
 # Ordinary words; what is made to be dear is tried in A01 to A06, B02 and B08.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from campaign.trial import MEBIBYTE, Trial, Usage, case
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import misbehaving
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, LEGACY, Answer, Client, client
+from testkit.misbehaving_upstreams import misbehaving
 
 BODY_LIMIT = 4 * MEBIBYTE
 

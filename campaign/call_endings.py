@@ -7,10 +7,11 @@ from typing import Any
 from campaign.streams import EventStream, open_stream
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http, recorded
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import LEGACY, MODERN, Client, client
 from testkit.clients.async_stdio import AsyncStdioClient, stdio_gate
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http, recorded
+from testkit.waiting import eventually
 
 CANCEL_SECONDS = 1.0
 _META = "io.modelcontextprotocol/"

@@ -11,8 +11,8 @@ from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.upstream_stdio import AT_ONCE_SECONDS, recovery
 from testkit import payload
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import misbehaving
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import misbehaving
 
 
 @dataclass(slots=True)

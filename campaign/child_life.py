@@ -12,9 +12,9 @@ from campaign.bystander import bystander
 from campaign.trial import Trial, case
 from campaign.upstream_stdio import recovery
 from testkit import procfs
-from testkit.async_gateway_process import eventually
-from testkit.campaign_upstreams import misbehaving
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import misbehaving
+from testkit.waiting import eventually
 
 ORPHAN_SECONDS = 2.0
 

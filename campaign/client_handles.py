@@ -20,9 +20,9 @@ from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, Sealed
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.storage.files.sealer import Sealer
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import chatty, recorded
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, LEGACY, Answer, Client, client
+from testkit.misbehaving_upstreams import chatty, recorded
 
 _CANARY = "only-for-the-first-client"
 _INVALID_PARAMS = -32602

@@ -11,10 +11,11 @@ from campaign.histories import said
 from campaign.host_faults import fake_clock
 from campaign.stored_results import id_of, search
 from campaign.trial import STALL_SECONDS, Trial, Usage, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import MisbehavingHttpProcess, audited, misbehaving, misbehaving_http
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, audited, misbehaving, misbehaving_http
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 _HOUR = 3600
 _CHANGES: dict[str, dict[str, int]] = {

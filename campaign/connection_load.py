@@ -10,10 +10,11 @@ from campaign.load_client import quantile, raise_file_limit
 from campaign.streams import EventStream, listen_request, open_stream
 from campaign.trial import Trial, Usage, case
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import load
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import load
+from testkit.waiting import eventually
 
 _KIB_PER_STREAM, _KIB_PER_CONNECTION = 64.0, 32.0
 # At once, so that the driver is not what is measured.

@@ -15,10 +15,12 @@ from typing import Any
 
 from campaign.histories import said
 from campaign.trial import MEBIBYTE, WHOLE, Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import ROOT, audited
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import audited
+from testkit.parts import ROOT
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 _BITS = 60
 _FOUND_SECONDS = 20.0

@@ -9,9 +9,9 @@ from campaign.honeypot import digging
 from campaign.paged import BY_WORDS, LONGEST_NAME, PREFIX, Listed, list_all, viewer
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from testkit.async_gateway_process import AsyncGatewayProcess, running
-from testkit.campaign_upstreams import ListingsProcess, listings_http, misbehaving
 from testkit.clients.async_http import Client
 from testkit.faults.hostile_definitions import colliding_names, trapped
+from testkit.misbehaving_upstreams import ListingsProcess, listings_http, misbehaving
 
 _BUDGET_TOKENS = 3_000
 _MODES = ("full", "slim", "budget", "auto", "search")

@@ -8,10 +8,11 @@ import time
 from campaign.bystander import bystander
 from campaign.trial import WHOLE, Trial, Usage, case
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import misbehaving
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import client
+from testkit.misbehaving_upstreams import misbehaving
+from testkit.waiting import eventually
 
 _LIMIT = 64
 # The listening socket stays readable all the time; a loop that asks it without a pause uses a whole core.

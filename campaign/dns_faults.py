@@ -15,10 +15,11 @@ from campaign.host_faults import preloaded_faults, privileged, succeeds
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Answer, Client, client
 from testkit.faults.dns_server import ZONE, dns_server
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
+from testkit.waiting import eventually
 
 _CONNECT_SECONDS = 2.0
 _BOUND_SECONDS = _CONNECT_SECONDS + 1.5

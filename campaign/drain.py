@@ -13,10 +13,11 @@ from typing import Any
 from campaign.histories import CLASSES, Logical, insist, judge, repeat
 from campaign.kills import check_tally
 from campaign.trial import Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import audited, audited_http
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Answer, Client
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 _CALLERS = 16
 # Of the call that is under way when the signal comes; well within the 10 s of the drain.

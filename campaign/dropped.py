@@ -7,10 +7,11 @@ import sys
 
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
-from testkit.async_gateway_process import eventually
-from testkit.campaign_upstreams import ROOT, MisbehavingHttpProcess, misbehaving_http
 from testkit.clients.async_http import Answer, Client, client
 from testkit.faults.tcp_proxy import Faults, fault_proxy, full_backlog
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, misbehaving_http
+from testkit.parts import ROOT
+from testkit.waiting import eventually
 
 _INSIDE = "CAMPAIGN_IN_A_NETWORK_OF_ITS_OWN"
 _TIMEOUT, _CONNECT_TIMEOUT = 3.0, 1.0

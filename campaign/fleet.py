@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from campaign.trial import Trial, case
-from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
 from testkit.clients.async_http import client
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, misbehaving, misbehaving_http
 from testkit.servers.misbehaving_http import TOOLS as HTTP_TOOLS
 from testkit.servers.misbehaving_tools import TOOLS
 

@@ -12,9 +12,10 @@ import msgspec
 from campaign import stored_results
 from campaign.stored_results import READERS, id_of, kept, metric, text_file
 from campaign.trial import Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import Answer, Client, client
+from testkit.waiting import eventually
 
 _TTL_SECONDS = 4.0
 _SECRET = "for-its-owner-only"

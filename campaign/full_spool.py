@@ -12,8 +12,8 @@ from pathlib import Path
 from campaign.trial import MEBIBYTE, Trial, case
 from campaign.upstream_stdio import executions
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import misbehaving, misbehaving_http
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import misbehaving, misbehaving_http
 
 _SIZE = 8 * MEBIBYTE
 _DISK_BYTES = 2 * MEBIBYTE

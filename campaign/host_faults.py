@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from testkit.campaign_upstreams import ROOT
+from testkit.parts import ROOT
 
 _INSTALLER = ROOT / "scripts" / "install_campaign_tools.sh"
 _SOURCE = ROOT / "testkit" / "faults" / "faults.c"

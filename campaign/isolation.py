@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from campaign.trial import Trial, Usage, case
 from campaign.upstream_http import SPARE_FILES
-from testkit.campaign_upstreams import canary, misbehaving_http
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import canary, misbehaving_http
 
 _CALLERS = 64
 _ABORT_SHARE = 0.01

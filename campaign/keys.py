@@ -10,11 +10,12 @@ from typing import Any
 
 from campaign.histories import said
 from campaign.trial import Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import audited, audited_http
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import Client, client
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 # An idle connection or two to an upstream may be kept for the next call; the ledger has eight files open.
 SPARE_FILES = 10

@@ -11,8 +11,8 @@ from typing import Any
 from campaign.histories import CLASSES, Logical, Tally, insist, judge, repeat, states, together
 from campaign.trial import Trial, case
 from testkit.async_gateway_process import AsyncGatewayProcess, running
-from testkit.campaign_upstreams import audited, audited_http
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import read
 
 _CALLERS = 12

@@ -19,10 +19,11 @@ from campaign.host_faults import failing_syncs, may_trace, preloaded_faults, pri
 from campaign.kills import Arena, check_tally
 from campaign.small_disk import ran, small_disk
 from campaign.trial import HEALTH_SECONDS, Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import audited
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import audited
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 _CALLERS = 8
 _REFUSED = "SERVICE_UNAVAILABLE/none"

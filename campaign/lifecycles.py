@@ -10,9 +10,10 @@ from typing import Any
 
 from campaign.paged import OWN
 from campaign.trial import Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import chatty, recorded
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import client
+from testkit.misbehaving_upstreams import chatty, recorded
+from testkit.waiting import eventually
 
 _TRUST_ME = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
 

@@ -11,9 +11,10 @@ from campaign.paged import BY_WORDS, Listed, list_all, viewer
 from campaign.real_tools import dealt
 from campaign.trial import Trial, Usage, case
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import ListingsProcess, listings_http, misbehaving
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import ListingsProcess, listings_http, misbehaving
+from testkit.waiting import eventually
 
 _BUDGET_TOKENS = 3_000
 _MODES = ("full", "slim", "search", "budget")

@@ -8,7 +8,7 @@ from campaign.load_client import Job, Tally, generate, quantile
 from campaign.trial import Trial, Usage, case
 from testkit import procfs
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import load
+from testkit.misbehaving_upstreams import load
 
 _CONCURRENCY = (1, 10, 100, 500)
 # 16 calls in flight for 40 ms each are 400 calls a second: twice that leaves the CPU idle most of the time,

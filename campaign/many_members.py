@@ -3,9 +3,9 @@
 from typing import Any
 
 from campaign.trial import Trial, Usage, case
-from testkit.campaign_upstreams import chatty, misbehaving
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, Client
+from testkit.misbehaving_upstreams import chatty, misbehaving
 
 _BODY_BYTES = 4 * 1024 * 1024 - 1024
 # What the source allows, and a little less.

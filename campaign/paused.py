@@ -10,10 +10,11 @@ from typing import Any
 
 from campaign.histories import CLASSES, said, states
 from campaign.trial import Trial, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import audited_http
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Answer, Client
+from testkit.misbehaving_upstreams import audited_http
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 _PER_CLASS = 4
 # Over before the pause is, so that the answer comes to a gate that stands still.

@@ -8,9 +8,10 @@ from typing import Any
 from campaign.bystander import bystander
 from campaign.trial import Trial, Usage, case
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import chatty, misbehaving, recorded
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Client, client
+from testkit.misbehaving_upstreams import chatty, misbehaving, recorded
+from testkit.waiting import eventually
 
 _MOST_LINES = 4
 # What ends while others begin.

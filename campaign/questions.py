@@ -15,8 +15,8 @@ from campaign.streams import EventStream, accept, converse, open_stream, rounds
 from campaign.trial import Trial, Usage, case
 from testkit import procfs
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import chatty, misbehaving
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import chatty, misbehaving
 
 FORMS: dict[str, Any] = {"elicitation": {}}
 _SAMPLING = {"messages": [], "maxTokens": 1}

@@ -11,10 +11,12 @@ from campaign.child_bytes import TextDigest
 from campaign.histories import said
 from campaign.small_disk import SmallDisk, small_disk
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import ROOT, audited, misbehaving
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import audited, misbehaving
+from testkit.parts import ROOT
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 # Until a refusal, since SQLite may have room in its own file on a disk that is full.
 _MOST_CALLS = 400

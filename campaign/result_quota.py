@@ -12,8 +12,8 @@ from campaign.child_bytes import TextDigest
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from testkit import procfs
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import load, misbehaving
 from testkit.clients.async_http import Client, client
+from testkit.misbehaving_upstreams import load, misbehaving
 
 _AGENTS, _OWN_QUOTA = 50, 4
 _ADDRESS_SPACE = 512 * MEBIBYTE

@@ -9,8 +9,8 @@ from typing import Any
 
 from campaign.crash_restart import NOWHERE, Point, Stage, each
 from campaign.trial import Trial, case
-from testkit.campaign_upstreams import audited, audited_http
 from testkit.clients.async_http import Answer
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import AuditRecord, read
 
 _AT_ONCE = 3

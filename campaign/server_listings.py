@@ -10,9 +10,10 @@ from campaign.bystander import bystander
 from campaign.streams import EventStream, listen_request, streaming
 from campaign.trial import MEBIBYTE, Trial, Usage, case
 from testkit import payload
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import chatty, misbehaving, recorded
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Client, client
+from testkit.misbehaving_upstreams import chatty, misbehaving, recorded
+from testkit.waiting import eventually
 
 _GOOD = ("steady", "many")
 _METHODS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")

@@ -13,9 +13,9 @@ from campaign.trial import Trial, case
 from headgate.domain.errors import HeadgateError
 from headgate.protocol import jsonrpc_errors
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import load, misbehaving
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, Answer, Client, client
+from testkit.misbehaving_upstreams import load, misbehaving
 
 # A text that would clear a terminal, ring, turn the rest of the line around and begin a line of its own.
 _HOSTILE = "\x1b[2J\x07\u202eevil\u2066\r\nX: y\x00"

@@ -11,8 +11,8 @@ from campaign.paged import BY_WORDS
 from campaign.real_tools import dealt
 from campaign.trial import Trial, Usage, case
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import listings_http, misbehaving
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import listings_http, misbehaving
 
 _PATHS = ("/mcp", *(f"/mcp/{mode}" for mode in ("auto", "full", "slim", "search", "dynamic", "budget")))
 _AT_ONCE = 8

@@ -10,10 +10,10 @@ from campaign.bystander import bystander
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.unread_responses import check_unread_responses
 from testkit import procfs
-from testkit.async_gateway_process import eventually
-from testkit.campaign_upstreams import misbehaving
 from testkit.clients import http1
 from testkit.clients.async_http import client
+from testkit.misbehaving_upstreams import misbehaving
+from testkit.waiting import eventually
 
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0

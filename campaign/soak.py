@@ -13,8 +13,8 @@ from campaign.trial import MEBIBYTE, Trial, case
 from campaign.upstream_http import SPARE_FILES
 from testkit import procfs
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import load, misbehaving_http
 from testkit.clients.async_http import Answer, Client
+from testkit.misbehaving_upstreams import load, misbehaving_http
 
 _WORKERS = 12
 _FAULT_SHARE = 0.05

@@ -12,10 +12,11 @@ from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import Trial, case
 from headgate.server.endpoints import MCP_PATHS, SSE_PATHS
 from testkit import procfs
-from testkit.async_gateway_process import WORKER, AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import load
+from testkit.async_gateway_process import WORKER, AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, Client
+from testkit.misbehaving_upstreams import load
+from testkit.waiting import eventually
 
 _VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Those that there are, and those under which other gateways test, import or change servers.

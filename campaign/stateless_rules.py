@@ -12,10 +12,10 @@ import msgspec
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http
 from testkit.clients import http1
 from testkit.clients.async_http import ACCEPT, MODERN, Client, client
 from testkit.clients.http1 import Heard
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

@@ -12,8 +12,8 @@ import msgspec
 from campaign.trial import MEBIBYTE, Trial, Usage
 from testkit import procfs
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import misbehaving
 from testkit.clients.async_http import Answer, Client
+from testkit.misbehaving_upstreams import misbehaving
 
 META_KEY = "io.headgate/result"
 READERS: dict[str, dict[str, Any]] = {

@@ -6,8 +6,8 @@ import time
 from campaign.keys import SPARE_FILES
 from campaign.trial import Trial, case
 from testkit.async_gateway_process import running
-from testkit.campaign_upstreams import audited, audited_http
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import read
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from campaign.streams import listen_request, open_stream
 from campaign.trial import MEBIBYTE, Trial, Usage, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import chatty
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import chatty
+from testkit.waiting import eventually
 
 _SCRIPT: dict[str, Any] = {
     "resources": [{"uri": "text://one", "name": "one"}],

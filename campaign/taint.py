@@ -9,10 +9,11 @@ from typing import Any
 
 from campaign.trial import Trial, case
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import misbehaving_http, recorder, recorder_sse
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import Answer, Client
+from testkit.misbehaving_upstreams import misbehaving_http, recorder, recorder_sse
+from testkit.waiting import eventually
 
 # An idle connection or two to each HTTP upstream may be kept for the next call.
 _SPARE_FILES = 10

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import MisbehavingHttpProcess, misbehaving_http
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Client, client
+from testkit.misbehaving_upstreams import MisbehavingHttpProcess, misbehaving_http
 from testkit.network import NAME, Authority, behind_tls
+from testkit.waiting import eventually
 
 # What the error says of each: the cause, and the next step.
 _TOLD = {

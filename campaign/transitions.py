@@ -9,7 +9,7 @@ from campaign.crash_restart import NOWHERE, Point, Stage, each
 from campaign.histories import Logical, insist, judged, repeat, states, together
 from campaign.kills import check_tally
 from campaign.trial import Trial, case
-from testkit.campaign_upstreams import audited, audited_http
+from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import read
 
 _AT_ONCE = 3

@@ -13,7 +13,8 @@ from typing import Any
 
 from campaign.probe import Seen, watching
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, ProcessCounts, eventually, running
+from testkit.async_gateway_process import AsyncGatewayProcess, ProcessCounts, running
+from testkit.waiting import eventually
 
 HEALTH_SECONDS = 1.0
 STALL_SECONDS = 0.1

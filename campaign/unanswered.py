@@ -7,8 +7,8 @@ from typing import Any
 from campaign.streams import EventStream, converse, open_stream, rounds
 from campaign.trial import Trial, case
 from testkit.async_gateway_process import AsyncGatewayProcess
-from testkit.campaign_upstreams import chatty
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import chatty
 
 _FORMS: dict[str, Any] = {"elicitation": {}}
 _ASK = {"name": "talker_ask", "arguments": {}}

@@ -10,9 +10,10 @@ from campaign.questions import FORMS
 from campaign.stored_results import metric
 from campaign.streams import EventStream, listen_request, open_stream
 from campaign.trial import Trial, Usage, case
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually, running
-from testkit.campaign_upstreams import chatty, misbehaving, recorded
+from testkit.async_gateway_process import AsyncGatewayProcess, running
 from testkit.clients.async_http import Client, client
+from testkit.misbehaving_upstreams import chatty, misbehaving, recorded
+from testkit.waiting import eventually
 
 _URI = "text://one"
 _SCRIPT = {"resources": [{"uri": _URI, "name": "one"}, {"uri": "text://two", "name": "two"}]}

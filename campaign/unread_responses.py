@@ -10,10 +10,11 @@ from typing import Any
 
 from campaign.bystander import bystander
 from campaign.trial import WHOLE, Trial, Usage
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import chatty, misbehaving
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients import http1
 from testkit.clients.async_http import Client
+from testkit.misbehaving_upstreams import chatty, misbehaving
+from testkit.waiting import eventually
 
 # The gate stops reading at some point; this long without progress shows that it has.
 _BLOCKED_SECONDS = 3.0

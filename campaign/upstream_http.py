@@ -5,11 +5,11 @@ from pathlib import Path
 
 from campaign.child_bytes import TextDigest
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
-from testkit.async_gateway_process import eventually
-from testkit.campaign_upstreams import audited_http, misbehaving_http
 from testkit.clients.async_http import Answer, Client, client
 from testkit.faults.tcp_proxy import Faults, fault_proxy
+from testkit.misbehaving_upstreams import audited_http, misbehaving_http
 from testkit.servers.audit_log import read
+from testkit.waiting import eventually
 
 # An idle connection or two to an upstream may be kept for the next call.
 SPARE_FILES = 4

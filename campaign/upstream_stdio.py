@@ -10,11 +10,12 @@ from pathlib import Path
 from campaign.bystander import bystander
 from campaign.trial import Trial, case
 from testkit import procfs
-from testkit.async_gateway_process import AsyncGatewayProcess, eventually
-from testkit.campaign_upstreams import audited, misbehaving
+from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import audited, misbehaving
 from testkit.servers.audit_log import AuditRecord, read
 from testkit.servers.misbehaving_tools import NOISE_LINES
+from testkit.waiting import eventually
 
 AT_ONCE_SECONDS = 1.0
 BACK_SECONDS = 2.0

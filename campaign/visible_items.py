@@ -14,8 +14,8 @@ from campaign.paged import OWN
 from campaign.streams import accept
 from campaign.trial import Trial, Usage, case
 from testkit.async_gateway_process import AsyncGatewayProcess, running
-from testkit.campaign_upstreams import chatty, misbehaving
 from testkit.clients.async_http import Answer, Client, client
+from testkit.misbehaving_upstreams import chatty, misbehaving
 
 # Between two servers that connect one after the other.
 _STEP_SECONDS = 0.8

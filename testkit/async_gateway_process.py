@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testkit import procfs
 from testkit.clients import http1
+from testkit.waiting import eventually
 
 # Promised is well under a second; a loaded machine gets more before the case is given up.
 _START_SECONDS = 30.0
@@ -86,21 +87,6 @@ class AsyncGatewayProcess:
         async with asyncio.timeout(_STOP_SECONDS):
             await self.child.wait()
         return time.monotonic() - started
-
-
-async def eventually(holds: Callable[[], Any], seconds: float, what: str) -> float:
-    """Poll until `holds()` (or what it awaits) is true; gives the seconds that it took."""
-    started = time.monotonic()
-    while True:
-        found = holds()
-        if asyncio.iscoroutine(found):
-            found = await found
-        waited = time.monotonic() - started
-        if found:
-            return waited
-        if waited > seconds:
-            raise TimeoutError(f"waited {seconds:g} s in vain for {what}")
-        await asyncio.sleep(0.02)
 
 
 @contextlib.asynccontextmanager

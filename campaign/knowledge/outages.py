@@ -9,8 +9,8 @@ from campaign.knowledge.knowledge_gateway import AWAY, Opened, opened, told_once
 from campaign.knowledge.server import kill
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
-from testkit.async_gateway_process import eventually
 from testkit.postgres import server
+from testkit.waiting import eventually
 
 _CALLERS = 4
 # Of one call: nobody waits longer for a database that is not there.

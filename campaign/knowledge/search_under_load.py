@@ -12,7 +12,7 @@ from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, Usage, case
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
 from headgate.knowledge.interfaces import KnowledgeStore
-from testkit.campaign_upstreams import misbehaving
+from testkit.misbehaving_upstreams import misbehaving
 
 _CALLERS = 6
 _CHUNKS_PER_DOCUMENT = 100

@@ -24,9 +24,9 @@ class ListingsServer:
         self._late = {name: float(seconds) for name, _, seconds in (s.partition("=") for s in options.late)}
 
     async def serve(self) -> None:
-        """Listen until killed; the port is announced on stdout."""
+        """Listen until killed; the port is printed first."""
         server = await asyncio.start_server(self._connection, "127.0.0.1", 0, limit=_READ_LIMIT)
-        print(f"listening {server.sockets[0].getsockname()[1]}", flush=True)
+        print(f'{{"port": {server.sockets[0].getsockname()[1]}}}', flush=True)
         await server.serve_forever()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,7 +97,9 @@ class ListingsServer:
 
 
 def _send(writer: asyncio.StreamWriter, body: bytes, status: int = 200) -> None:
-    head = f"HTTP/1.1 {status} Shelf\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status} Listings\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     writer.write(head.encode() + body)
 
 

@@ -69,7 +69,7 @@ class HttpExchange:
         self, status: int, content_type: str, extra: dict[str, str] | None = None, **headers: str
     ) -> None:
         """Send the head of a response; underscores in a keyword stand for dashes."""
-        lines = [f"HTTP/1.1 {status} Rogue", f"Content-Type: {content_type}"]
+        lines = [f"HTTP/1.1 {status} Misbehaving", f"Content-Type: {content_type}"]
         lines += [f"{name}: {value}" for name, value in (extra or {}).items()]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode())
@@ -99,9 +99,9 @@ class MisbehavingHttpServer:
         self.numbers = itertools.count(1)
 
     async def serve(self) -> None:
-        """Listen until killed; the port is announced on stdout."""
+        """Listen until killed; the port is printed first."""
         server = await asyncio.start_server(self._connection, self.options.host, self.options.port)
-        print(f"listening {server.sockets[0].getsockname()[1]}", flush=True)
+        print(f'{{"port": {server.sockets[0].getsockname()[1]}}}', flush=True)
         await server.serve_forever()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -170,7 +170,7 @@ class MisbehavingHttpServer:
             await asyncio.Event().wait()
         session = f"session-{next(self.numbers)}-{id(exchange):x}"
         self.sessions.add(session)
-        info = {"name": "rogue-http", "version": "1"}
+        info = {"name": "misbehaving-http", "version": "1"}
         result = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {"tools": {}}, "serverInfo": info}
         await exchange.send(exchange.result(result), Mcp_Session_Id=session)
 

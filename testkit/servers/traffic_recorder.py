@@ -58,7 +58,7 @@ def serve_stdio(recorder: TrafficRecorder) -> None:
 
 
 async def serve_sse(recorder: TrafficRecorder) -> None:
-    """Serve one stream at a time; the port is announced on stdout."""
+    """Serve one stream at a time; the port is printed first."""
     streams: list[asyncio.StreamWriter] = []
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,7 +81,7 @@ async def serve_sse(recorder: TrafficRecorder) -> None:
             writer.close()
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0)
-    print(f"listening {server.sockets[0].getsockname()[1]}", flush=True)
+    print(f'{{"port": {server.sockets[0].getsockname()[1]}}}', flush=True)
     await server.serve_forever()
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from testkit.campaign_upstreams import audited as bank
 from testkit.clients.async_http import Answer, Client, client
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
+from testkit.misbehaving_upstreams import audited as bank
 from testkit.servers.audit_log import read
 from testkit.waiting import wait_until
 

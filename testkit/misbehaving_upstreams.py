@@ -1,30 +1,30 @@
-"""The upstreams of the cases: configuration entries, and HTTP servers as processes of their own."""
+"""Upstreams that misbehave or record: configuration entries, and HTTP servers as processes of their own."""
 
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from testkit.parts import ROOT
+from testkit.upstreams import server_command, stdio_entry
 
 
 def misbehaving(*options: str, **settings: Any) -> dict[str, Any]:
-    """The configuration of a rogue stdio server with these command-line options."""
-    return _stdio("testkit.servers.misbehaving_stdio", options) | settings
+    """The configuration of a misbehaving stdio server with these command-line options."""
+    return _stdio("servers.misbehaving_stdio", options) | settings
 
 
 def canary(*options: str, **settings: Any) -> dict[str, Any]:
-    """The configuration of a fast stdio server that answers with the caller's canary."""
-    return _stdio("testkit.servers.canary_stdio", options) | settings
+    """The configuration of a fast stdio server that answers with the caller's canary, out of order."""
+    return _stdio("servers.load_stdio", ("--reorder", *options)) | settings
 
 
 def load(*options: str, **settings: Any) -> dict[str, Any]:
     """The configuration of a fast stdio server for load."""
-    return _stdio("testkit.servers.load_stdio", options) | settings
+    return _stdio("servers.load_stdio", options) | settings
 
 
 def chatty(
@@ -36,12 +36,12 @@ def chatty(
         path = directory / f"{name}.script.json"
         path.write_text(json.dumps(script))
         more += ["--script", str(path)]
-    return _stdio("testkit.servers.chatty_stdio", (*more, *options)) | settings
+    return _stdio("servers.chatty_stdio", (*more, *options)) | settings
 
 
 def recorder(directory: Path, name: str, *options: str) -> dict[str, Any]:
     """The configuration of a stdio server that records its arguments, its variables and all that it reads."""
-    return _stdio("testkit.servers.traffic_recorder", (str(directory / f"{name}.jsonl"), *options))
+    return _stdio("servers.traffic_recorder", (str(directory / f"{name}.jsonl"), *options))
 
 
 # The word of the operator on the tools of a ledger server; the others say of themselves what they are.
@@ -62,7 +62,7 @@ AUDITED_TOOL_POLICIES: dict[str, Any] = {
 def audited(deeds: Path, *options: str, **settings: Any) -> dict[str, Any]:
     """The configuration of a stdio server that writes down what it does."""
     own = {"tools": AUDITED_TOOL_POLICIES} | settings
-    return _stdio("testkit.servers.audited_stdio", (str(deeds), *options)) | own
+    return _stdio("servers.audited_stdio", (str(deeds), *options)) | own
 
 
 def recorded(directory: Path, name: str, *starts: str) -> list[str]:
@@ -73,12 +73,12 @@ def recorded(directory: Path, name: str, *starts: str) -> list[str]:
 
 
 def _stdio(module: str, options: tuple[str, ...]) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-m", module, *options], "cwd": str(ROOT)}
+    return stdio_entry(server_command(module, *options, site=True), cwd=str(ROOT))
 
 
 @dataclass(frozen=True, slots=True)
 class MisbehavingHttpProcess:
-    """A rogue HTTP server that is running."""
+    """A misbehaving HTTP server that is running."""
 
     port: int
     record: Path
@@ -105,20 +105,18 @@ class MisbehavingHttpProcess:
 
 @contextlib.asynccontextmanager
 async def misbehaving_http(
-    directory: Path, name: str = "rogue_http", *options: str
+    directory: Path, name: str = "misbehaving_http", *options: str
 ) -> AsyncIterator[MisbehavingHttpProcess]:
-    """Run a rogue HTTP server until the block ends."""
+    """Run a misbehaving HTTP server until the block ends."""
     record = directory / f"{name}.jsonl"
-    async with _announcing("testkit.servers.misbehaving_http", "--record", str(record), *options) as port:
+    async with _announcing("servers.misbehaving_http", "--record", str(record), *options) as port:
         yield MisbehavingHttpProcess(port, record)
 
 
 @contextlib.asynccontextmanager
 async def recorder_sse(directory: Path, name: str) -> AsyncIterator[int]:
     """Run a legacy SSE server that records all that it reads, until the block ends; gives its port."""
-    async with _announcing(
-        "testkit.servers.traffic_recorder", str(directory / f"{name}.jsonl"), "--sse"
-    ) as port:
+    async with _announcing("servers.traffic_recorder", str(directory / f"{name}.jsonl"), "--sse") as port:
         yield port
 
 
@@ -144,7 +142,7 @@ class AuditedHttpProcess:
 @contextlib.asynccontextmanager
 async def audited_http(deeds: Path, *options: str) -> AsyncIterator[AuditedHttpProcess]:
     """Run an HTTP server that writes down what it does, until the block ends."""
-    async with _announcing("testkit.servers.audited_http", str(deeds), *options) as port:
+    async with _announcing("servers.audited_http", str(deeds), *options) as port:
         yield AuditedHttpProcess(port, deeds)
 
 
@@ -171,21 +169,23 @@ class ListingsProcess:
 async def listings_http(directory: Path, *options: str) -> AsyncIterator[ListingsProcess]:
     """Run a shelf of servers until the block ends; it serves every file that is put on it."""
     directory.mkdir(exist_ok=True)
-    async with _announcing("testkit.servers.listings_http", str(directory), *options) as port:
+    async with _announcing("servers.listings_http", str(directory), *options) as port:
         yield ListingsProcess(port, directory)
 
 
 @contextlib.asynccontextmanager
 async def _announcing(module: str, *options: str) -> AsyncIterator[int]:
-    """Run a server that tells its port first."""
+    """Run a server that prints its port first."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *options,
-        cwd=ROOT, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        *server_command(module, *options, site=True),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
     assert child.stdout
     try:
         async with asyncio.timeout(15):
-            port = int((await child.stdout.readline()).split()[1])
+            port = int(json.loads(await child.stdout.readline())["port"])
         yield port
     finally:
         child.kill()
