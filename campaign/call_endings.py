@@ -144,7 +144,9 @@ async def _cancel_on_stdio(pipe: AsyncStdioClient, version: str, endings: _Endin
     for number, server in enumerate(("old", "new", "web"), start=1):
         params = {"name": _hold(server), "arguments": {}, "_meta": meta | {"progressToken": f"t{number}"}}
         pipe.send({"id": number, "method": "tools/call", "params": params})
-        await pipe.message()
+        # The lists of servers may change before the call has reached its own.
+        while (await pipe.message()).get("method") != "notifications/progress":
+            pass
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": number}}
         longest = max(longest, await endings.next(server, lambda cancelled=cancelled: pipe.send(cancelled)))  # type: ignore[misc]
     pipe.send(
