@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.delivery.circuit_breaker import MAX_OPEN_SECONDS, CircuitBreaker
+from headgate.delivery.bulkhead import MAX_OPEN_SECONDS, CircuitBreaker
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import (
     HeadgateError,

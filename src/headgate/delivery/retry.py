@@ -60,22 +60,27 @@ class RetryBudget:
 
     def __init__(self) -> None:
         self._tenths = _FULL_BUDGET
+        # An attribute, because every call reads it.
+        self.is_full = True
 
     def record_answer(self) -> None:
         """Earn a tenth of a retry."""
-        if self._tenths < _FULL_BUDGET:
-            self._tenths += _PER_ANSWER
+        self._set(self._tenths + _PER_ANSWER)
 
     def try_spend(self) -> bool:
         """Use one retry; False when none is left."""
         if self._tenths < _PER_RETRY:
             return False
-        self._tenths -= _PER_RETRY
+        self._set(self._tenths - _PER_RETRY)
         return True
 
     def refund(self) -> None:
         """Return a retry that was not sent."""
-        self._tenths = min(_FULL_BUDGET, self._tenths + _PER_RETRY)
+        self._set(self._tenths + _PER_RETRY)
+
+    def _set(self, tenths: int) -> None:
+        self._tenths = min(_FULL_BUDGET, tenths)
+        self.is_full = self._tenths == _FULL_BUDGET
 
     @property
     def available(self) -> float:

@@ -30,9 +30,11 @@ from headgate.gateway.interfaces import (
     TransactionSteps,
 )
 from headgate.gateway.upstream_calls import UpstreamCalls
-from headgate.protocol.result_conversion import with_public_uris
+from headgate.protocol.result_conversion import claims_error, with_public_uris
 from headgate.results.tools import DEFINITIONS as READER_DEFINITIONS
 
+# The largest result that is searched for an error as a whole.
+_SMALL_BYTES = 8 * 1024
 # The gateway's own tools, whose schemas explain an error about an unknown argument.
 _OWN_DEFINITIONS = {
     CALL_TOOL: CALL_DEFINITION,
@@ -90,6 +92,15 @@ class ToolCalls:
             raise explained from error
         # After delivery, so that the ledger has the response of the upstream, not an excerpt.
         answer = await self.limit_result(call, answer)
+        result = answer.result
+        if (
+            isinstance(result, bytes)
+            and len(result) <= _SMALL_BYTES
+            and not answer.error
+            and not claims_error(result)
+        ):
+            # Nearly always: the tool reports no error.
+            return answer
         if not may_be_refusal(answer):
             return answer
         # The schema lets the model correct its arguments.

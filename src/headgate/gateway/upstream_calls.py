@@ -17,6 +17,9 @@ from headgate.gateway.interfaces import (
 from headgate.protocol.mcp_headers import header_mismatch
 from headgate.protocol.result_conversion import with_public_uris
 
+# In the result of a call that goes on as a task.
+_TASK_ID = b'"taskId"'
+
 
 class UpstreamCalls:
     """Resolves what a request names and calls it; transactions send their steps with it."""
@@ -53,7 +56,8 @@ class UpstreamCalls:
         answer = await self._input_bridge.deliver_with_input(call)
         if self._catalog.has_renamed_uris(tool.server):
             answer = self.with_public_uris(call, answer)
-        self._task_registry.record_task(call, answer)
+        if isinstance(answer.result, bytes) and _TASK_ID in answer.result:
+            self._task_registry.record_task(call, answer)
         return call, answer
 
     async def resolve_prompt(self, request: McpRequest) -> Item:

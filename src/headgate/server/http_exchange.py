@@ -143,16 +143,11 @@ class KeepAlive:
 
     def __init__(self) -> None:
         self._exchanges: set[HttpExchange] = set()
+        # Called at the beginning and at the end of each exchange.
+        self.add: Callable[[HttpExchange], None] = self._exchanges.add
+        self.remove: Callable[[HttpExchange], None] = self._exchanges.discard
         # The clock of the loop.
         self.now: Callable[[], float] = asyncio.get_running_loop().time
-
-    def add(self, exchange: HttpExchange) -> None:
-        """An exchange has begun."""
-        self._exchanges.add(exchange)
-
-    def remove(self, exchange: HttpExchange) -> None:
-        """An exchange is over."""
-        self._exchanges.discard(exchange)
 
     def __len__(self) -> int:
         return len(self._exchanges)
