@@ -24,54 +24,13 @@ from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc_errors import rejection_of
 from headgate.protocol.result_conversion import is_input_required
 
+log = logging.getLogger("headgate.delivery")
+
 _RESOLVED_BY_TEXTS: Final = {
     "probe": "a probe says so",
     "operator": "an operator says so",
     "caller": "its caller says so",
 }
-
-
-def was_not_executed(answer: McpResponse) -> bool:
-    """Whether the server refused the call before it began, so that a repeat is safe."""
-    return bool(answer.error) and bool(rejection_of(answer.error).code)
-
-
-def refusal_outcome(answer: McpResponse, attempts: int, resolved_by: str = "") -> OperationOutcome:
-    """The outcome of a call that its server refused before it began."""
-    refusal = rejection_of(answer.error)
-    return OperationOutcome(
-        state=OperationState.FAILED,
-        answer=answer,
-        attempts=attempts,
-        error_code=refusal.code,
-        error=quoted(refusal.message),
-        resolved_by=resolved_by,
-    )
-
-
-def delivery_status_of(
-    operation: Operation, *, state: OperationState | None = None, duplicate: bool = False
-) -> DeliveryStatus:
-    """The delivery status of an operation for its client."""
-    return DeliveryStatus(
-        op_id=operation.op_id,
-        duplicate=duplicate,
-        attempts=operation.attempts,
-        state=state or operation.state,
-        resolved_by=operation.resolved_by,
-    )
-
-
-def substitute_answer(operation: Operation) -> McpResponse:
-    """An answer in place of that of the server, for a call that was executed and whose answer is lost."""
-    why = _RESOLVED_BY_TEXTS.get(operation.resolved_by, "the ledger says so")
-    left = "Its answer is no longer kept." if operation.dropped else "What the server answered is not known."
-    text = f"This call was carried out ({why}). {left}"
-    return McpResponse(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False}))
-
-
-log = logging.getLogger("headgate.delivery")
-
 # A disk that is full for a moment must not cost an answer.
 _WRITE_RETRY_SECONDS = (0.05, 0.2, 1.0)
 # The most outcomes kept in memory; an operation beyond it is in doubt when its lease ends.
@@ -196,6 +155,45 @@ class OperationRecorder:
         if state is OperationState.DONE:
             return found is None or found.state is not OperationState.DONE
         return not operation.doubted and found is not None and found.state is OperationState.DOUBT
+
+
+def was_not_executed(answer: McpResponse) -> bool:
+    """Whether the server refused the call before it began, so that a repeat is safe."""
+    return bool(answer.error) and bool(rejection_of(answer.error).code)
+
+
+def refusal_outcome(answer: McpResponse, attempts: int, resolved_by: str = "") -> OperationOutcome:
+    """The outcome of a call that its server refused before it began."""
+    refusal = rejection_of(answer.error)
+    return OperationOutcome(
+        state=OperationState.FAILED,
+        answer=answer,
+        attempts=attempts,
+        error_code=refusal.code,
+        error=quoted(refusal.message),
+        resolved_by=resolved_by,
+    )
+
+
+def delivery_status_of(
+    operation: Operation, *, state: OperationState | None = None, duplicate: bool = False
+) -> DeliveryStatus:
+    """The delivery status of an operation for its client."""
+    return DeliveryStatus(
+        op_id=operation.op_id,
+        duplicate=duplicate,
+        attempts=operation.attempts,
+        state=state or operation.state,
+        resolved_by=operation.resolved_by,
+    )
+
+
+def substitute_answer(operation: Operation) -> McpResponse:
+    """An answer in place of that of the server, for a call that was executed and whose answer is lost."""
+    why = _RESOLVED_BY_TEXTS.get(operation.resolved_by, "the ledger says so")
+    left = "Its answer is no longer kept." if operation.dropped else "What the server answered is not known."
+    text = f"This call was carried out ({why}). {left}"
+    return McpResponse(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False}))
 
 
 def requests_input(answer: McpResponse) -> bool:

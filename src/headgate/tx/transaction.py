@@ -27,6 +27,8 @@ from headgate.tx.failures import exception_failure
 from headgate.tx.peer_session import is_error, text_of
 from headgate.tx.tool_call import RequestState, TxRequest, TxResult
 
+log = logging.getLogger("headgate.tx")
+
 # What undoes a step: a tool, and its arguments or a function that makes them of the step's answer.
 Compensation = tuple[str, Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None]
 
@@ -74,9 +76,6 @@ def checked_compensation(given: Compensation | str | None) -> Compensation | Non
         case (str(tool), arguments) if callable(arguments):
             return (tool, arguments)
     raise ValueError("compensate must be (tool, arguments): a dict, or a function of the step's result")
-
-
-log = logging.getLogger("headgate.tx")
 
 
 class RequestSender(Protocol):
