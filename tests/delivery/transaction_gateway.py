@@ -29,8 +29,7 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
-from headgate.storage.files.answer_files import AnswerFiles
-from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.files.ledger_files import AnswerFiles, ProcessLiveness
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit
 from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 

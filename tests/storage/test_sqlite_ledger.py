@@ -20,7 +20,7 @@ from headgate.domain.errors import StoreFailed
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload, SpooledPayload
 from headgate.results.result_store import FileContent
-from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.files.ledger_files import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.migrations import Migrations

@@ -17,7 +17,7 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionKey,
     TransactionRecord,
 )
-from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.files.ledger_files import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import LEDGER_NAME, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_recovery import recover

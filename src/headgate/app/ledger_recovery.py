@@ -13,7 +13,7 @@ from headgate.config.settings import Settings
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.domain.errors import ConfigError, StoreFailed
 from headgate.domain.terminal import printable
-from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.files.ledger_files import ProcessLiveness
 from headgate.storage.sqlite.database_file import store_failure
 from headgate.storage.sqlite.ledger import LEDGER_NAME
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger

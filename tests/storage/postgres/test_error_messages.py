@@ -5,7 +5,7 @@ import pytest
 from psycopg import errors
 from psycopg_pool import PoolTimeout
 
-from headgate.storage.postgres.error_messages import explain_error
+from headgate.storage.postgres.connection_pool import explain_error
 
 AT = 'connection failed: connection to server at "10.1.2.3", port 5432 failed: '
 

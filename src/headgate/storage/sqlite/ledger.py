@@ -26,9 +26,8 @@ from headgate.delivery.ledger import (
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload, payload_size
 from headgate.domain.upstream_policy import ToolClass
-from headgate.storage.files.answer_files import AnswerFiles
+from headgate.storage.files.ledger_files import AnswerFiles, ProcessLiveness
 from headgate.storage.files.payload_file import PayloadFile
-from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite import ledger_quota as quota
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite.database_file import store_failure

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from headgate.delivery.ledger import LedgerDamaged
+from headgate.storage.files.ledger_files import DamageFile, DamageReport, LedgerMark, LedgerMarkFile
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite import ledger_schema as schema
 from headgate.storage.sqlite import transaction_rows as transactions
 from headgate.storage.sqlite.database_file import open_database_file
 from headgate.storage.sqlite.ledger_keys import verified_buckets
-from headgate.storage.sqlite.ledger_mark import DamageFile, DamageReport, LedgerMark, LedgerMarkFile
 from headgate.storage.sqlite.migrations import Migrations
 
 # A larger write-ahead log is truncated when it restarts.

@@ -14,14 +14,13 @@ import msgspec
 from headgate.delivery.ledger import LedgerDamaged, Operation, OperationState
 from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import open_regular
-from headgate.storage.files.answer_files import AnswerFiles
+from headgate.storage.files.ledger_files import AnswerFiles, LedgerMark
 from headgate.storage.files.payload_file import sync_directory
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite import ledger_schema as schema
 from headgate.storage.sqlite import transaction_rows as transactions
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard
-from headgate.storage.sqlite.ledger_mark import LedgerMark
 from headgate.storage.sqlite.page_reader import records
 from headgate.storage.sqlite.transaction_rows import RecoveredTransaction, without_lost_sends
 

@@ -7,11 +7,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from headgate.delivery.ledger import LedgerDamaged
-from headgate.storage.files.answer_files import UNKNOWN_CHECKSUM
+from headgate.storage.files.ledger_files import ID_BYTES, UNKNOWN_CHECKSUM, LedgerMark
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite import transaction_rows as transactions
-from headgate.storage.sqlite.ledger_mark import ID_BYTES, LedgerMark
 from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
 _COUNT: Final = "UPDATE identity SET commits = ?, checksum = ? WHERE one = 1 AND checksum = ?"

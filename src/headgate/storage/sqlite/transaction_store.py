@@ -17,7 +17,7 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionRecord,
     TransactionSummary,
 )
-from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.files.ledger_files import ProcessLiveness
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as calls
 from headgate.storage.sqlite import transaction_rows as rows
