@@ -33,7 +33,7 @@ LARGEST = 500
 SMALL_ON_PURPOSE: dict[str, str] = {}
 # Modules that are being rebuilt; none is added here.
 TOO_SMALL_STILL: frozenset[str] = frozenset()
-TOO_LARGE_STILL = frozenset({"headgate.upstream.supervisor"})
+TOO_LARGE_STILL: frozenset[str] = frozenset()
 
 
 def words(text: str) -> frozenset[str]:
@@ -71,12 +71,6 @@ PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.server.change_notifier": frozenset({"circles"}),
     "headgate.server.http_connection": frozenset({"doors"}),
     "headgate.server.http_server": frozenset({"door", "porter"}),
-    "headgate.upstream.fleet": frozenset({"keeper"}),
-    "headgate.upstream.main_connection": frozenset({"keeper"}),
-    "headgate.upstream.mcp_peer": frozenset({"circles"}),
-    "headgate.upstream.resource_subscriptions": frozenset({"keeper"}),
-    "headgate.upstream.supervisor": frozenset({"keeper"}),
-    "headgate.upstream.upstream_listings": frozenset({"keeper"}),
 }
 
 

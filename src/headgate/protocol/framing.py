@@ -12,7 +12,7 @@ class LineFragment(NamedTuple):
 
 
 def line_fragments(data: bytes) -> Iterator[LineFragment]:
-    """The lines in `data` without their ends; the last piece may go on in the next bytes."""
+    """The lines in `data` without their ends; the last one may continue in the next bytes."""
     lines = data.split(b"\n")
     last = lines.pop()
     for line in lines:
@@ -42,12 +42,12 @@ class SseEventEnd(NamedTuple):
 
 
 SSE_EVENT_END = SseEventEnd()
-# No field has a longer name; a line without a colon is not gathered beyond this.
+# No field has a longer name; a line without a colon is buffered up to this.
 _LONGEST_NAME = 1024
 
 
 class SseParser:
-    """Cuts a stream into fields; a long line comes in pieces, so that nothing large is gathered here."""
+    """Parses a stream into fields; a long line comes in pieces, so that nothing large is buffered."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -78,7 +78,7 @@ class SseParser:
             if ends and not self._head:
                 yield SSE_EVENT_END
                 return
-            # A line that has no colon by now is nothing that anybody acts on.
+            # A line without a colon by now is no known field.
             self._name = name if colon or ends else b""
             self._head = b""
             piece = value.removeprefix(b" ")

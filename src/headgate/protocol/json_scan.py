@@ -20,7 +20,7 @@ def mask_escapes(text: bytes) -> bytes:
 
 
 def outside_strings(masked: bytes) -> tuple[bytes, bool]:
-    """What stands outside of strings, and whether the text ends inside one."""
+    """The text outside of strings, and whether it ends inside one."""
     parts = masked.split(b'"')
     return b"".join(parts[::2]), len(parts) % 2 == 0
 
@@ -44,9 +44,9 @@ _SCALAR = re.compile(rb"[^\s,\]}\[{\":]*+")
 # An envelope has five; a peer that sends more than this is not speaking JSON-RPC.
 MOST_MEMBERS = 64
 _LONGEST_KEY = 256
-# Looked at in bulk; only the slice in which a member ends is looked at bracket by bracket.
+# Scanned in bulk; only the slice in which a member ends is scanned bracket by bracket.
 _LARGEST_SLICE = 16 * 1024
-# At the beginning of a member, which most often ends soon; doubled for as long as it goes on.
+# At the start of a member, which most often ends soon; doubled while it goes on.
 _FIRST_SLICE = 128
 
 
@@ -54,7 +54,7 @@ _scan_value = Decoder(Raw).decode
 
 
 def _is_text(chunk: bytes) -> bool:
-    """Whether all of it stands inside a string; said by the parser's own scan, ten times faster than ours."""
+    """Whether all of it is inside a string; the scan of the parser is ten times faster than one in Python."""
     if chunk[-1] == ord("\\"):
         return False
     try:
@@ -69,10 +69,10 @@ class NotJsonObject(ValueError):
 
 
 class JsonObjectScanner:
-    """Feed it chunks of any size, then `finish`; `spans` maps each key to where its value stands."""
+    """Scans an object in chunks of any size; `finish` maps each key to the span of its value."""
 
     def __init__(self, most_members: int = MOST_MEMBERS, *, unique: bool = True) -> None:
-        """Without `unique`, a member may be there twice and a key be of any length."""
+        """Without `unique`, a member may be repeated and a key may have any length."""
         self._most_members = most_members
         self._unique = unique
         self._members = 0
@@ -89,7 +89,7 @@ class JsonObjectScanner:
         self._ended = False
 
     def feed(self, chunk: bytes) -> None:
-        """Read on; raises NotAnObject as soon as it cannot become one."""
+        """Scan a chunk; raises NotJsonObject as soon as the bytes cannot be an object."""
         if not chunk:
             return
         if self._in_string and not self._escaped and self._key is None and _is_text(chunk):
@@ -110,13 +110,13 @@ class JsonObjectScanner:
         self._offset += len(chunk)
 
     def finish(self) -> dict[str, tuple[int, int]]:
-        """The members found; raises NotAnObject when the object has not ended."""
+        """The spans of all values; raises NotJsonObject if the object has not ended."""
         if not self._ended:
             raise NotJsonObject("the message ends in the middle")
         return self.spans
 
     def _string(self, chunk: bytes, masked: bytes, at: int) -> int:
-        """Read on inside a string."""
+        """Scan on inside a string."""
         quote = masked.find(b'"', at)
         end = len(chunk) if quote < 0 else quote
         if self._key is not None:
@@ -132,7 +132,7 @@ class JsonObjectScanner:
 
     def _end_of_string(self, end: int) -> None:
         if self._key is not None and not self._unique:
-            # Only counted, so it need not be read.
+            # Only counted, so it is not decoded.
             self._name, self._key = "", None
         elif self._key is not None:
             try:
@@ -153,7 +153,7 @@ class JsonObjectScanner:
         self._name, self._start = None, -1
 
     def _nested(self, masked: bytes, at: int) -> int:
-        """Read on inside a member; most chunks end in it and need no closer look."""
+        """Scan on inside a member; most chunks end in it and are scanned in bulk."""
         end = min(at + self._slice, len(masked))
         bare, in_string = outside_strings(masked[at:end])
         seen = bracket_depths(bare, self._depth)
@@ -164,7 +164,7 @@ class JsonObjectScanner:
         return end
 
     def _nested_by_token(self, masked: bytes, at: int, end: int) -> int:
-        """Read on to the end of the member, bracket by bracket."""
+        """Scan to the end of the member, bracket by bracket."""
         for token in _OBJECT_TOKENS.finditer(masked, at, end):
             sign = masked[token.start()]
             if sign == ord('"'):
@@ -177,7 +177,7 @@ class JsonObjectScanner:
         return end
 
     def _outermost(self, masked: bytes, at: int) -> int:
-        """Read on between the members of the outermost object."""
+        """Scan on between the members of the outermost object."""
         space = _SPACE.match(masked, at)
         at = space.end() if space else at
         if at == len(masked):
@@ -222,7 +222,7 @@ class JsonObjectScanner:
             self._end_of_value(self._scalar_end)
 
 
-# Bytes looked at between two chances for other work: a few milliseconds.
+# Bytes scanned before other work gets a chance: a few milliseconds.
 _DEPTH_SLICE = 128 * 1024
 
 
@@ -232,7 +232,7 @@ def slice_depths(text: bytes) -> Iterator[int]:
     depth, in_string = 0, False
     for start in range(0, len(masked), _DEPTH_SLICE):
         part = masked[start : start + _DEPTH_SLICE]
-        # A string that is open goes on.
+        # Continue an open string.
         bare, in_string = outside_strings(b'"' + part if in_string else part)
         seen = bracket_depths(bare, depth)
         depth = seen[-1]
@@ -243,7 +243,7 @@ _ARRAY_TOKENS = re.compile(rb'"[^"]*"?|[\[\]{},]')
 
 
 def array_elements(array: bytes) -> list[bytes]:
-    """The elements as they stand in the text; raises ValueError when it is no array."""
+    """The elements as in the text; raises ValueError if it is no array."""
     masked = mask_escapes(array)
     depth, start, found = 0, -1, []
     for token in _ARRAY_TOKENS.finditer(masked):
@@ -273,12 +273,12 @@ _scanner = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refu
 _WHITESPACE = " \t\n\r"
 _AFTER_VALUE = (",", "}", *_WHITESPACE)
 _object = Decoder(dict[str, Raw])
-# Of a larger text the values are found by a parser that does not build them.
+# In a larger text a parser that does not build values finds them.
 _LARGE = 4 * 1024
 
 
 class JsonMember(NamedTuple):
-    """One `key: value` of an object: where its key begins, and what encloses the value in the text."""
+    """One `key: value` of an object: the start of its key, and the span of its value in the text."""
 
     key: str
     key_start: int
@@ -287,7 +287,7 @@ class JsonMember(NamedTuple):
 
 
 def object_members(text: str) -> Iterator[JsonMember]:
-    """The members of the object that `text` is; raises ValueError when it is none."""
+    """The members of an object; raises ValueError if the text is none."""
     values = _values(text) if len(text) > _LARGE else {}
     at = _skip(text, 0)
     if text[at : at + 1] != "{":
@@ -317,7 +317,7 @@ def object_members(text: str) -> Iterator[JsonMember]:
 
 
 def _values(text: str) -> dict[str, str]:
-    """Every value as it stands in the text, of two equal keys the last; nothing where no parser takes it."""
+    """Every value as in the text, of two equal keys the last; empty if the parser refuses it."""
     try:
         return {key: bytes(value).decode() for key, value in _object.decode(text.encode()).items()}
     except (DecodeError, UnicodeError, RecursionError):
@@ -325,9 +325,9 @@ def _values(text: str) -> dict[str, str]:
 
 
 def _end_of(text: str, start: int, likely: str) -> int:
-    """Where the value at `start` ends: to compare it with what it probably is takes less than to read it."""
+    """The end of the value at `start`; comparing it with the likely value is faster than scanning it."""
     end = start + len(likely)
-    # A number may begin like another one.
+    # A number may be the prefix of another one.
     if likely and text.startswith(likely, start) and text[end : end + 1] in _AFTER_VALUE:
         return end
     return _scanner.raw_decode(text, start)[1]
@@ -351,7 +351,7 @@ def replace_member(text: str, member: JsonMember, value: str) -> str:
 
 
 def remove_member(text: str, member: JsonMember) -> str:
-    """`text` without `member` and the comma that parted it from the others."""
+    """`text` without `member` and its comma."""
     after = _skip(text, member.end)
     if text[after] == ",":
         return text[: member.key_start] + text[_skip(text, after + 1) :]

@@ -9,15 +9,15 @@ from headgate.protocol.json_scan import object_members
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolViolation
 
 ABSENT = Raw(b"")
-# An id that nobody needs; longer ones are refused, because each is kept while its call runs.
+# Longer ids are refused, because each is kept while its call runs.
 MAX_ID_BYTES = 256
-# To look through a larger object for members that are there twice takes long, so whoever reads one does it in
-# slices before anything acts on it: front/intake.py.
+# Searching a larger object for repeated members takes long, so server/request_body.py does it in time slices
+# before the message is used.
 LARGE_BYTES = 64 * 1024
 
 
 class Envelope(Struct):
-    """One message; members that did not come are `ABSENT` or empty."""
+    """One message; missing members are `ABSENT` or empty."""
 
     jsonrpc: str = ""
     id: Raw = ABSENT
@@ -28,7 +28,7 @@ class Envelope(Struct):
 
 
 class CallParams(Struct, rename={"meta": "_meta"}):
-    """What we act on in the params of tools/call."""
+    """The params of tools/call that the gateway acts on."""
 
     name: str = ""
     arguments: Raw = ABSENT
@@ -44,9 +44,9 @@ decode_object = _object.decode
 
 
 def parse_message(body: bytes) -> Envelope:
-    """The one message in `body`; raises Violation with the error that answers anything else.
+    """The one message in `body`; raises ProtocolViolation with the error response for anything else.
 
-    A large one is not looked through for members that are there twice.
+    A large one is not searched for repeated members.
     """
     try:
         envelope = _envelope.decode(body)
@@ -65,7 +65,7 @@ def parse_message(body: bytes) -> Envelope:
 
 
 def has_only_known_members(envelope: Envelope, size: int) -> bool:
-    """Whether the members we know fill the body to the byte, so that none can be there twice."""
+    """Whether the known members fill the body to the byte, so that none can be repeated."""
     # {"jsonrpc":"2.0","id":1,"method":"x","params":{}} without white space: braces, quotes, colons, commas.
     known = 17 + len(envelope.method) + 12 + len(envelope.id) + len(envelope.params)
     known += 6 if envelope.id else 0
@@ -74,7 +74,7 @@ def has_only_known_members(envelope: Envelope, size: int) -> bool:
 
 
 def _refuse_duplicates(body: bytes, keys: set[str], id: bytes = b"null") -> None:
-    # msgspec keeps the last of two equal keys, other parsers the first: nobody may profit from that.
+    # msgspec keeps the last of two equal keys, other parsers the first; that must not be exploited.
     if len(body) > LARGE_BYTES:
         return
     seen: set[str] = set()
@@ -113,7 +113,7 @@ def check_id(id: bytes) -> None:
 
 
 def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
-    """The params of tools/call and whatever else they hold; raises Violation without exactly one name."""
+    """The params of tools/call and their other members; raises ProtocolViolation without exactly one name."""
     try:
         call = _call_params.decode(params or b"{}")
     except ValidationError as error:
@@ -132,7 +132,7 @@ def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
 
 
 def parse_params(params: Raw, id: bytes, *unique: str) -> dict[str, Raw]:
-    """The members of params; raises Violation when one of the `unique` ones is there twice."""
+    """The members of params; raises ProtocolViolation if one of the `unique` ones is repeated."""
     if not params:
         return {}
     try:

@@ -12,7 +12,7 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-# Of the handshake era; later ones say INVALID_PARAMS.
+# Of the handshake era; later versions use INVALID_PARAMS.
 RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
@@ -28,7 +28,7 @@ HTTP_STATUS = {
     UNSUPPORTED_VERSION: 400,
 }
 
-# With these a server says that it has not even begun; each with the code that clients are given for it.
+# A server sends these for a call that it has not begun; each with the code that clients get.
 REJECTION_CODES: Final = {
     PARSE_ERROR: "INVALID_MESSAGE",
     INVALID_REQUEST: "INVALID_MESSAGE",
@@ -41,7 +41,7 @@ REJECTION_CODES: Final = {
 
 
 class RequestRejection(msgspec.Struct, frozen=True):
-    """A JSON-RPC error that says that the call was not begun; without a code any other error."""
+    """A JSON-RPC error for a call that was not begun; without a code any other error."""
 
     code: str = ""
     message: str = ""
@@ -53,7 +53,7 @@ class _JsonRpcError(msgspec.Struct):
 
 
 def rejection_of(error: bytes) -> RequestRejection:
-    """What an error of a server says of a call that it did not begin."""
+    """Whether an error of a server means that it did not begin the call."""
     try:
         read = msgspec.json.decode(error or b"{}", type=_JsonRpcError)
     except (DecodeError, UnicodeDecodeError):
@@ -63,7 +63,7 @@ def rejection_of(error: bytes) -> RequestRejection:
 
 
 class ProtocolViolation(Exception):
-    """A message that breaks the protocol, with the error that answers it."""
+    """A message that violates the protocol, with its error response."""
 
     def __init__(
         self, code: int, message: str, *, id: bytes = b"null", data: object = None, status: int | None = None
@@ -76,7 +76,7 @@ class ProtocolViolation(Exception):
         self.status = status or HTTP_STATUS.get(code, 200)
 
     def encode(self) -> bytes:
-        """The JSON-RPC error response that answers the message."""
+        """The JSON-RPC error response to the message."""
         return encode_error(self.id, self.code, self.message, self.data)
 
 

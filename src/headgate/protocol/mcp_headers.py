@@ -19,7 +19,7 @@ _WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
 
 
 def encode_header_value(text: str) -> bytes:
-    """`text` as a header value that every HTTP implementation hands on unchanged."""
+    """`text` as a header value that every HTTP implementation passes on unchanged."""
     looks_wrapped = text.startswith("=?base64?") and text.endswith("?=")
     if _PLAIN.fullmatch(text) and not looks_wrapped:
         return text.encode("ascii")
@@ -27,14 +27,14 @@ def encode_header_value(text: str) -> bytes:
 
 
 def decode_header_value(value: bytes) -> str | None:
-    """The text of a header value, or None when it is not well-formed."""
+    """The text of a header value, or None if it is malformed."""
     text = value.decode("latin-1")
     wrapped = _WRAPPED.fullmatch(text)
     if wrapped is None:
         return text
     try:
         payload = base64.b64decode(wrapped[1], validate=True)
-        # Two spellings of one value would let a header and a body disagree unseen.
+        # Two spellings of one value would let a header and a body disagree unnoticed.
         if base64.b64encode(payload).decode() != wrapped[1]:
             return None
         return payload.decode()
@@ -43,18 +43,18 @@ def decode_header_value(value: bytes) -> str | None:
 
 
 _ANNOTATION = "x-mcp-header"
-# Most schemas say nothing about headers and need not be parsed; the word may be spelled with escapes.
+# Most schemas do not name headers and need not be parsed; the keyword may contain escapes.
 _MENTION = re.compile(r"x-mcp-header|\\u00[267]")
-# What may be a part of a header's name; anything else could end the line or begin another.
+# The characters of a header name; any other could end the line or start another.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")
 _TYPES = ("string", "integer", "boolean")
 # The protocol sets no limit. A request may have 100 headers, and some of them are its own.
 _MOST_MIRRORS = 64
-# Each name of a path costs another look at the arguments around it.
+# Each name of a path costs another parse of the arguments around it.
 _LONGEST_PATH = 16
 
-# Keywords under which other schemas stand: one or a list of them, or some by name. `const`, `default`, `enum`
-# and `examples` hold data, in which the word means nothing. The older drafts' keywords are there too.
+# Keywords that contain schemas: one, a list, or some by name. `const`, `default`, `enum` and `examples` hold
+# data, where the keyword has no meaning. The keywords of older drafts are included.
 _SCHEMAS = frozenset(
     (
         "additionalItems",
@@ -78,18 +78,18 @@ _SCHEMAS = frozenset(
 _NAMED_SCHEMAS = frozenset(("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"))
 
 _PREFIX = b"mcp-param-"
-# What a value may consist of where we read it, and where we only hand it on.
+# The characters of a value that is read, and of one that is only passed on.
 _READABLE = re.compile(rb"[\t\x20-\x7e]*")
 _HARMLESS = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-# More than any request may bring along.
+# More than any request may have.
 _MOST_CARRIED_LINES = 100
 _MOST_CARRIED_BYTES = 32 * 1024
 
 _NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?")
-# Longer than any number that a double can be; a greater power of ten is not written out.
+# Longer than any double; a greater power of ten is not written out.
 _LONGEST_INTEGER = 400
 
-# Floats stay text: nothing here counts with them.
+# Floats stay text, since nothing here calculates with them.
 _read_schema = Decoder[Any](Any, float_hook=str).decode
 _read_text = Decoder(str).decode
 
@@ -99,16 +99,16 @@ class MirroredParameter(Protocol):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names that lead to it, from the outside in."""
+        """The names of its path, from the outside in."""
 
     @property
     def header(self) -> str:
-        """Without the `Mcp-Param-` before it."""
+        """The name of the header without `Mcp-Param-`."""
 
 
 def mirrored_parameters(schema: str) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Which arguments an input schema wants repeated in headers: the path to each, and the header's name
-    without `Mcp-Param-`; raises ValueError with one sentence when an annotation is not allowed."""
+    """The arguments that an input schema requires to be repeated in headers: the path to each, and the name
+    without `Mcp-Param-`; raises ValueError with one sentence if an annotation is not allowed."""
     if not _MENTION.search(schema):
         return ()
     try:
@@ -130,16 +130,16 @@ def mirrored_parameters(schema: str) -> tuple[tuple[tuple[str, ...], str], ...]:
 
 
 class _SubschemaPosition(NamedTuple):
-    """A schema, and the one around it whose property `name` it describes, if it describes one."""
+    """A schema, and the one around it if it describes its property `name`."""
 
     schema: dict[str, Any]
     around: "_SubschemaPosition | None" = None
     name: str = ""
-    # Whether nothing but `properties` leads there from the outermost.
+    # Whether only `properties` lead here from the outermost schema.
     plain: bool = True
 
     def path(self) -> tuple[str, ...]:
-        """The names that lead there; built only when asked for, since a schema can be deep and wide."""
+        """The names of its path; built on demand, since a schema can be deep and wide."""
         names, place = [], self
         while place.around is not None:
             names.append(place.name)
@@ -148,7 +148,7 @@ class _SubschemaPosition(NamedTuple):
 
 
 def _subschemas(root: Any) -> Iterator[_SubschemaPosition]:
-    """Every schema in a schema. No reference is followed: what it means stands somewhere else in there."""
+    """Every schema in a schema. References are not followed: their targets are in the schema, too."""
     waiting = deque([_SubschemaPosition(root)] if isinstance(root, dict) else [])
     while waiting:
         place = waiting.popleft()
@@ -165,7 +165,7 @@ def _subschemas(root: Any) -> Iterator[_SubschemaPosition]:
 
 
 def _elsewhere(keyword: str, inner: Any) -> Iterable[Any]:
-    """What may be a schema under `keyword` but describes no property that is always called the same."""
+    """The schemas under `keyword` that describe no property with a fixed name."""
     if keyword in _NAMED_SCHEMAS:
         return inner.values() if isinstance(inner, dict) else ()
     return inner if isinstance(inner, list) else (inner,)
@@ -189,7 +189,7 @@ def _annotated(place: _SubschemaPosition) -> tuple[tuple[str, ...], str]:
 
 
 def param_header_lines(mirrored: Sequence[MirroredParameter], arguments: bytes) -> bytes:
-    """`Mcp-Param-X: value` lines for the arguments that are there; `b""` for none."""
+    """`Mcp-Param-X: value` lines for the given arguments; `b""` for none."""
     return b"".join(
         b"Mcp-Param-%s: %s\r\n" % (mirror.header.encode(), encode_header_value(text))
         for mirror, text in _repeated(mirrored, arguments)
@@ -227,11 +227,11 @@ def header_mismatch(
 
 
 def forwarded_param_headers(headers: Mapping[bytes, bytes]) -> bytes:
-    """The client's own `Mcp-Param-*` lines, to be handed on; none that could be read as something else."""
+    """The client's own `Mcp-Param-*` lines to pass on; none that could be read as another header."""
     lines: list[bytes] = []
     size = 0
     for name, value in headers.items():
-        # Whoever does not know such a header must hand it on, whatever it says.
+        # An unknown header of this kind must be passed on as it is.
         token = name[len(_PREFIX) :].decode("latin-1")
         if not name.startswith(_PREFIX) or not _TOKEN.fullmatch(token) or not _HARMLESS.fullmatch(value):
             continue
@@ -248,7 +248,7 @@ def _header_of(mirror: MirroredParameter) -> bytes:
 
 
 class _NumberText(str):
-    """The text of an argument that is a number, and may be spelled otherwise."""
+    """The text of a number, which may have other spellings."""
 
     __slots__ = ()
 
@@ -256,7 +256,7 @@ class _NumberText(str):
 def _repeated(
     mirrored: Sequence[MirroredParameter], arguments: bytes
 ) -> Iterator[tuple[MirroredParameter, str | None]]:
-    """Each mirror with the text that its header must have; None where there must be no header."""
+    """Each mirrored parameter with the text that its header must have; None for no header."""
     objects: dict[tuple[str, ...], Mapping[str, Raw]] = {}
     for mirror in mirrored:
         if not objects:
@@ -279,12 +279,12 @@ def _members(value: Raw) -> Mapping[str, Raw]:
     try:
         return decode_object(value)
     except (DecodeError, RecursionError, UnicodeError):
-        # Not an object, so nothing is in it.
+        # Not an object, so it has no members.
         return {}
 
 
 def _text(value: bytes) -> str | None:
-    """How a header says what the JSON `value` says; None where it says nothing."""
+    """The JSON `value` as the text of a header; None if there is no header for it."""
     first = value[:1]
     if first in (b"", b"n", b"{", b"["):
         return None
@@ -315,8 +315,8 @@ def _equal(one: str, other: str) -> bool:
 
 
 def _power_form(text: str) -> tuple[str, str, int] | None:
-    """A number as its sign, its digits without zeros around them and a power of ten: equal for equal numbers,
-    exact for any length, and never a calculation with large numbers."""
+    """A number as its sign, its digits without outer zeros and a power of ten: equal for equal numbers,
+    exact for any length, and without calculation with large numbers."""
     number = _NUMBER.fullmatch(text)
     if number is None:
         return None
@@ -329,6 +329,6 @@ def _power_form(text: str) -> tuple[str, str, int] | None:
 
 
 def _quoted_path(path: tuple[str, ...]) -> str:
-    """A path as a part of a sentence, however long it is and whatever is in it."""
+    """A path for a sentence, of any length and content."""
     text = ".".join(path)
     return repr(text if len(text) <= 80 else text[:79] + "…")

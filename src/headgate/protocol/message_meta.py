@@ -12,11 +12,11 @@ from headgate.protocol.json_scan import JsonObjectScanner, NotJsonObject
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.protocol_version import CONNECTION_KEYS
 
-# Whoever carries more about a result than this does not mean the gateway.
+# A larger `_meta` is not edited.
 _MOST_EDITED_BYTES = 1024 * 1024
 _MOST_MEMBERS = 100_000
 
-# Changes the members of `_meta`; what it returns is not looked at.
+# Changes the members of `_meta`; its return value is ignored.
 EditMeta = Callable[[dict[str, Raw]], object]
 
 
@@ -25,7 +25,7 @@ class StoredJson(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Its number of bytes."""
 
     @property
     def first(self) -> bytes:
@@ -35,21 +35,21 @@ class StoredJson(Protocol):
         """Its bytes, in pieces of bounded size."""
 
     def close(self) -> None:
-        """Give its disk space back."""
+        """Free its disk space."""
 
 
 @runtime_checkable
 class OverwritableJson(Protocol):
-    """A stored value whose bytes can be written over."""
+    """A stored value whose bytes can be overwritten."""
 
     def overwrite(self, start: int, data: bytes) -> None:
-        """Write over bytes of the value from `start` of it on; its size stays the same."""
+        """Overwrite bytes of the value from its `start` on; its size stays the same."""
 
 
 def with_edited_meta(result: bytes, edit: EditMeta) -> bytes:
-    """The result after the edit; one that is no object is left as it is."""
+    """The result after the edit; one that is no object stays as it is."""
     if b"_meta" not in result and b"\\u" not in result:
-        # Nearly always: it has none, so nothing has to be looked for.
+        # Nearly always: it has none.
         made = _edited_meta(b"{}", edit)
         return _with_meta_appended(result, made) if made else result
     try:
@@ -65,7 +65,7 @@ def with_edited_meta(result: bytes, edit: EditMeta) -> bytes:
 
 
 def _edited_meta(meta: bytes, edit: EditMeta) -> bytes | None:
-    """The new `_meta`; None when it is as it was."""
+    """The new `_meta`; None if it is unchanged."""
     try:
         members = decode_object(meta)
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -76,7 +76,7 @@ def _edited_meta(meta: bytes, edit: EditMeta) -> bytes | None:
 
 
 def _with_meta_appended(result: bytes, made: bytes) -> bytes:
-    """At the end, because the start of a result is looked at by others."""
+    """Appended, because other checks read the start of a result."""
     body = result.rstrip()
     if body[:1].strip() != b"{" or body[-1:] != b"}":
         return result
@@ -85,7 +85,7 @@ def _with_meta_appended(result: bytes, made: bytes) -> bytes:
 
 
 def member_spans(pieces: Iterable[bytes]) -> dict[str, tuple[int, int]]:
-    """Where the value of each member stands; raises NotAnObject."""
+    """The span of the value of each member; raises NotJsonObject."""
     scanner = JsonObjectScanner(_MOST_MEMBERS)
     for piece in pieces:
         scanner.feed(piece)
@@ -93,7 +93,7 @@ def member_spans(pieces: Iterable[bytes]) -> dict[str, tuple[int, int]]:
 
 
 def with_edited_meta_on_disk(result: StoredJson, edit: EditMeta) -> StoredJson:
-    """The same of a result on disk. Reads all of it, so it is nothing for the event loop."""
+    """The same of a result on disk. Reads all of it, so it must not run on the event loop."""
     try:
         spans = member_spans(result.chunks())
     except NotJsonObject:
@@ -105,13 +105,13 @@ def with_edited_meta_on_disk(result: StoredJson, edit: EditMeta) -> StoredJson:
     if made is None:
         return result
     if "_meta" not in spans:
-        # Behind the opening brace.
+        # After the opening brace.
         made = b'"_meta":' + made + (b"," if spans else b"")
     return with_part(result, start, end, made)
 
 
 def with_part(stored: StoredJson, start: int, end: int, part: bytes) -> "StoredJson":
-    """The value with one part of it replaced: in its place where it fits, with white space behind it."""
+    """The value with one part replaced: in place where it fits, padded with white space."""
     if isinstance(stored, OverwritableJson) and 0 < len(part) <= end - start:
         stored.overwrite(start, part.ljust(end - start))
         return stored
@@ -134,7 +134,7 @@ def _part_chunks(stored: StoredJson, start: int, end: int) -> Iterator[bytes]:
 
 
 class SplicedJson:
-    """A value on disk of which one part is read as something else."""
+    """A value on disk with one part replaced as it is read."""
 
     def __init__(self, stored: StoredJson, start: int, end: int, part: bytes) -> None:
         self._stored = stored
@@ -144,7 +144,7 @@ class SplicedJson:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Its number of bytes."""
         return self._stored.size - (self._end - self._start) + len(self._part)
 
     @property
@@ -166,7 +166,7 @@ class SplicedJson:
             at = end
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Free the disk space."""
         self._stored.close()
 
 
@@ -178,45 +178,45 @@ _META: Final = re.compile(rb"_meta")
 _MARK: Final = re.compile(rb"io\.(?:headgate|modelcontextprotocol)")
 # Letters, dot, slash and underscore as escapes: no writer of JSON needs to escape these.
 _ESCAPED: Final = re.compile(rb"\\u00(?:2[eEfF]|5[fF]|[67])")
-# A `_meta` of more than this is not opened; if it may contain such a key, all of it is taken out.
+# A larger `_meta` is not parsed; if it may contain such a key, all of it is removed.
 _MOST_META_BYTES: Final = 1024 * 1024
 
 IsUnwantedKey = Callable[[str], bool]
 
 
 class UnreadableMeta(ValueError):
-    """A message that may contain such a key and cannot be opened to take it out."""
+    """A message that may contain a reserved key and cannot be parsed to remove it."""
 
 
 def may_be_reserved(text: bytes) -> bool:
-    """Whether a key of the gateway could stand in a `_meta` of the text; asked of every result."""
-    # Most texts have neither sign, and to look for a single byte costs next to nothing.
+    """Whether a `_meta` of the text may contain a reserved key; runs for every result."""
+    # Most texts have neither character, and the search for a single byte is nearly free.
     if b"_" in text and _META.search(text) is not None and _RESERVED_BYTES in text:
         return True
     return b"\\" in text and _ESCAPED.search(text) is not None
 
 
 def may_be_marked(text: bytes) -> bool:
-    """Whether a part of a large text may contain one, or a key of the connection, which ends here too."""
+    """Whether a part of a large text may contain a reserved key or a key of the connection."""
     if b"." in text and _MARK.search(text) is not None:
         return True
     return b"\\" in text and _ESCAPED.search(text) is not None
 
 
 def is_reserved(key: str) -> bool:
-    """Whether only the gateway writes this key."""
+    """Whether the key is reserved for the gateway."""
     return key.startswith(RESERVED_PREFIX)
 
 
 def is_reserved_or_connection_key(key: str) -> bool:
-    """The same, and for what a stateless server says of itself with every result."""
+    """Whether the key is reserved, or one that a stateless server adds to every result."""
     return key.startswith(RESERVED_PREFIX) or key in CONNECTION_KEYS
 
 
 def without_reserved(message: bytes) -> bytes:
-    """Params, a result or a definition without such keys in its `_meta`; the same bytes where it has none.
+    """Params, a result or a definition without reserved keys in its `_meta`; the same bytes if it has none.
 
-    Raises UnreadableMeta for one that may have them and cannot be opened.
+    Raises UnreadableMeta if it may have them and cannot be parsed.
     """
     if not may_be_reserved(message):
         return message
@@ -232,7 +232,7 @@ def without_reserved(message: bytes) -> bytes:
 
 
 def without_reserved_in_error(error: bytes) -> bytes:
-    """An error object without such keys in the `_meta` of its data; raises UnreadableMeta."""
+    """An error object without reserved keys in the `_meta` of its data; raises UnreadableMeta."""
     if not may_be_reserved(error):
         return error
     members = _decoded(error)
@@ -243,7 +243,7 @@ def without_reserved_in_error(error: bytes) -> bytes:
 
 
 def without_reserved_on_disk(result: StoredJson, unwanted: IsUnwantedKey) -> StoredJson:
-    """The same of a result on disk. Reads all of it, so it is nothing for the event loop.
+    """The same of a result on disk. Reads all of it, so it must not run on the event loop.
 
     Raises UnreadableMeta, and OSError.
     """
@@ -261,7 +261,7 @@ def without_reserved_on_disk(result: StoredJson, unwanted: IsUnwantedKey) -> Sto
 
 
 def _meta_without(meta: bytes, unwanted: IsUnwantedKey) -> bytes | None:
-    """The `_meta` without such keys; None when it has none."""
+    """The `_meta` without unwanted keys; None if it has none."""
     try:
         members = _decoded(meta)
     except UnreadableMeta:
@@ -271,7 +271,7 @@ def _meta_without(meta: bytes, unwanted: IsUnwantedKey) -> bytes | None:
 
 
 def _rebuilt(message: bytes) -> bytes:
-    """Of a message in which a member is there twice, the last one counts."""
+    """Of a repeated member, the last one counts."""
     members = _decoded(message)
     if "_meta" in members:
         kept = _meta_without(bytes(members["_meta"]), is_reserved)

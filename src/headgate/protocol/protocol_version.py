@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Era(StrEnum):
-    """Which rules a peer follows."""
+    """The rules that a peer follows."""
 
     HANDSHAKE = "handshake"
     STATELESS = "stateless"
@@ -24,17 +24,17 @@ META_SERVER_INFO = META_PREFIX + "serverInfo"
 META_LOG_LEVEL = META_PREFIX + "logLevel"
 META_PROGRESS_TOKEN = "progressToken"
 
-# What a peer says about itself and its connection, which ends at the gateway.
+# Keys of a peer and its connection, which end at the gateway.
 CONNECTION_KEYS = frozenset(
     {META_VERSION, META_CAPABILITIES, META_CLIENT_INFO, META_SERVER_INFO, META_LOG_LEVEL}
 )
 
 
 def era_of(version: str | None) -> Era:
-    """The era of a version; none at all is the handshake's, an unknown one the stateless era's."""
+    """The era of a version: handshake for none, stateless for an unknown one."""
     return Era.HANDSHAKE if version is None or version in HANDSHAKE_VERSIONS else Era.STATELESS
 
 
 def negotiate(requested: str) -> str:
-    """The handshake version that answers a client which asked for `requested`."""
+    """The handshake version for a client that requests one."""
     return requested if requested in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE

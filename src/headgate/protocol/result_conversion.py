@@ -11,10 +11,10 @@ from headgate.protocol.protocol_version import CONNECTION_KEYS, META_PREFIX
 
 COMPLETE = b'"resultType":"complete"'
 INPUT_REQUIRED = b'"input_required"'
-# What may not be kept by anybody, said in the words of the stateless era.
+# The members of the stateless era for a result that must not be cached.
 UNCACHED = b'"ttlMs":0,"cacheScope":"private"'
 _MARK = META_PREFIX.encode()
-# Finds an `isError` that is true anywhere in a result, at whatever depth; asked of every result.
+# Finds a true `isError` at any depth of a result; runs for every result.
 claims_error = re.compile(rb'"isError"\s*+:\s*+true').search
 
 
@@ -23,11 +23,11 @@ class _IsErrorFlag(msgspec.Struct):
 
 
 class ResultNeedsInput(ValueError):
-    """A result that asks for something a handshake client was never told about."""
+    """A result that a client of the handshake era does not know."""
 
 
 def to_stateless(result: bytes, opening: bytes = COMPLETE) -> bytes:
-    """A handshake server's result for a stateless client: it says that it is complete."""
+    """A handshake server's result for a stateless client, with its `resultType`."""
     rest = result[1:].lstrip()
     if b'"resultType"' in result and "resultType" in _members(result):
         return result
@@ -35,7 +35,7 @@ def to_stateless(result: bytes, opening: bytes = COMPLETE) -> bytes:
 
 
 def to_handshake(result: bytes, *, hints: bool = False) -> bytes:
-    """A stateless server's result for a handshake client, which knows neither types nor connection keys.
+    """A stateless server's result for a handshake client, without `resultType` and connection keys.
 
     `hints` says that it may tell how long it can be kept, which such a client does not know either.
     """
@@ -51,7 +51,7 @@ def to_handshake(result: bytes, *, hints: bool = False) -> bytes:
     if bytes(kind) != b'"complete"':
         raise ResultNeedsInput(bytes(kind).decode())
     if bytes(members.get("structuredContent", b"{"))[:1] != b"{":
-        # Only objects are legal in this era; the text says the same.
+        # Only objects are allowed in this era; the text has the same content.
         del members["structuredContent"]
     if hints:
         members.pop("ttlMs", None)
@@ -61,7 +61,7 @@ def to_handshake(result: bytes, *, hints: bool = False) -> bytes:
 
 
 def without_connection_keys(result: bytes) -> bytes:
-    """A stateless server's result for a stateless client: the server's name is the gateway's business."""
+    """A stateless server's result for a stateless client, without connection keys of the server."""
     if _MARK not in result:
         return result
     members = _members(result)
@@ -72,7 +72,7 @@ def without_connection_keys(result: bytes) -> bytes:
 
 
 def _members(result: bytes) -> dict[str, Raw]:
-    """The members of a result; none when it is nested too deep to be opened, and so stays as it is."""
+    """The members of a result; empty if it is nested too deep, and so stays as it is."""
     try:
         return decode_object(result)
     except RecursionError:
@@ -94,7 +94,7 @@ def _drop_connection_keys(members: dict[str, Raw]) -> None:
 
 
 def is_input_required(result: bytes) -> bool:
-    """Whether a result of the stateless era is a question, after whose answer the call goes on."""
+    """Whether a result of the stateless era requires input before the call goes on."""
     if INPUT_REQUIRED not in result:
         return False
     try:
@@ -104,18 +104,18 @@ def is_input_required(result: bytes) -> bool:
 
 
 def is_tool_error(result: bytes) -> bool:
-    """Whether a tool says that it failed; only a result in which something says so is opened."""
+    """Whether a tool reports a failure; only a result with a true `isError` anywhere is parsed."""
     if not claims_error(result):
         return False
     try:
         return msgspec.json.decode(result, type=_IsErrorFlag).isError
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        # Something that cannot be opened says so.
+        # It has the member and cannot be parsed.
         return True
 
 
 def with_resource_uri(result: bytes, name: str, public_name: str) -> bytes:
-    """What was read from a resource under the URI that the client asked for."""
+    """The contents of a resource under the URI that the client requested."""
     try:
         members = decode_object(result)
         contents = msgspec.json.decode(members.get("contents", b"null"), type=list[dict[str, Raw]])
@@ -136,7 +136,7 @@ def _is_text(value: Raw, text: str) -> bool:
 
 
 def with_public_uris(result: bytes, public: Callable[[str], str]) -> bytes:
-    """A result of a tool or a prompt whose links and embedded resources bear their public URIs."""
+    """A result of a tool or a prompt with public URIs in its links and embedded resources."""
     if b'"uri"' not in result:
         return result
     try:
@@ -148,13 +148,13 @@ def with_public_uris(result: bytes, public: Callable[[str], str]) -> bytes:
             and (blocks := _blocks_with_public_uris(members[key], public)) is not members[key]
         }
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        # Nothing that a client could read either.
+        # Clients cannot parse it either.
         return result
     return encode_object(members | renamed_blocks) if renamed_blocks else result
 
 
 def _blocks_with_public_uris(raw: Raw, public: Callable[[str], str]) -> Raw:
-    """Blocks of content, or messages around them; the very same bytes if no URI in them has another name."""
+    """Content blocks, or messages around them; the same bytes if no URI in them is renamed."""
     blocks = msgspec.json.decode(raw, type=list[Raw])
     renamed_blocks = [_block_with_public_uri(block, public) for block in blocks]
     if all(new is old for new, old in zip(renamed_blocks, blocks, strict=True)):
@@ -183,6 +183,6 @@ def _array(elements: Iterable[bytes]) -> bytes:
 
 
 def tool_error_result(text: str, meta: dict[str, object], details: str = "") -> bytes:
-    """A tool result that says what went wrong, with `details` as a block of their own."""
+    """A tool result with an error message, and `details` as a block of their own."""
     content = [{"type": "text", "text": each} for each in (text, details) if each or each is text]
     return msgspec.json.encode({"content": content, "isError": True, "_meta": meta})

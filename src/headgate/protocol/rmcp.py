@@ -12,11 +12,11 @@ from headgate.protocol.message_meta import with_edited_meta
 
 VERSION: Final = "0.1.0"
 META: Final = "rmcp"
-# What programs of before the name was changed call it.
+# The key before it was renamed.
 META_ALIAS: Final = "mcp_tx"
 CHUNK_METHOD: Final = "rmcp/chunk"
 DONE_METHOD: Final = "rmcp/chunk_done"
-# What a failure may be called that need not be there the next time.
+# Codes of failures that a retry may avoid.
 RETRYABLE: Final = frozenset(
     {
         "CONNECTION_ERROR",
@@ -30,12 +30,12 @@ RETRYABLE: Final = frozenset(
 )
 _VERSION_TEXT = re.compile(r"([0-9]{1,9})\.[0-9]{1,9}(?:\.[0-9]{1,9})?(?:[-+][!-~]{1,64})?")
 _MAJOR = VERSION.partition(".")[0]
-# A declaration of more than this is nothing that anybody acts on.
+# A larger declaration is ignored.
 _MOST_BYTES = 16 * 1024
 
 
 class RmcpRequestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a request says in `_meta.rmcp`; None is a member that is not there."""
+    """The `_meta.rmcp` of a request; None is a missing member."""
 
     version: str | None = None
     request_id: str | None = None
@@ -49,7 +49,7 @@ class RmcpRequestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: str | None = None
 
 
-# What each of them may be.
+# The allowed values of each member.
 _ALLOWED: Final = {
     "version": f"a text such as {VERSION}",
     "request_id": "a text",
@@ -65,7 +65,7 @@ _ALLOWED: Final = {
 
 
 class RmcpTransfer(Struct, frozen=True, kw_only=True):
-    """A result that waits to be fetched in parts."""
+    """A result that is fetched in chunks."""
 
     transfer_id: str
     size: int
@@ -75,7 +75,7 @@ class RmcpTransfer(Struct, frozen=True, kw_only=True):
 
 
 class RmcpChunk(Struct, frozen=True, kw_only=True):
-    """One part of a result: its bytes in base64, and the hash of the bytes."""
+    """One chunk of a result: its bytes in base64, and the hash of the bytes."""
 
     transfer_id: str
     index: int
@@ -85,7 +85,7 @@ class RmcpChunk(Struct, frozen=True, kw_only=True):
 
 
 class RmcpResponseMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an answer says in `_meta.rmcp`; None is a member that is not there."""
+    """The `_meta.rmcp` of an answer; None is a missing member."""
 
     ack: bool | None = None
     processed: bool | None = None
@@ -107,7 +107,7 @@ class _RmcpCapability(Struct):
 
 
 class _ExperimentalCapabilities(Struct):
-    # Each is read by itself: one that cannot be read does not hide the other.
+    # Each is decoded by itself: an invalid one does not hide the other.
     rmcp: Raw = Raw(b"null")
     mcp_tx: Raw = Raw(b"null")
 
@@ -116,20 +116,20 @@ class _DeclaredCapabilities(Struct):
     experimental: _ExperimentalCapabilities | None = None
 
 
-# What a peer can do.
+# Capabilities of a peer.
 
 
 def shared_features(capabilities: bytes, ours: Sequence[str]) -> frozenset[str]:
-    """The features that a peer of these capabilities shares with us; none when it does not speak it."""
+    """The features that a peer with these capabilities shares; empty if it does not speak rmcp."""
     if not _mentions_rmcp(capabilities) or len(capabilities) > _MOST_BYTES:
-        # Nearly always: it is not opened.
+        # Nearly always: it is not parsed.
         return frozenset()
     found = _capability(capabilities)
     return frozenset(ours) & frozenset(found[1].features) if found is not None else frozenset()
 
 
 def meta_names(capabilities: bytes) -> tuple[str, ...]:
-    """The names under which a peer of these capabilities is written to.
+    """The `_meta` keys that a peer with these capabilities reads.
 
     A peer that announces only the older name may know only that one, and one that follows the current
     specification reads the other: it is sent the same under both.
@@ -146,7 +146,7 @@ def _mentions_rmcp(capabilities: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def _capability(capabilities: bytes) -> tuple[str, _RmcpCapability] | None:
-    """The capability that we speak, and its name; the current name is preferred to the older one."""
+    """The supported capability and its name; the current name is preferred to the older one."""
     try:
         experimental = msgspec.json.decode(capabilities, type=_DeclaredCapabilities).experimental
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -164,7 +164,7 @@ def _capability(capabilities: bytes) -> tuple[str, _RmcpCapability] | None:
 
 
 def supports_version(version: str) -> bool:
-    """Whether this is a version that we speak: any with our major number."""
+    """Whether a version is supported: any with the same major number."""
     read = _VERSION_TEXT.fullmatch(version)
     return read is not None and int(read[1]) == int(_MAJOR)
 
@@ -173,7 +173,7 @@ def supports_version(version: str) -> bool:
 def with_rmcp_capability(
     capabilities: bytes, features: tuple[str, ...], names: tuple[str, ...] = (META,)
 ) -> bytes:
-    """The capabilities, and that we speak rmcp with these features, under each of the names."""
+    """The capabilities with rmcp and these features, under each of the names."""
     try:
         declared = msgspec.json.decode(capabilities or b"{}", type=dict[str, Any])
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -186,7 +186,7 @@ def with_rmcp_capability(
 
 @lru_cache(maxsize=256)
 def without_rmcp_capability(capabilities: bytes) -> bytes:
-    """The capabilities without what they say of rmcp; the very same bytes where that is nothing."""
+    """The capabilities without rmcp; the same bytes if they have none."""
     if not _mentions_rmcp(capabilities) and b"\\u" not in capabilities:
         return capabilities
     try:
@@ -203,11 +203,11 @@ def without_rmcp_capability(capabilities: bytes) -> bytes:
     return msgspec.json.encode(declared)
 
 
-# What is said of one call.
+# Metadata of one call.
 
 
 def pop_request_meta(meta: dict[str, Raw]) -> RmcpRequestMeta | None:
-    """What a request says, which is taken out of its `_meta`; raises ValueError when it makes no sense."""
+    """Remove and decode the metadata of a request from its `_meta`; raises ValueError if it is invalid."""
     if not meta:
         return None
     own, alias = meta.pop(META, None), meta.pop(META_ALIAS, None)
@@ -226,7 +226,7 @@ def pop_request_meta(meta: dict[str, Raw]) -> RmcpRequestMeta | None:
 
 
 def _invalid_member(name: str, error: Exception) -> str:
-    """Which member is wrong, and what it may be."""
+    """The invalid member, and its allowed values."""
     if not isinstance(error, ValidationError):
         return f"_meta.{name} cannot be read"
     member = str(error).partition(" - at `$.")[2].removesuffix("`")
@@ -240,7 +240,7 @@ def _value(raw: Raw) -> Any:
 
 
 def pop_response_meta(meta: dict[str, Raw]) -> RmcpResponseMeta:
-    """What an answer says, which is taken out of its `_meta`; what cannot be read says nothing."""
+    """Remove and decode the metadata of an answer from its `_meta`; an invalid one is empty."""
     own, alias = meta.pop(META, None), meta.pop(META_ALIAS, None)
     raw = alias if own is None else own
     if raw is None:
@@ -252,13 +252,13 @@ def pop_response_meta(meta: dict[str, Raw]) -> RmcpResponseMeta:
 
 
 def without_rmcp_meta(message: bytes) -> bytes:
-    """Params or a result without what its `_meta` says of delivery; the same bytes where that is nothing."""
+    """Params or a result without delivery metadata in its `_meta`; the same bytes if it has none."""
     if META.encode() not in message and META_ALIAS.encode() not in message:
-        # Nearly always: it is not opened.
+        # Nearly always: it is not parsed.
         return message
     return with_edited_meta(message, pop_response_meta)
 
 
 def encode_rmcp_meta(said: RmcpRequestMeta | RmcpResponseMeta) -> Raw:
-    """As it goes into `_meta`; what is not there is left out, and never null."""
+    """The metadata as JSON for `_meta`, without missing members."""
     return Raw(msgspec.json.encode(said))

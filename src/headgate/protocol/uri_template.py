@@ -9,26 +9,26 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from urllib.parse import quote
 
-# Longer ones are nothing that anybody routes by.
+# Longer templates are not used for routing.
 LONGEST_TEMPLATE = 2 * 1024
 LONGEST_URI = 8 * 1024
-# Of one expression whose values are told apart; where there are more, anything may stand there.
+# With more variables in one expression, it matches any text.
 _MOST_VARIABLES = 8
 
-# RFC 6570 knows no hyphens in names; people do.
+# RFC 6570 allows no hyphens in names, but they are used.
 _VARIABLE = r"[A-Za-z0-9_.%\-]+(?::[0-9]{1,4}|\*)?"
 _EXPRESSION = re.compile(rf"([+#./;?&]?)({_VARIABLE}(?:,{_VARIABLE})*)")
 _PARTS = re.compile(r"\{([^{}]*)\}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-# What stays as it is in the text between expressions; everything else is escaped by who makes a URI.
+# Characters that stay unescaped in the text between expressions.
 _KEPT = "%:/?#[]@!$&'()*+,;=~"
 
-# Says of each byte whether it is one of some, as the digits of a number.
+# Translates each byte to the digit 1 if it is in a set, and to 0 otherwise.
 _Table = bytes
 
 
 class _UriSubject:
-    """A URI, and where in it which characters stand."""
+    """A URI, and the positions of its characters."""
 
     def __init__(self, uri: str) -> None:
         self._backwards = uri.encode("ascii")[::-1]
@@ -36,25 +36,25 @@ class _UriSubject:
         self.end = 1 << len(uri)
 
     def places(self, table: _Table) -> int:
-        """The positions of the characters that the table has."""
+        """The positions of the characters in the table."""
         known = self._places.get(table)
         if known is None:
             known = self._places[table] = int(self._backwards.translate(table) or b"0", 2)
         return known
 
 
-# From the positions that were reached to those that are reached next.
+# Maps the reached positions to those reached next.
 _Step = Callable[[_UriSubject, int], int]
 
 
 class UriTemplate:
-    """One template; `fixed` says how many of its characters stand in every URI that is made from it."""
+    """One template; `fixed` is the number of its characters that are in every matching URI."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError when it is no template, or too long."""
+        """Raises ValueError if it is no template, or too long."""
         if len(text) > LONGEST_TEMPLATE:
             raise ValueError("the template is too long")
-        # Texts and expressions by turns, a text first and last.
+        # Texts and expressions alternate; a text is first and last.
         parts = _PARTS.split(text)
         texts = [_escaped(part) for part in parts[::2]]
         if any("{" in part or "}" in part for part in parts[::2]):
@@ -68,7 +68,7 @@ class UriTemplate:
                 self._steps.append(_expression(expression))
 
     def matches(self, uri: str) -> bool:
-        """Whether some values make this URI; generous with characters that should have been escaped."""
+        """Whether some values expand to this URI; lenient with characters that should be escaped."""
         if len(uri) > LONGEST_URI:
             return False
         uri = _escaped(uri)
@@ -84,7 +84,7 @@ class UriTemplate:
 
 
 def _escaped(text: str) -> str:
-    """The text as it stands in a URI, in one spelling."""
+    """The text as in a URI, in one spelling."""
     return _ESCAPE.sub(lambda escape: escape[0].upper(), quote(text, safe=_KEPT, errors="replace"))
 
 
@@ -117,7 +117,7 @@ def _run(table: _Table) -> _Step:
 
     def step(subject: _UriSubject, reached: int) -> int:
         places = subject.places(table)
-        # The addition carries each reached position through the run of places that it stands in.
+        # The addition carries each reached position through its run of allowed positions.
         return (((reached & places) + places) ^ places) | reached
 
     return step
@@ -133,7 +133,7 @@ def _sequence(*steps: _Step) -> _Step:
 
 
 def _maybe(inner: _Step) -> _Step:
-    """It, or nothing: a variable without a value leaves no trace."""
+    """It, or nothing: a variable without a value expands to nothing."""
 
     def step(subject: _UriSubject, reached: int) -> int:
         return reached | inner(subject, reached)

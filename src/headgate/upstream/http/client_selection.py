@@ -1,12 +1,9 @@
 """Selects the HTTP client, proxy and configured headers of one server."""
 
-import importlib
 import os
 from typing import Protocol
 
-from headgate.domain.errors import (
-    UpstreamUnreachable,
-)
+from headgate.domain.errors import UpstreamUnreachable
 from headgate.domain.http_proxy import DIRECT, HttpProxy, InvalidProxy, parse_proxy, proxy_from_environment
 from headgate.domain.server_spec import ServerSpec
 from headgate.upstream.http.host_resolver import HostResolver
@@ -16,38 +13,36 @@ from headgate.upstream.transport import SendAttempt
 
 
 class UpstreamHttpClient(Protocol):
-    """Sends requests to one origin, in whichever version of HTTP."""
+    """Sends requests to one origin, in one version of HTTP."""
 
     origin: Origin
-    # The proxy that reads each request, where there is one.
+    # The proxy that reads each request, if there is one.
     reading_proxy: HttpProxy | None
 
     async def send_http(
         self, method: str, target: str, headers: bytes, body: bytes, sending: SendAttempt | None = None
     ) -> HttpClientResponse:
-        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
+        """Send a request with extra header lines; raises ConnectFailed or ConnectionDropped."""
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
 
 
 def client_for(spec: ServerSpec, host: str, resolver: HostResolver | None = None) -> UpstreamHttpClient:
-    """The client of a server, which requests call `host`; raises UpstreamUnreachable."""
+    """The client of a server, with `host` as its Host header if given; raises UpstreamUnreachable."""
     origin = Origin(spec.url)
     proxy, seconds = _proxy_of(spec, origin), spec.connect_timeout_seconds
     client = Http1Client(OriginConnector(origin, seconds, proxy, spec.tls, resolver=resolver), host)
     if not spec.http2 or not origin.secure:
         return client
     try:
-        # Chosen at run time: most installations have no need of it.
-        http2 = importlib.import_module("headgate.upstream.http.http2_client")
+        # An optional dependency, imported only where it is configured.
+        from headgate.upstream.http import http2_client
     except ModuleNotFoundError as missing:
         reason = f'its http2 needs the package {missing.name!r}: pip install "headgate[http2]"'
         raise UpstreamUnreachable(spec.name, reason) from missing
-    chosen: UpstreamHttpClient = http2.Http2Client(
-        OriginConnector(origin, seconds, proxy, spec.tls, http2.PROTOCOLS, resolver), client, host
-    )
-    return chosen
+    connector = OriginConnector(origin, seconds, proxy, spec.tls, http2_client.PROTOCOLS, resolver)
+    return http2_client.Http2Client(connector, client, host)
 
 
 def _proxy_of(spec: ServerSpec, origin: Origin) -> HttpProxy | None:
@@ -66,13 +61,13 @@ def _proxy_of(spec: ServerSpec, origin: Origin) -> HttpProxy | None:
 
 
 def http_error_reason(status: int, proxy: HttpProxy | None) -> str:
-    """What an HTTP error says of a server; from 502 on it may be the proxy that speaks."""
+    """The reason of an HTTP error; a proxy sends 502, 503 and 504, too."""
     through = f" through the proxy {proxy}" if proxy is not None and status in (502, 503, 504) else ""
     return f"it answered with HTTP {status}{through}"
 
 
 def configured_header_lines(headers: dict[str, str]) -> bytes:
-    """The operator's headers as lines, but for the host; line breaks in them cannot make new ones."""
+    """The configured headers as lines without the host; a line break in a value starts no new line."""
     lines = (
         f"{name.strip()}: {value.strip()}"
         for name, value in headers.items()
@@ -82,7 +77,7 @@ def configured_header_lines(headers: dict[str, str]) -> bytes:
 
 
 def configured_host(headers: dict[str, str]) -> str:
-    """What the operator wants the server to be called; empty for the name in its URL."""
+    """The configured Host header; empty for the name in the URL."""
     hosts = (value.strip() for name, value in headers.items() if name.strip().lower() == "host")
     return _one_line(next(hosts, ""))
 

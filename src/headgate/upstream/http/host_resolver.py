@@ -1,4 +1,4 @@
-"""Resolves host names in threads of its own, so that a name server that hangs delays only its own names.
+"""Resolves host names in threads of their own, so that a name server that hangs delays only its own names.
 
 `loop.getaddrinfo` uses four threads of libuv on uvloop, and the default thread pool on asyncio: a few lookups
 that hang would delay all other names, on asyncio all work off the loop, and on both the end of the gateway.
@@ -18,20 +18,20 @@ _Lookup = asyncio.Future[list[str]]
 
 
 def addresses_of(host: str) -> list[str]:
-    """The addresses of a host, the best first; blocks, and raises OSError or UnicodeError."""
+    """The addresses of a host, the preferred one first; blocks, and raises OSError or UnicodeError."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(_address(place) for *_, place in found))
+    return list(dict.fromkeys(_address(sockaddr) for *_, sockaddr in found))
 
 
 class HostResolver:
-    """The addresses of host names; one lookup of a name serves all that wait for it."""
+    """Resolves host names; one lookup of a name serves all callers that wait for it."""
 
     def __init__(self, look_up: Callable[[str], list[str]] = addresses_of) -> None:
         self._look_up = look_up
         self._lookups: dict[str, _Lookup] = {}
 
     async def resolve(self, host: str) -> list[str]:
-        """The addresses, the best first; raises OSError or UnicodeError. The caller bounds the wait."""
+        """The addresses, the preferred one first; raises OSError or UnicodeError. It has no timeout."""
         if _is_address(host):
             return [host]
         lookup = self._lookups.get(host)
@@ -57,13 +57,13 @@ class HostResolver:
 
     def _run(self, host: str, loop: asyncio.AbstractEventLoop, lookup: _Lookup) -> None:
         try:
-            tell = partial(_succeed, lookup, self._look_up(host))
+            deliver = partial(_succeed, lookup, self._look_up(host))
         except (OSError, UnicodeError) as error:
-            tell = partial(_fail, lookup, _named(host, error))
+            deliver = partial(_fail, lookup, _named(host, error))
         try:
-            loop.call_soon_threadsafe(tell)
+            loop.call_soon_threadsafe(deliver)
         except RuntimeError:
-            # The loop has ended.
+            # The event loop has ended.
             return
 
     def _forget(self, host: str, lookup: _Lookup) -> None:
@@ -89,10 +89,10 @@ def _named(host: str, error: Exception) -> Exception:
     return OSError(error.errno, f"the host name {host} could not be resolved ({error.strerror or error})")
 
 
-def _address(place: tuple[object, ...]) -> str:
-    """The address; one of a link has the number of its interface."""
-    scope = place[3] if len(place) == 4 else 0
-    return f"{place[0]}%{scope}" if scope else str(place[0])
+def _address(sockaddr: tuple[object, ...]) -> str:
+    """The address; a link-local one has the number of its interface."""
+    scope = sockaddr[3] if len(sockaddr) == 4 else 0
+    return f"{sockaddr[0]}%{scope}" if scope else str(sockaddr[0])
 
 
 def _is_address(host: str) -> bool:

@@ -14,13 +14,13 @@ import httptools
 from headgate.upstream.http.http_connector import ConnectFailed, OriginConnector, proxy_refusal
 from headgate.upstream.transport import SendAttempt
 
-# Servers commonly close a connection after 5 idle seconds; one that is about to be closed must not be used.
+# Servers commonly close a connection after 5 idle seconds, so one near that age is not used.
 _KEEP_SECONDS = 3.0
-# The head of a response with all interim ones before it; also what may come between two parts of a body.
+# The head of a response with all interim ones before it, and the bytes between two chunks of a body.
 _MOST_HEADER_BYTES = 64 * 1024
-# Bytes that wait for their reader before the sender is asked to pause.
+# Unread bytes at which reading from the socket pauses.
 _HIGH_WATER = 512 * 1024
-# Proxy Authentication Required, which only a proxy says.
+# Proxy Authentication Required, which only a proxy sends.
 _PROXY_REFUSES = 407
 
 
@@ -35,20 +35,20 @@ class _HttpResponseParser(Protocol):
 
 
 class ResponseSource(Protocol):
-    """What a response comes on: a connection, or one stream of it."""
+    """The source of a response: a connection, or one stream of it."""
 
     def pause(self) -> None:
-        """The reader is slower than the sender."""
+        """Stop reading: the caller is slower than the server."""
 
     def resume(self) -> None:
-        """The reader has caught up."""
+        """Read again: the caller has caught up."""
 
     def release(self, response: "HttpClientResponse") -> None:
-        """The response is not needed any more."""
+        """The response is closed by its caller."""
 
 
 class HttpClientResponse:
-    """One response; its head is there, its body comes as `chunks`."""
+    """One response with its head; the body comes as `chunks`."""
 
     def __init__(self, connection: "ResponseSource", loop: asyncio.AbstractEventLoop) -> None:
         self.status = 0
@@ -62,7 +62,7 @@ class HttpClientResponse:
         self._waiter: asyncio.Future[None] | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece; raises Dropped when it ends too early."""
+        """The body, piece by piece; raises ConnectionDropped if it ends too early."""
         while True:
             while self._parts:
                 part = self._parts.popleft()
@@ -86,23 +86,23 @@ class HttpClientResponse:
         return bytes(body[:limit])
 
     async def wait(self) -> None:
-        """Until something new has come."""
+        """Wait for more bytes, or the end."""
         self._waiter = self._loop.create_future()
         await self._waiter
 
     async def head(self) -> None:
-        """Until status and headers are there; raises Dropped."""
+        """Wait for the status and the headers; raises ConnectionDropped."""
         while not self.status:
             if self._error is not None:
                 raise self._error
             await self.wait()
 
     def close(self) -> None:
-        """Done with it: the connection is used again if the response is complete, and closed otherwise."""
+        """Release the connection if the response is complete, and close it otherwise."""
         self._connection.release(self)
 
     def add(self, data: bytes) -> None:
-        """More of the body has come."""
+        """Add bytes of the body."""
         self._parts.append(data)
         self._waiting_bytes += len(data)
         if self._waiting_bytes > _HIGH_WATER:
@@ -110,12 +110,11 @@ class HttpClientResponse:
         self.wake()
 
     def fail(self, error: Exception) -> None:
-        """Nothing more will come."""
+        """The response has ended."""
         self._error = error
         self.wake()
 
     def wake(self) -> None:
-        """Somebody may be waiting."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -144,7 +143,7 @@ class _Http1Connection(asyncio.Protocol):
         )
 
     def write_request(self, request: bytes) -> HttpClientResponse:
-        """Send a whole request; its response fills as it comes."""
+        """Send a whole request; its response fills as it arrives."""
         assert self._transport is not None
         self._response = HttpClientResponse(self, self._loop)
         self._parser = cast("_HttpResponseParser", httptools.HttpResponseParser(self))
@@ -153,17 +152,17 @@ class _Http1Connection(asyncio.Protocol):
         return self._response
 
     def pause(self) -> None:
-        """The reader is slower than the sender."""
+        """Stop reading: the caller is slower than the server."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """The reader has caught up."""
+        """Read again: the caller has caught up."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def release(self, response: HttpClientResponse) -> None:
-        """The response is not needed any more."""
+        """The response is closed by its caller."""
         if response is not self._response:
             return
         self._response = None
@@ -175,25 +174,25 @@ class _Http1Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Drop the socket, without waiting for what is still to be written."""
+        """Close the socket, without waiting for what is still to be written."""
         if self._transport is not None:
             self._transport.abort()
 
-    # What the event loop and the parser tell us.
+    # Callbacks of the event loop and the parser.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._response is None or self._parser is None:
-            # Nobody asked anything: whatever it is, it must not become the answer to the next request.
+            # Without a request in flight: it must not become the answer to the next one.
             self.close()
             return
         rest = b""
         if not self._response.status:
             room = _MOST_HEADER_BYTES - self._header_bytes
             if len(data) > room:
-                # The parser does not say where the head ended, so it gets no more than the head may have.
+                # The parser does not report where the head ended, so it gets no more than a head may have.
                 data, rest = data[:room], data[room:]
         self._header_bytes += len(data)
         if not self._feed_parser(data) or self._response is None:
@@ -206,7 +205,7 @@ class _Http1Connection(asyncio.Protocol):
             self.data_received(rest)
 
     def _feed_parser(self, data: bytes) -> bool:
-        """Whether the parser took it."""
+        """Whether the parser accepts it."""
         assert self._parser is not None
         try:
             self._parser.feed_data(data)
@@ -216,13 +215,13 @@ class _Http1Connection(asyncio.Protocol):
         return True
 
     def _check_trailers(self) -> None:
-        """Lines between and after the chunks of a body are kept by the parser, so they are bounded too."""
+        """The parser keeps the lines between and after the chunks of a body, so these are bounded, too."""
         if self._header_bytes > _MOST_HEADER_BYTES and self._response is not None and self._response.status:
             self._fail(ConnectionDropped(f"its trailers are larger than {_MOST_HEADER_BYTES // 1024} KiB"))
 
     def on_message_begin(self) -> None:
         if self._response is not None and self._response.complete:
-            # Nobody asked for a second answer: whatever it is, the connection is of no use any more.
+            # A second response to one request: the connection cannot be used any more.
             self._reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -254,7 +253,7 @@ class _Http1Connection(asyncio.Protocol):
             self._end_without_length()
 
     def _end_without_length(self) -> None:
-        """A body without a length ends with the connection; any other body has been cut off."""
+        """A body without a length ends with the connection; any other body is truncated."""
         assert self._response is not None
         headers = self._response.headers
         if b"content-length" in headers or b"chunked" in headers.get(b"transfer-encoding", b"").lower():
@@ -277,7 +276,7 @@ class _Http1Connection(asyncio.Protocol):
 
 
 def tls_end_reason(error: Exception | None) -> str:
-    """What TLS says of the end of a connection; of other ends there is nothing to say."""
+    """The reason that TLS gives for the end of a connection; empty for any other end."""
     if not isinstance(error, ssl.SSLError):
         return ""
     if "CERTIFICATE_REQUIRED" in str(error):
@@ -286,13 +285,13 @@ def tls_end_reason(error: Exception | None) -> str:
 
 
 class Http1Client:
-    """Requests to one origin over as many connections as are needed at once."""
+    """Sends requests to one origin, each on a connection of its own while it lasts."""
 
     def __init__(self, connector: OriginConnector, host: str = "") -> None:
-        """`host` is what the server is called in each request, where that is not the name in its URL."""
+        """`host` is the Host header of each request, where it is not the name in the URL."""
         self.origin = origin = connector.origin
         self._connector = connector
-        # The proxy that reads each request; through a tunnel to a server with TLS it reads none.
+        # The proxy that reads each request; through a TLS tunnel it reads none.
         self.reading_proxy = None if origin.secure else connector.proxy
         self._before_target = f"http://{origin.authority}" if self.reading_proxy else ""
         self._first_lines = f"host: {host or origin.authority}\r\naccept-encoding: identity\r\n"
@@ -304,7 +303,7 @@ class Http1Client:
     async def send_http(
         self, method: str, target: str, headers: bytes, body: bytes, sending: SendAttempt | None = None
     ) -> HttpClientResponse:
-        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped.
+        """Send a request with extra header lines; raises ConnectFailed or ConnectionDropped.
 
         Until `sending` has begun, whoever is cancelled in here knows that nothing was sent.
         """
@@ -339,19 +338,19 @@ class Http1Client:
         return connection
 
     def return_connection(self, connection: _Http1Connection) -> None:
-        """A connection is free again."""
-        # The longest idle is the first; after a burst nobody would come back to it.
+        """Take back a connection for the next request."""
+        # The longest idle one is the first; after a burst it would never be used again.
         while self._idle and not self._idle[0].usable:
             self._idle.pop(0).close()
         self._idle.append(connection)
 
     def forget(self, connection: _Http1Connection) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._all.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         for connection in list(self._all):
             connection.close()

@@ -26,26 +26,26 @@ from headgate.upstream.http.http_connector import ConnectFailed, OriginConnector
 from headgate.upstream.transport import SendAttempt
 
 PROTOCOLS = ("h2", "http/1.1")
-# What the server may send before it is read: of one stream, and of the whole connection.
+# Flow control windows: of one stream, and of the whole connection.
 _STREAM_WINDOW = 1024 * 1024
 _CONNECTION_WINDOW = 16 * 1024 * 1024
 _MOST_HEADER_BYTES = 64 * 1024
-# They concern one connection of HTTP/1.1, and HTTP/2 forbids them.
+# Headers of a single HTTP/1.1 connection, which HTTP/2 forbids.
 _HOP_BY_HOP = (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection", b"host")
 
 
-# Longer than that without a stream, and something on the way may have forgotten the connection.
+# After this long without a stream a middlebox may have dropped the connection.
 _KEEP_SECONDS = 30.0
-# A server says its settings with its first bytes.
+# How long the first bytes of a server, its settings, may take.
 _SETTINGS_SECONDS = 10.0
 
 
 class _RequestNotProcessed(ConnectFailed):
-    """The server says that it did not look at the request (RFC 9113, section 8.7)."""
+    """The server did not process the request (RFC 9113, section 8.7)."""
 
 
 class _Http2Stream:
-    """One request and its response; for the response it is the connection."""
+    """One request and its response, whose source it is."""
 
     def __init__(self, connection: "_Http2Connection", number: int, body: bytes) -> None:
         self.number = number
@@ -53,22 +53,22 @@ class _Http2Stream:
         self.response = HttpClientResponse(self, connection.loop)
         self._connection = connection
         self._paused = False
-        # Bytes that were received and not yet acknowledged, which holds the sender back.
+        # Bytes received and not yet acknowledged, which holds the server back.
         self._held = 0
 
     def received(self, data: bytes, flow_bytes: int) -> None:
-        """More of the body has come."""
+        """Add bytes of the body."""
         self._held += flow_bytes
         self.response.add(data)
         if not self._paused:
             self._acknowledge()
 
     def pause(self) -> None:
-        """The reader is slower than the sender."""
+        """Stop acknowledging: the caller is slower than the server."""
         self._paused = True
 
     def resume(self) -> None:
-        """The reader has caught up."""
+        """Acknowledge what was held back: the caller has caught up."""
         if self._paused:
             self._paused = False
             self._acknowledge()
@@ -79,13 +79,13 @@ class _Http2Stream:
             self._connection.acknowledge(self.number, held)
 
     def release(self, response: HttpClientResponse) -> None:
-        """The response is not needed any more; one that is not complete is cancelled at the server."""
+        """The response is closed by its caller; an incomplete one is cancelled at the server."""
         self._connection.forget(self, cancelled=not response.complete)
         self._acknowledge()
 
 
 class _Http2Connection(asyncio.Protocol):
-    """One socket with as many streams as are under way."""
+    """One socket, with a stream for each request in flight."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -95,7 +95,7 @@ class _Http2Connection(asyncio.Protocol):
             h2.config.H2Configuration(client_side=True, header_encoding=None)
         )
         self._going_away = False
-        # Set when the server has said how many streams it takes, or is gone.
+        # Set when the server has sent its settings, or is gone.
         self.settled = asyncio.Event()
         self.cause = ""
         self._idle_since = loop.time()
@@ -116,7 +116,7 @@ class _Http2Connection(asyncio.Protocol):
         return bool(self._streams)
 
     def begin(self) -> None:
-        """Say the first words of HTTP/2."""
+        """Send the connection preface."""
         self._h2.local_settings = h2.settings.Settings(
             client=True,
             initial_values={
@@ -125,7 +125,7 @@ class _Http2Connection(asyncio.Protocol):
                 h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: _MOST_HEADER_BYTES,
             },
         )
-        # h2 applies a setting once the server has confirmed it; this one holds for its first answer too.
+        # h2 applies a setting once the server has confirmed it; this one is needed for the first response.
         self._h2.decoder.max_header_list_size = _MOST_HEADER_BYTES
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(_CONNECTION_WINDOW - 65_535)
@@ -133,13 +133,13 @@ class _Http2Connection(asyncio.Protocol):
 
     @property
     def protocol(self) -> str | None:
-        """What the server chose by ALPN."""
+        """The protocol that the server chose by ALPN."""
         assert self._transport is not None
         tls = self._transport.get_extra_info("ssl_object")
         return tls.selected_alpn_protocol() if tls is not None else None
 
     def open_stream(self, head: list[tuple[bytes, bytes]], body: bytes) -> HttpClientResponse:
-        """Send a request; its response fills as it comes. Raises NotConnected."""
+        """Send a request; its response fills as it arrives. Raises ConnectFailed."""
         try:
             number = self._h2.get_next_available_stream_id()
             self._h2.send_headers(number, head, end_stream=not body)
@@ -152,7 +152,7 @@ class _Http2Connection(asyncio.Protocol):
         return stream.response
 
     def _send_body(self, stream: _Http2Stream) -> None:
-        """As much of the body as the server takes now."""
+        """Send as much of the body as the window allows."""
         while stream.unsent:
             window = self._h2.local_flow_control_window(stream.number)
             size = min(window, self._h2.max_outbound_frame_size, len(stream.unsent))
@@ -162,13 +162,13 @@ class _Http2Connection(asyncio.Protocol):
             self._h2.send_data(stream.number, bytes(piece), end_stream=not stream.unsent)
 
     def acknowledge(self, number: int, flow_bytes: int) -> None:
-        """What was received has been read."""
+        """Acknowledge bytes that have been read."""
         with suppress(h2.exceptions.H2Error):
             self._h2.acknowledge_received_data(flow_bytes, number)
         self._flush()
 
     def forget(self, stream: _Http2Stream, *, cancelled: bool) -> None:
-        """A response is not read any further."""
+        """Reset a stream whose response is not read further."""
         if self._streams.pop(stream.number, None) is not None and cancelled:
             with suppress(h2.exceptions.H2Error):
                 self._h2.reset_stream(stream.number, h2.errors.ErrorCodes.CANCEL)
@@ -178,7 +178,7 @@ class _Http2Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Drop the socket."""
+        """Close the socket."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -187,7 +187,7 @@ class _Http2Connection(asyncio.Protocol):
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    # What the event loop and the parser tell us.
+    # Callbacks of the event loop, and events of h2.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -218,17 +218,19 @@ class _Http2Connection(asyncio.Protocol):
                 self._streams.pop(number).response.fail(_reset(code))
                 self._idle_since = self.loop.time()
             case h2.events.WindowUpdated(stream_id=number):
-                for stream in [self._streams[number]] if number in self._streams else self._waiting(number):
+                for stream in self._streams_of_window(number):
                     self._send_body(stream)
             case h2.events.RemoteSettingsChanged():
                 self.settled.set()
-                for stream in self._waiting(0):
+                for stream in self._streams_of_window(0):
                     self._send_body(stream)
             case h2.events.ConnectionTerminated(last_stream_id=last):
                 self._on_goaway(last)
 
-    def _waiting(self, number: int) -> list[_Http2Stream]:
-        """The streams that a window of the whole connection concerns."""
+    def _streams_of_window(self, number: int) -> list[_Http2Stream]:
+        """The streams with unsent bytes that a flow control window concerns; 0 is that of the connection."""
+        if number in self._streams:
+            return [self._streams[number]]
         return [stream for stream in self._streams.values() if stream.unsent] if number == 0 else []
 
     def _read_head(self, response: HttpClientResponse, headers: list[tuple[bytes, bytes]]) -> None:
@@ -238,7 +240,7 @@ class _Http2Connection(asyncio.Protocol):
         response.wake()
 
     def _complete(self, stream: _Http2Stream) -> None:
-        # A server may answer before it has read everything; the rest of the request is of no use to it.
+        # A server may answer before it has read everything, and does not need the rest.
         if stream.unsent:
             with suppress(h2.exceptions.H2Error):
                 self._h2.reset_stream(stream.number, h2.errors.ErrorCodes.NO_ERROR)
@@ -248,7 +250,7 @@ class _Http2Connection(asyncio.Protocol):
         stream.response.wake()
 
     def _on_goaway(self, last: int | None) -> None:
-        """The server takes no more requests; it has not looked at those after `last`."""
+        """The server accepts no more requests, and did not process those after `last`."""
         self._going_away = True
         for number in [number for number in self._streams if number > (last or 0)]:
             self._streams.pop(number).response.fail(
@@ -270,7 +272,7 @@ class _Http2Connection(asyncio.Protocol):
 
 
 def _broken(error: h2.exceptions.H2Error) -> str:
-    # The other end of the compression is lost with them, and so is the connection.
+    # The state of header compression is lost with them, and so is the connection.
     if isinstance(error, h2.exceptions.DenialOfServiceError):
         return f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"
     return f"it does not speak HTTP/2 ({error})"
@@ -283,9 +285,9 @@ def _reset(code: int | None) -> Exception:
 
 
 class Http2Client:
-    """Requests to one origin over HTTP/2, or over HTTP/1.1 if the server chooses that."""
+    """Sends requests to one origin over HTTP/2, or over HTTP/1.1 if the server chooses that."""
 
-    # HTTP/2 goes through a tunnel, in which a proxy reads nothing.
+    # HTTP/2 goes through a tunnel, which a proxy cannot read.
     reading_proxy: HttpProxy | None = None
 
     def __init__(self, connector: OriginConnector, older: Http1Client, host: str = "") -> None:
@@ -296,17 +298,17 @@ class Http2Client:
         self._server_is_http1 = False
         self._authority = (host or connector.origin.authority).encode()
         self._connections: list[_Http2Connection] = []
-        # Requests that come together share a connection.
+        # Concurrent requests share a connection.
         self._connecting = asyncio.Lock()
 
     async def send_http(
         self, method: str, target: str, headers: bytes, body: bytes, sending: SendAttempt | None = None
     ) -> HttpClientResponse:
-        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
+        """Send a request with extra header lines; raises ConnectFailed or ConnectionDropped."""
         try:
             return await self._send_on_stream(method, target, headers, body, sending)
         except _RequestNotProcessed:
-            # Nothing happened, and another connection may do; once, since there may be a reason.
+            # Nothing happened, so it is sent again on another connection, once.
             return await self._send_on_stream(method, target, headers, body, sending)
 
     async def _send_on_stream(
@@ -337,7 +339,7 @@ class Http2Client:
         return [*head, (b"content-length", b"%d" % len(body))] if body or method == "POST" else head
 
     async def _connection(self) -> _Http2Connection | None:
-        """A connection with room for a request; None where the server speaks HTTP/1.1."""
+        """A connection with room for a stream; None if the server speaks HTTP/1.1."""
         async with self._connecting:
             if self._server_is_http1:
                 return None
@@ -372,7 +374,7 @@ class Http2Client:
             raise ConnectFailed(f"it ended the connection while HTTP/2 began{connection.cause}")
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         for connection in self._connections:
             connection.close()
         self._http1_client.close()

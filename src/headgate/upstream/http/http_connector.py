@@ -1,4 +1,4 @@
-"""Opens connections to one origin: directly or through a proxy, and encrypted where its URL says so."""
+"""Opens connections to one origin: directly or through a proxy, with TLS where its URL requires it."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 _MOST_HEADER_BYTES = 64 * 1024
 _OTHER_HOST = ": write a host name of its certificate into its url, or give it a certificate for this one"
 _TOO_OLD = ": it does not speak TLS 1.2 or newer; update the server"
-# By the numbers of OpenSSL (x509_vfy.h); of others the authority is the cause.
+# By the error codes of OpenSSL (x509_vfy.h); other codes concern the certificate authority.
 _ADVICE_BY_CODE = {
     9: ": check the clocks of this machine and of the server",
     10: ": renew the certificate of the server; if it is still valid, check the clock of this machine",
@@ -42,7 +42,7 @@ class ConnectFailed(Exception):
 
 
 class Origin:
-    """Where a URL points to, taken apart once."""
+    """The origin and target of a URL, parsed once."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -55,13 +55,13 @@ class Origin:
         self.authority = host if default else f"{host}:{self.port}"
 
     def same_as(self, url: str) -> bool:
-        """Whether an absolute URL stays here."""
+        """Whether an absolute URL has the same origin."""
         other = Origin(url)
         return (other.secure, other.host, other.port) == (self.secure, self.host, self.port)
 
 
 class OriginConnector:
-    """How one origin is reached; each call of `connect` opens a connection of its own."""
+    """Connects to one origin; each `connect` opens a connection of its own."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class OriginConnector:
         protocols: tuple[str, ...] = (),
         resolver: HostResolver | None = None,
     ) -> None:
-        """`protocols` are offered to the server by ALPN, the best first."""
+        """`protocols` are offered to the server by ALPN, the preferred one first."""
         self._resolver = resolver or HostResolver()
         self.origin = origin
         self.proxy = proxy
@@ -82,7 +82,7 @@ class OriginConnector:
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def connect(self, make: Callable[[], P]) -> P:
-        """A protocol with an open connection under it; raises NotConnected."""
+        """A protocol on an open connection; raises ConnectFailed."""
         try:
             async with asyncio.timeout(self._connect_timeout_seconds):
                 return await (
@@ -114,7 +114,7 @@ class OriginConnector:
         name = host if context else None
         for address in await self._resolver.resolve(host):
             try:
-                # An address is not looked up again, so that the connection goes where the name pointed to.
+                # An address is not resolved again, so the connection goes to the address that was checked.
                 _, protocol = await loop.create_connection(
                     make, address, port, ssl=context, server_hostname=name
                 )
@@ -186,7 +186,7 @@ class OriginConnector:
 
 
 class _ProxyTunnel(asyncio.Protocol):
-    """Asks a proxy for a connection to the server; `opened` is done when it is there."""
+    """Requests a tunnel to the server from a proxy; `opened` is done when it is open."""
 
     def __init__(self, proxy: HttpProxy, authority: str) -> None:
         self._proxy = proxy
@@ -221,7 +221,7 @@ class _ProxyTunnel(asyncio.Protocol):
         elif status[0] != "2":
             self._fail(proxy_refusal(self._proxy, int(status), self._authority))
         elif rest:
-            # A server speaks first in no version of TLS.
+            # In TLS the server never sends first.
             self._fail(f"the proxy {self._proxy} sent something that was not asked for")
         else:
             self.opened.set_result(None)
@@ -232,12 +232,12 @@ class _ProxyTunnel(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         if not self.opened.done():
             self.opened.set_exception(ConnectFailed(reason))
-            # A connect that was cancelled does not read it.
+            # A cancelled connect does not retrieve the error.
             self.opened.exception()
 
 
 def proxy_refusal(proxy: HttpProxy, status: int, authority: str) -> str:
-    """What it means that a proxy does not pass a request on."""
+    """The reason of a proxy that refuses a request."""
     if status != 407:
         return f"the proxy {proxy} did not connect to {authority} (HTTP {status})"
     what = "refused its user and password" if proxy.authorization else "wants a user and a password"
@@ -245,7 +245,7 @@ def proxy_refusal(proxy: HttpProxy, status: int, authority: str) -> str:
 
 
 def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
-    """What is trusted and shown in TLS with a server; raises NotConnected.
+    """The TLS context for a server: trusted authorities and client certificate; raises ConnectFailed.
 
     Without `caFile` that is the system's store, for which SSL_CERT_FILE and SSL_CERT_DIR may stand.
     """
@@ -254,7 +254,7 @@ def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLC
         try:
             for file in filter(None, (files.client_cert, files.client_key)):
                 check_regular(file)
-            # Without a password of our own OpenSSL would ask for one on the terminal.
+            # Without a password given here OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(
                 files.client_cert, files.client_key or None, lambda: files.client_key_password
             )
@@ -266,7 +266,7 @@ def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLC
 
 
 def proxy_context(files: TlsFiles) -> ssl.SSLContext:
-    """What is trusted in TLS with a proxy: the system's store, and `caFile` too."""
+    """The TLS context for a proxy: it trusts the system's store and `caFile`."""
     return _context_trusting(files.ca_file, alone=False)
 
 
@@ -300,7 +300,7 @@ def _connect_error_reason(error: Exception) -> str:
         return f"its certificate is not accepted, {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
-    # asyncio says nothing of a connection that ends while TLS begins.
+    # asyncio gives no message for a connection that ends during the TLS handshake.
     said = getattr(error, "strerror", None) or str(error)
     return system_error_reason(error, said or "the connection ended before it was ready")
 

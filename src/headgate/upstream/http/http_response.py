@@ -17,24 +17,24 @@ from headgate.upstream.message_assembly import (
     UpstreamMessage,
 )
 
-# A body that grows more than this when unpacked is an attack, not an answer.
+# A body that expands more than this is an attack, not an answer.
 _MOST_EXPANSION = 100
 _FREE_BYTES = 1024 * 1024
 _LONGEST_NAME = 64
-# Real ones are numbers and UUIDs; a longer one is not worth carrying back.
+# Real event ids are numbers and UUIDs; a longer one is ignored.
 _LONGEST_ID = 1024
-# No server means a longer pause.
+# A longer retry time is cut to this.
 _MOST_RETRY_SECONDS = 300.0
-# They cannot be sent in a header.
+# Bytes that cannot be sent in a header.
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class ContentDecodingFailed(Exception):
-    """A body in an encoding that we did not ask for and do not unpack, or that unpacks without end."""
+    """A body in an unsupported encoding, or one that expands too much."""
 
 
 async def decoded_chunks(response: HttpClientResponse, limit: int) -> AsyncIterator[bytes]:
-    """The bytes of the body; raises Packed or Dropped."""
+    """The decoded bytes of the body; raises ContentDecodingFailed or ConnectionDropped."""
     encoding = response.headers.get(b"content-encoding", b"identity").strip().lower()
     if encoding == b"identity":
         async for chunk in response.chunks():
@@ -66,7 +66,10 @@ async def read_json_body(
     limits: MessageLimits,
     accepts_invalid_utf8: AcceptsInvalidUtf8 | None = None,
 ) -> UpstreamMessage:
-    """The one message that a JSON body is; raises Garbled, TooLarge, Packed or Dropped."""
+    """The message in a JSON body.
+
+    Raises MalformedMessage, MessageTooLarge, ContentDecodingFailed or ConnectionDropped.
+    """
     assembly = MessageAssembler(limits)
     try:
         async for chunk in decoded_chunks(response, limits.largest):
@@ -77,25 +80,25 @@ async def read_json_body(
 
 
 class StreamPosition:
-    """How far a stream has been read, and how long its server wants us to wait before we come back."""
+    """How far a stream has been read, and the retry time that its server set."""
 
     __slots__ = ("_next", "_value", "id", "moved", "retry_seconds")
 
     def __init__(self) -> None:
-        # Of the last event that was complete; empty when the server does not number them.
+        # The id of the last complete event; empty if the server gives none.
         self.id = b""
         self.retry_seconds: float | None = None
-        # Set when something new has come.
+        # Set when an event has come.
         self.moved = False
         self.start()
 
     def start(self) -> None:
-        """A stream begins; what the last one left half said does not count."""
+        """Start a stream: drop the incomplete event of the last one."""
         self._value = b""
         self._next: bytes | None = None
 
     def read_field(self, part: SseField) -> None:
-        """A line that is neither the data nor the name of the event."""
+        """Add a field other than the data and the name of the event."""
         if part.name not in (b"id", b"retry"):
             return
         if len(self._value) <= _LONGEST_ID:
@@ -110,7 +113,7 @@ class StreamPosition:
             self._next = value
 
     def advance(self) -> None:
-        """The event is complete, with data or without."""
+        """Complete the event, with data or without."""
         if self._next is not None:
             self.moved = self.moved or self._next != self.id
             self.id, self._next = self._next, None
@@ -119,9 +122,9 @@ class StreamPosition:
 async def stream_events(
     response: HttpClientResponse, limits: MessageLimits, position: StreamPosition | None = None
 ) -> AsyncGenerator[tuple[bytes, MessageAssembler], None]:
-    """The events of a stream: the name of each, and its data, to be finished or taken before the next.
+    """The name and data of each event; the data is finished or read before the next one.
 
-    `place` follows them. Whoever leaves early closes it.
+    `position` follows the stream. A caller that leaves early closes the generator.
     """
     reader, assembly, name = SseParser(), MessageAssembler(limits), bytearray()
     position = position or StreamPosition()
@@ -147,29 +150,29 @@ async def stream_events(
         assembly.discard()
 
 
-# Of these a server says that it did not look at what the request wants: who asks, where, how much, in which
-# form, how often. Any other may have come after the work was done.
+# A server sends these before it processes a request: they concern its credentials, path, size, type or rate.
+# Any other status may follow after the work was done.
 _NOT_EXECUTED_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 426, 429, 431})
-# A gateway that has reached itself answers so (RFC 5842, section 7.2).
+# The status of a gateway that has reached itself (RFC 5842, section 7.2).
 LOOP_DETECTED = 508
 _DEFAULT_SECONDS = 1.0
-# Whoever asks for more is asked again sooner.
+# A longer pause is cut to this.
 _MOST_SECONDS = 86_400.0
 
 
 def is_certainly_not_executed(status: int) -> bool:
-    """Whether a request that was answered so was certainly not carried out."""
+    """Whether a request with that response status was certainly not executed."""
     return 300 <= status < 400 or status in _NOT_EXECUTED_STATUSES
 
 
 def retry_after_or_default(response: HttpClientResponse) -> float:
-    """How long the server wants to be left alone; a second when it does not say."""
+    """The seconds of Retry-After; one second without it."""
     said = retry_after(response)
     return _DEFAULT_SECONDS if said is None else said
 
 
 def retry_after(response: HttpClientResponse) -> float | None:
-    """What the server says about it, in seconds or as a date; None when that is nothing or nonsense."""
+    """Retry-After, from seconds or a date; None if it is missing or invalid."""
     value = response.headers.get(b"retry-after", b"").strip()
     if value.isdigit():
         return min(float(value), _MOST_SECONDS)
@@ -177,6 +180,6 @@ def retry_after(response: HttpClientResponse) -> float | None:
         when = parsedate_to_datetime(value.decode("latin-1"))
     except ValueError:
         return None
-    # A date without a zone is in that of HTTP.
+    # A date without a zone is in UTC, as in HTTP.
     left = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)
     return min(max(left.total_seconds(), 0.0), _MOST_SECONDS)
