@@ -53,21 +53,21 @@ def take_delivery_request(
         return None
     by_alias = bool(features) and META_ALIAS in meta and META not in meta
     try:
-        asked = pop_request_meta(meta)
+        given = pop_request_meta(meta)
         own, doubt = _take_text(meta, IDEMPOTENCY_KEY), _take_text(meta, ON_DOUBT)
         priority = _priority(_take_text(meta, PRIORITY))
-        if asked is None and own is doubt is priority is None and header is None:
+        if given is None and own is doubt is priority is None and header is None:
             return DeliveryRequest(features=features) if features else None
-        said = asked or _NO_OPTIONS
+        options = given or _NO_OPTIONS
         return DeliveryRequest(
-            key=_one_key(said.idempotency_key, own, _key_of_header(header)),
-            retries_doubt=_retries_doubt(said.on_doubt) or _retries_doubt(doubt),
-            timeout_seconds=_seconds(said.timeout_ms),
+            key=_one_key(options.idempotency_key, own, _key_of_header(header)),
+            retries_doubt=_retries_doubt(options.on_doubt) or _retries_doubt(doubt),
+            timeout_seconds=_seconds(options.timeout_ms),
             priority=priority,
-            transaction=_bounded_text(said.transaction_id, "transaction_id"),
-            sequence=said.sequence,
+            transaction=_bounded_text(options.transaction_id, "transaction_id"),
+            sequence=options.sequence,
             # Whoever speaks of delivery is spoken to of it, also when it gave its request no name.
-            request_id=_bounded_text(said.request_id, "request_id") or (str(uuid4()) if asked else ""),
+            request_id=_bounded_text(options.request_id, "request_id") or (str(uuid4()) if given else ""),
             features=features,
             rmcp_names=_BOTH_NAMES if by_alias else _ONE_NAME,
         )
@@ -97,7 +97,7 @@ def _key_of_header(header: bytes | None) -> str | None:
 
 
 def _one_key(*given: str | None) -> str:
-    """The key, which may be said in several places, but not differently."""
+    """The idempotency key, which must be the same wherever it is given."""
     keys = [key for key in given if key is not None]
     if not keys:
         return ""
@@ -166,15 +166,15 @@ async def with_delivery_metadata(
     """The answer of a server, and what became of the call."""
     delivery_status = answer.delivery_status or _PLAIN_STATUS
     delivery_request = delivery_request or _NO_REQUEST
-    said = (
+    rmcp_meta = (
         _rmcp_of_answer(answer, delivery_status, delivery_request) if _speaks_rmcp(delivery_request) else None
     )
-    if said is None and not _is_recorded(delivery_status):
+    if rmcp_meta is None and not _is_recorded(delivery_status):
         return answer
     if answer.error:
-        members = _meta_members(delivery_status, said, delivery_request)
+        members = _meta_members(delivery_status, rmcp_meta, delivery_request)
         return msgspec.structs.replace(answer, error=_error_with_meta(answer.error, members))
-    edit, result = _meta_edit(delivery_status, said, delivery_request), answer.result
+    edit, result = _meta_edit(delivery_status, rmcp_meta, delivery_request), answer.result
     if isinstance(result, bytes) and len(result) <= _LARGE_BYTES:
         return msgspec.structs.replace(answer, result=with_edited_meta(result, edit))
     if isinstance(result, bytes):
@@ -208,7 +208,7 @@ def _is_recorded(delivery_status: DeliveryStatus) -> bool:
 
 
 def _meta_members(
-    delivery_status: DeliveryStatus, said: RmcpResponseMeta | None, delivery_request: DeliveryRequest
+    delivery_status: DeliveryStatus, rmcp_meta: RmcpResponseMeta | None, delivery_request: DeliveryRequest
 ) -> dict[str, Raw]:
     members: dict[str, Raw] = {}
     if _is_recorded(delivery_status):
@@ -221,16 +221,16 @@ def _meta_members(
             unrecorded=delivery_status.unrecorded,
         )
         members[OPERATION_KEY] = Raw(msgspec.json.encode(operation))
-    if said is not None:
-        members |= dict.fromkeys(delivery_request.rmcp_names, encode_rmcp_meta(said))
+    if rmcp_meta is not None:
+        members |= dict.fromkeys(delivery_request.rmcp_names, encode_rmcp_meta(rmcp_meta))
     return members
 
 
 def _meta_edit(
-    delivery_status: DeliveryStatus, said: RmcpResponseMeta | None, delivery_request: DeliveryRequest
+    delivery_status: DeliveryStatus, rmcp_meta: RmcpResponseMeta | None, delivery_request: DeliveryRequest
 ) -> EditMeta:
     def edit(meta: dict[str, Raw]) -> None:
-        ours = said
+        ours = rmcp_meta
         if ours is not None:
             # What is there is ours too, and says that the result is to be fetched in parts.
             chunked = pop_response_meta(meta).chunked if "chunking" in delivery_request.features else None

@@ -56,8 +56,10 @@ class RequestGuard:
 
 def _is_navigation(headers: Mapping[bytes, bytes], target: bytes) -> bool:
     """Whether a person follows a link to a page of the gateway, which the page before cannot read."""
-    shown = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
-    return shown and not target.startswith(_ENDPOINTS)
+    is_navigation = (
+        headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    )
+    return is_navigation and not target.startswith(_ENDPOINTS)
 
 
 # Empty lines before it are allowed by RFC 9112.

@@ -102,7 +102,7 @@ class LegacySseHandler:
         """
         ids = parse_qs(http_request.query).get("session_id", [""])
         client = self._clients.get(ids[0])
-        if client is None or client.session.identity.owner != identity.owner:
+        if client is None or not client.session.accepts(identity):
             raise _not_found()
         if envelope.method and envelope.id:
             await client.outbound_queue.wait_for_space()

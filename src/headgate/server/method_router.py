@@ -296,8 +296,8 @@ class MethodRouter:
     async def _subscribe(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.named_request(envelope, context, "uri")
         preferences = context.preferences or SessionPreferences()
-        wanted, uri = preferences.subscriptions, request.name
-        if uri in wanted:
+        subscribed, uri = preferences.subscriptions, request.name
+        if uri in subscribed:
             return result_reply(bytes(envelope.id), _EMPTY)
         try:
             self._reserve_subscription(preferences, uri)
@@ -306,12 +306,12 @@ class MethodRouter:
         taken = False
         try:
             reply = await self._reply_from_gateway(envelope, context, request, self._gateway.subscribe)
-            if reply.succeeded and uri in wanted:
+            if reply.succeeded and uri in subscribed:
                 # Two requests at the same time count once.
                 await self.unsubscribe(uri, context.caller)
             elif reply.succeeded:
                 taken = True
-                wanted.add(uri)
+                subscribed.add(uri)
                 _notify_preferences_changed(context)
             return reply
         finally:
@@ -327,9 +327,9 @@ class MethodRouter:
 
     async def _unsubscribe(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.named_request(envelope, context, "uri")
-        wanted = context.preferences.subscriptions if context.preferences is not None else set()
-        if request.name in wanted:
-            wanted.discard(request.name)
+        subscribed = context.preferences.subscriptions if context.preferences is not None else set()
+        if request.name in subscribed:
+            subscribed.discard(request.name)
             if context.preferences is not None:
                 self.subscriptions.release(context.preferences.subscription_share, request.name)
             _notify_preferences_changed(context)
@@ -344,7 +344,7 @@ class MethodRouter:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
         except (DecodeError, UnicodeDecodeError) as error:
             raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-        listing_context = _viewer_of(context, params.meta or {})
+        listing_context = _listing_context_of(context, params.meta or {})
         await self._client_services.await_listings(
             listing_context.profile, listing_context.owner, context.caller
         )
@@ -422,7 +422,7 @@ class MethodRouter:
 
     async def _discover(self, envelope: Envelope, context: ClientContext) -> Reply:
         meta = _meta_of(envelope)
-        listing_context = _viewer_of(context, meta)
+        listing_context = _listing_context_of(context, meta)
         behind = self._gateways_member(listing_context)
         discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s%s}}' % (
             COMPLETE,
@@ -465,7 +465,7 @@ def _meta_of(envelope: Envelope) -> dict[str, Raw]:
         raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
 
 
-def _viewer_of(context: ClientContext, meta: Mapping[str, Raw]) -> ListingContext:
+def _listing_context_of(context: ClientContext, meta: Mapping[str, Raw]) -> ListingContext:
     """The client that lists; in the stateless era its request describes it."""
     profile, client = context.profile, context.client
     if context.era is Era.STATELESS:

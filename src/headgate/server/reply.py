@@ -192,8 +192,8 @@ def encode_gateway_error(
     if violation is not None:
         raise violation from error
     if method == _TOOL_CALL:
-        told: dict[str, object] = {"io.headgate/error": error.error_data, **meta}
-        answer = tool_error_result(redact(error.sentence), told, error.details)
+        result_meta: dict[str, object] = {"io.headgate/error": error.error_data, **meta}
+        answer = tool_error_result(redact(error.sentence), result_meta, error.details)
         return result_reply(id, to_stateless(answer) if era is Era.STATELESS else answer)
     data = {**error.error_data, "_meta": meta} if meta else error.error_data
     problem = {"code": error.number, "message": redact(f"{error.message}; {error.hint}"), "data": data}

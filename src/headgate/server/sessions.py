@@ -103,6 +103,15 @@ class HandshakeSession:
         self.client_info = client_info
         self.client = client_name(client_info)
 
+    def accepts(self, identity: Identity) -> bool:
+        """Whether it belongs to the owner of that identity, whose present grants it has from now on."""
+        if identity is self.identity:
+            return True
+        if identity.owner != self.identity.owner:
+            return False
+        self.identity = identity
+        return True
+
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
         """Notify the client of changed lists, if it is in one of the groups."""
         if visibility_groups is None or self.visibility_group in visibility_groups:
@@ -278,7 +287,7 @@ class SessionStore:
         Raises TooManySessions when it cannot be revived.
         """
         session = self._sessions.get(id)
-        if session is None or session.identity.owner != identity.owner:
+        if session is None or not session.accepts(identity):
             return self._revive(id, identity)
         session.last_used = self._loop.time()
         return session

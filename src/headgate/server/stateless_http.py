@@ -139,21 +139,21 @@ class ClientSubscription:
         # In this era those with the same key share one list of tools.
         self._visibility_group = visibility_group_of(None, identity)
         self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
-        wanted = _requested_filter(envelope)
+        requested = _requested_filter(envelope)
         self._capabilities = {
             capability
             for capability in ("tools", "prompts", "resources")
-            if getattr(wanted, f"{capability}_list_changed")
+            if getattr(requested, f"{capability}_list_changed")
         }
-        self.uris = dict.fromkeys(wanted.resource_subscriptions)
+        self.uris = dict.fromkeys(requested.resource_subscriptions)
 
     @property
     def acknowledgement(self) -> bytes:
         """The notification that acknowledges the subscription, with what it covers."""
-        told: dict[str, object] = {f"{name}ListChanged": True for name in sorted(self._capabilities)}
+        accepted: dict[str, object] = {f"{name}ListChanged": True for name in sorted(self._capabilities)}
         if self.uris:
-            told["resourceSubscriptions"] = list(self.uris)
-        params = {"_meta": self._tag, "notifications": Raw(msgspec.json.encode(told))}
+            accepted["resourceSubscriptions"] = list(self.uris)
+        params = {"_meta": self._tag, "notifications": Raw(msgspec.json.encode(accepted))}
         return encode_notification("notifications/subscriptions/acknowledged", encode_object(params))
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
@@ -224,13 +224,13 @@ def _requested_filter(envelope: Envelope) -> _SubscriptionFilter:
     id = bytes(envelope.id)
     try:
         notifications = _params.decode(envelope.params or b"{}").notifications
-        wanted = msgspec.json.decode(notifications or b"{}", type=_SubscriptionFilter)
+        requested = msgspec.json.decode(notifications or b"{}", type=_SubscriptionFilter)
     except (DecodeError, UnicodeDecodeError) as error:
         raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
-    if len(wanted.resource_subscriptions) > SUBSCRIPTION_LIMITS.resources:
+    if len(requested.resource_subscriptions) > SUBSCRIPTION_LIMITS.resources:
         reason = f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once"
         raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
-    return wanted
+    return requested
 
 
 def check_metadata(envelope: Envelope, headers: dict[bytes, bytes] | None) -> dict[str, Raw]:

@@ -302,7 +302,7 @@ def refuse_as_loop(source: BinaryIO, sink: BinaryIO, message: str) -> None:
 def _looped_request_id(line: bytes) -> bytes:
     """The id of a request; empty of what needs no answer."""
     try:
-        asked = msgspec.json.decode(line, type=_LoopedRequest)
+        request = msgspec.json.decode(line, type=_LoopedRequest)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return b""
-    return bytes(asked.id) if asked.method else b""
+    return bytes(request.id) if request.method else b""
