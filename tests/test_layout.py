@@ -59,11 +59,6 @@ PRIVATE_ALONE = words("""
 # Places that are being rewritten; none is added here.
 PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.access.local": frozenset({"door"}),
-    "headgate.catalog.finder": frozenset({"wish"}),
-    "headgate.catalog.name_allocation": frozenset({"wish"}),
-    "headgate.catalog.public_names": frozenset({"wish"}),
-    "headgate.catalog.retrieve_tools": frozenset({"circle"}),
-    "headgate.catalog.tool_pool": frozenset({"circle", "circles"}),
     "headgate.input_requests.input_bridge": frozenset({"reminder"}),
     "headgate.input_requests.request_state": frozenset({"reminder", "reminders"}),
     "headgate.knowledge.search.ranking": frozenset({"wishes"}),

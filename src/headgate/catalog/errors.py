@@ -17,7 +17,7 @@ class ServerNotFound(HeadgateError):
 
 
 class ServerNotRunning(HeadgateError):
-    """The configuration has the server, and its entry says that it does not run or is wrong."""
+    """The configured server is disabled, or its entry is invalid."""
 
     code = "SERVER_NOT_FOUND"
     number = 1031
@@ -51,16 +51,16 @@ class SchemaNotFound(HeadgateError):
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
-        shown = name[:200]
-        # With escapes for what a terminal would act on.
-        message = f"Schema not found for tool: {shown if shown.isprintable() else ascii(shown)[1:-1]}"
+        given = name[:200]
+        # With escapes for control characters of terminals.
+        message = f"Schema not found for tool: {given if given.isprintable() else ascii(given)[1:-1]}"
         if nearest:
             message += f"; nearest: {', '.join(nearest)}"
         super().__init__(message, hint="give the name of a tool as it is listed or found")
 
 
 class InvalidExpansionRequest(HeadgateError):
-    """expandSchema was called wrongly; the message is the whole sentence that a model gets to read."""
+    """Invalid arguments of expandSchema; the message is the whole text that a model reads."""
 
     code = "INVALID_PARAMS"
     number = 1040

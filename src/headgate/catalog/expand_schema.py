@@ -38,7 +38,7 @@ _LONGEST_PATH_TEXT: Final = 300
 
 
 def join_names(names: Iterable[str], total: int = 0) -> str:
-    """The first of the names, and how many more there are; `total` counts more than the names given."""
+    """The first names, and the number of others; `total` counts more than the given names."""
     every = list(names)
     first = ", ".join(name or "''" for name in every[:MOST_NAMED])
     more = max(total, len(every)) - MOST_NAMED
@@ -46,12 +46,12 @@ def join_names(names: Iterable[str], total: int = 0) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """A name short enough for a sentence."""
+    """A name short enough for a message."""
     return replace_lone_surrogates(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…")
 
 
 def path_text(path: Iterable[str]) -> str:
-    """A path as a client can send it; of a long one the beginning."""
+    """A path as a client can send it; the beginning of a long one."""
     text = msgspec.json.encode([replace_lone_surrogates(step) for step in path]).decode()
     return text if len(text) <= _LONGEST_PATH_TEXT else text[:_LONGEST_PATH_TEXT] + "…"
 
@@ -65,19 +65,19 @@ _MOST_DEAD_ENDS: Final = 3
 
 
 def missing_tool_name() -> InvalidExpansionRequest:
-    """Nobody knows whose schema is wanted."""
+    """The tool name is missing."""
     return InvalidExpansionRequest("toolName is required")
 
 
 def unreadable_arguments() -> InvalidExpansionRequest:
-    """Arguments that no parser takes."""
+    """The arguments cannot be parsed."""
     return InvalidExpansionRequest(
         "the arguments cannot be read: a text in them is broken, or they are nested too deep"
     )
 
 
 def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> InvalidExpansionRequest:
-    """Members that the tool does not have, and those that it has."""
+    """Unknown arguments, with the known ones."""
     return InvalidExpansionRequest(unknown_argument_message(EXPAND_SCHEMA, unknown, known))
 
 
@@ -87,27 +87,27 @@ def invalid_path() -> InvalidExpansionRequest:
 
 
 def path_too_long(length: int) -> InvalidExpansionRequest:
-    """A path that no schema has."""
+    """A path longer than that of any schema."""
     return InvalidExpansionRequest(f"path has {length} names, and at most {LONGEST_PATH} are followed")
 
 
 def invalid_mode() -> InvalidExpansionRequest:
-    """A mode that does not exist."""
+    """An unknown mode."""
     return InvalidExpansionRequest('mode must be "schema" or "docs"')
 
 
 def nested_too_deep(tool: str) -> InvalidExpansionRequest:
-    """A definition that no parser takes."""
+    """The definition cannot be parsed."""
     return InvalidExpansionRequest(
         f"{tool} is nested too deep to be taken apart; leave path out to get it whole"
     )
 
 
 def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> InvalidExpansionRequest:
-    """A path that ends before its last name: how far it leads, and where it could go from there."""
+    """A path that does not lead to its end: how far it leads, and the possible next steps."""
     where = path_text(map(shorten_name, not_found.steps)) if not_found.steps else "the arguments"
     missing = shorten_name(not_found.missing)
-    # Before anything is opened only to be named.
+    # Before anything is parsed only for the message.
     unsure = schema.json.exhausted
     problems = [f"No {missing!r} in {where} of {tool}"]
     if unsure:
@@ -124,7 +124,7 @@ def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) 
 
 
 def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
-    """References where the missing name may be, in what is not here."""
+    """Unresolved references behind which the missing name may be."""
     if part.container:
         return []
     references = (
@@ -132,15 +132,16 @@ def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
         for subschema in schema.subschemas.with_branches(part.value)
     )
     dead = (
-        f"its $ref {shorten_name(said)!r} {unresolved_reason(said)}"
+        f"its $ref {shorten_name(target)!r} {unresolved_reason(target)}"
         for reference in references
-        if (said := string_value(reference)) is not None and not schema.subschemas.reference_target(reference)
+        if (target := string_value(reference)) is not None
+        and not schema.subschemas.reference_target(reference)
     )
     return list(islice(dead, _MOST_DEAD_ENDS))
 
 
 def unresolved_reason(reference: str) -> str:
-    """Why nothing is found at the end of a reference."""
+    """Why a reference leads nowhere."""
     return "leads nowhere" if reference.startswith("#") else "is outside of the schema and never fetched"
 
 
@@ -151,27 +152,27 @@ _object = Decoder(dict[str, Raw])
 # An index may be a number.
 _steps = Decoder(list[str | int])
 _one_step = Decoder(str | int)
-# Null and nothing are what some models write for an argument that they leave out.
+# Some models write null or an empty text for an omitted argument.
 _mode = Decoder(Literal["schema", "docs", ""] | None)
 
 
 class ExpandSchemaArguments(msgspec.Struct, frozen=True):
-    """Which tool, which part of its arguments, and whether its schema or its prose."""
+    """The tool, the path of the part, and whether its schema or its documentation is requested."""
 
     tool: str
-    # Empty for the whole.
+    # Empty for the whole schema.
     path: tuple[str, ...] = ()
     docs: bool = False
 
 
 def read_expand_schema_arguments(params: Mapping[str, Raw]) -> ExpandSchemaArguments:
-    """What is to be expanded; raises ExpansionRefused."""
+    """The arguments; raises InvalidExpansionRequest."""
     arguments = bytes(params.get("arguments", b""))
     try:
         given = _object.decode(arguments) if arguments[:1] == b"{" else {}
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable_arguments() from error
-    # First, because clients know that sentence word for word.
+    # First, because clients rely on the wording of that message.
     tool = text_member(given, "toolName")
     if not tool.strip():
         raise missing_tool_name()
@@ -199,7 +200,7 @@ def _path(value: Raw) -> tuple[str, ...]:
 
 
 def _steps_in(step: str | int) -> list[str | int]:
-    """The one name that was sent, or the list that was sent as a text; a name may begin with a bracket."""
+    """The one name, or the list that was sent as a text; a name may begin with a bracket."""
     if isinstance(step, str) and step.lstrip()[:1] == "[":
         steps = list_in_text(step, list[str | int])
         return [step] if steps is None else steps
@@ -220,17 +221,17 @@ _MOST_TYPES: Final = 8
 
 
 def describe_part(schema: NavigableSchema, part: SchemaPart) -> bytes:
-    """A JSON object, short: what `mode` schema has is left out."""
-    told: dict[str, object] = {} if part.container else dict(_keyword_values(schema, part.value, _OWN))
+    """A JSON object with the documentation of the part, without its schema."""
+    description: dict[str, object] = {} if part.container else dict(_keyword_values(schema, part.value, _OWN))
     children = schema.children(part, _MOST_CHILDREN)
     if children.first:
-        told["children"] = {
+        description["children"] = {
             replace_lone_surrogates(name): _describe_child(schema, child)
             for name, child in children.first.items()
         }
     if children.total > len(children.first):
-        told["more"] = children.total - len(children.first)
-    return msgspec.json.encode(told)
+        description["more"] = children.total - len(children.first)
+    return msgspec.json.encode(description)
 
 
 def _describe_child(schema: NavigableSchema, child: SchemaChild) -> dict[str, object]:
@@ -241,20 +242,20 @@ def _describe_child(schema: NavigableSchema, child: SchemaChild) -> dict[str, ob
 
 
 def _keyword_values(schema: NavigableSchema, value: bytes, keywords: tuple[str, ...]) -> dict[str, Raw]:
-    """What the schema says under these keywords, or what it refers to says in its place."""
-    said: dict[str, Raw] = {}
+    """The values of these keywords in the schema, or in the schema that it refers to."""
+    values: dict[str, Raw] = {}
     for subschema in schema.subschemas.with_references(value):
         for keyword in keywords:
             member = schema.json.member(subschema.value, keyword)
-            if member and keyword not in said:
-                said[keyword] = Raw(member)
-    if "type" in keywords and "type" not in said:
-        said |= _type_of_branches(schema, value)
-    return {keyword: said[keyword] for keyword in keywords if keyword in said}
+            if member and keyword not in values:
+                values[keyword] = Raw(member)
+    if "type" in keywords and "type" not in values:
+        values |= _type_of_branches(schema, value)
+    return {keyword: values[keyword] for keyword in keywords if keyword in values}
 
 
 def _type_of_branches(schema: NavigableSchema, value: bytes) -> dict[str, Raw]:
-    """The types of what may be one thing or another."""
+    """The types of the alternatives."""
     types: dict[bytes, None] = {}
     for subschema in schema.subschemas.with_branches(value):
         kind = schema.json.member(subschema.value, "type")
@@ -267,9 +268,9 @@ def _type_of_branches(schema: NavigableSchema, value: bytes) -> dict[str, Raw]:
     return {"type": Raw(next(iter(types)) if len(types) == 1 else b"[" + b",".join(types) + b"]")}
 
 
-# A property of that name has an object behind it, and no text.
+# A property of that name has an object as its value, not a text.
 _REFERENCE: Final = re.compile(rb'"\$ref"\s*+:\s*+("(?:[^"\\]|\\.)*+")')
-# Looked at in one part; the same few come again and again.
+# In one part; most are repetitions.
 _MOST_REFERENCES: Final = 1_000
 
 
@@ -277,23 +278,23 @@ class ToolDefinitionLookup(Protocol):
     """The tools that can be expanded."""
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool that a call of this name would reach; None when this client does not see it."""
+        """The tool that a call of this name would reach; None if this client does not see it."""
 
     def nearest(self, name: str, caller: Identity) -> list[str]:
-        """Names of the caller's tools like this one."""
+        """Similar names of the caller's tools."""
 
 
 class ExpandSchema:
-    """Gives a tool's inputSchema, and whatever else the tool says about itself, as its server wrote it."""
+    """Returns the inputSchema or the other members of a tool, as its server wrote them."""
 
     def __init__(self, tools: ToolDefinitionLookup) -> None:
         self._tools = tools
-        # For whoever watches the gateway: how often something was expanded, and how often it could not be.
+        # For metrics: the number of requests, and of failed ones.
         self.expansions = 0
         self.refused = 0
 
     async def run(self, request: McpRequest) -> McpResponse:
-        """The schema or the prose as text; raises ExpansionRefused or SchemaNotFound."""
+        """The schema or the documentation as text; raises InvalidExpansionRequest or SchemaNotFound."""
         try:
             blocks = self._expand(request)
         except (InvalidExpansionRequest, SchemaNotFound):
@@ -320,7 +321,7 @@ class ExpandSchema:
 
 
 def _expand_part(schema: NavigableSchema, arguments: ExpandSchemaArguments, tool: str) -> list[str]:
-    """One part of a schema; raises ExpansionRefused."""
+    """One part of a schema; raises InvalidExpansionRequest."""
     found = schema.find(arguments.path)
     if isinstance(found, PathNotFound):
         raise part_not_found(schema, found, tool)
@@ -335,19 +336,19 @@ def _expand_part(schema: NavigableSchema, arguments: ExpandSchemaArguments, tool
 
 
 def _notes(schema: NavigableSchema, found: PathFound, blocks: list[bytes]) -> list[str]:
-    """How to read on from a part that does not stand for itself."""
+    """How to continue from a part with references or alternatives."""
     there: dict[str, bytes] = {}
     gone: list[str] = []
     for reference in _references(blocks):
-        said = string_value(reference) or ""
+        pointer = string_value(reference) or ""
         target = schema.subschemas.reference_target(reference)
         if target:
-            there[said] = target
+            there[pointer] = target
         else:
-            gone.append(f"{shorten_name(said)!r} {unresolved_reason(said)}")
+            gone.append(f"{shorten_name(pointer)!r} {unresolved_reason(pointer)}")
     notes = []
     if there:
-        ways = (_path_to(schema, said, target) for said, target in islice(there.items(), MOST_NAMED))
+        ways = (_path_to(schema, pointer, target) for pointer, target in islice(there.items(), MOST_NAMED))
         notes.append(f"Expand $ref with path: {join_names(ways, len(there))}")
     if gone:
         notes.append(f"$ref {join_names(gone)}")
@@ -362,7 +363,7 @@ def _references(blocks: list[bytes]) -> dict[bytes, None]:
 
 
 def _path_to(schema: NavigableSchema, reference: str, target: bytes) -> str:
-    """A path that leads where the reference leads; the reference itself where names would lead elsewhere."""
+    """A path to the target of the reference; the reference itself if names would lead elsewhere."""
     steps = pointer_steps(reference)
     if not steps:
         return "[]"

@@ -18,52 +18,52 @@ from headgate.search.rank_fusion import MIN_CONFIDENCE, FusedScore, fuse, match_
 
 
 class ToolSemanticSearch(Protocol):
-    """Compares requests with tools by what they mean."""
+    """Compares queries with tools by meaning."""
 
     def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
-        """These are the server's tools from now on; their vectors follow in the background."""
+        """Set the tools of a server; their vectors follow in the background."""
 
     def remove(self, server: str) -> None:
-        """The server is gone with all its tools."""
+        """Remove a server with all its tools."""
 
     async def cosines(
         self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[ToolKey]
     ) -> Mapping[ToolKey, float] | None:
-        """The nearest tools, and those of `also`; None while there are no vectors, or none can be had."""
+        """The nearest tools, and those of `also`; None while there are no vectors or none can be made."""
 
     def progress(self) -> tuple[int, int]:
-        """How many tools have their vector, of how many."""
+        """The number of tools with a vector, and of all tools."""
 
 
 log = logging.getLogger("headgate.catalog")
 
-# Of each ranking so many are looked at before both become one.
+# Of each ranking before the fusion.
 _BY_WORDS: Final = 40
 _BY_MEANING: Final = 50
-# Where near-duplicates fill the ranking, the next candidates are looked for so many times.
+# How often further candidates are searched for if near-duplicates fill the ranking.
 _MOST_ROUNDS: Final = 5
-# A request none of whose words is known, and whose nearest tool is no nearer, has nothing to go by.
+# A query without known words whose nearest tool is below this cosine matches nothing.
 _NO_SIGNAL_COSINE: Final = 0.3
-# Of each text of a tool, in characters; what a server says beyond that adds little.
+# Characters of each text of a tool; the rest of a long text adds little.
 _LONGEST_TEXT: Final = 8_000
-# A search just after a change waits so long for the index; then it sees what is there.
+# How long a search just after a change waits for the index.
 _INDEX_WAIT_SECONDS: Final = 5.0
 # Two steps for each tool.
 _STEPS_TO_SETTLE: Final = 500
 
 
 class ToolQuery(msgspec.Struct, frozen=True):
-    """What is looked for, and among which tools."""
+    """What to search for, and among which tools."""
 
     query: str
     limit: int = 5
-    # None is all of them.
+    # None for all servers.
     servers: frozenset[str] | None = None
     read_only: bool = False
 
 
 class MatchGroups(msgspec.Struct, frozen=True):
-    """The tools that may answer a request, best first. Near-duplicates are one group, its best tool first."""
+    """Tools that may answer a query, best first. Near-duplicates form one group, its best tool first."""
 
     groups: list[list[FusedScore]]
     # No tool passes the confidence gate.
@@ -71,10 +71,10 @@ class MatchGroups(msgspec.Struct, frozen=True):
 
 
 class MatchReason(msgspec.Struct, frozen=True):
-    """Why a tool was found: by its words, and by its meaning where it has a vector."""
+    """Why a tool was found: by its words, and by its meaning if it has a vector."""
 
     score: float
-    # Each as a part of the best: 1 is the tool that answers most.
+    # Each as a share of the best: 1 is the best tool.
     words: float
     meaning: float | None
     cosine: float | None
@@ -82,7 +82,7 @@ class MatchReason(msgspec.Struct, frozen=True):
 
 
 class Finder:
-    """Knows every tool of the catalog by its words and its meaning, and follows its changes."""
+    """Searches every tool of the catalog by words and by meaning, and follows its changes."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class Finder:
         settle: Callable[[], None] = lambda: None,
         patience_seconds: float = _INDEX_WAIT_SECONDS,
     ) -> None:
-        """`every_tool` gives another list after each change; `settle` is called when much is new."""
+        """`every_tool` returns a new list after each change; `settle` is called after large changes."""
         self._every_tool = every_tool
         self._semantic = meaning
         self._settle = settle
         self._index_wait_seconds = patience_seconds
         self._lexical = LexicalIndex()
         self._indexed: list[Item] | None = None
-        # What is indexed of each server, to leave alone what did not change.
+        # The indexed items of each server, to skip unchanged ones.
         self._servers: dict[str, list[Item]] = {}
         self._read_only: set[ToolKey] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -107,18 +107,18 @@ class Finder:
         return len(self._lexical)
 
     def progress(self) -> tuple[int, int] | None:
-        """How many tools have their vector, of how many; None where there are none."""
+        """The number of tools with a vector, and of all tools; None without semantic search."""
         return self._semantic.progress() if self._semantic is not None else None
 
     # Following the catalog.
 
     @property
     def is_current(self) -> bool:
-        """Whether everything that the catalog has can be found."""
+        """Whether everything in the catalog is indexed."""
         return self._indexed is self._every_tool()
 
     def refresh_soon(self) -> None:
-        """The catalog has changed: take it in, beside everything else."""
+        """Index changes of the catalog in the background."""
         if self._refreshing is None and self._indexed is not self._every_tool():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="index")
             self._refreshing.add_done_callback(self._refreshed)
@@ -129,7 +129,7 @@ class Finder:
             log.error("index failed", exc_info=error)
 
     async def wait_until_current(self) -> None:
-        """Wait until the index is as the catalog is, for a bounded time."""
+        """Wait until the index is current, for a bounded time."""
         self.refresh_soon()
         if self._refreshing is not None:
             await asyncio.wait({self._refreshing}, timeout=self._index_wait_seconds)
@@ -141,8 +141,8 @@ class Finder:
             await asyncio.gather(self._refreshing, return_exceptions=True)
 
     async def _refresh(self) -> None:
-        """Index what has changed, and let others have their turn in between."""
-        # Reading it is work for another thread; afterwards it is there for every search.
+        """Index all changes in small steps, so that other tasks can run in between."""
+        # Loaded in another thread; every later search uses it.
         await asyncio.to_thread(preload)
         time_slice = TimeSlice()
         while self._indexed is not (items := self._every_tool()):
@@ -186,13 +186,13 @@ class Finder:
     # Searching.
 
     async def find(self, tool_query: ToolQuery, allowed: Allowed | None = None) -> list[FusedScore]:
-        """The tools that answer the wish among those that are allowed, best first; the same each time."""
+        """The tools that answer the query among the allowed ones, best first; deterministic."""
         await self.wait_until_current()
         ranking, sure = await self._rank(tool_query, self._visible(tool_query, allowed))
         return ranking[: tool_query.limit] if sure else []
 
     async def candidates(self, tool_query: ToolQuery, allowed: Allowed | None, more: int) -> MatchGroups:
-        """At least `limit` groups and `more` where there are so many, and also when none is a sure match."""
+        """At least `limit` groups, and `more` if available, also if none is a sure match."""
         await self.wait_until_current()
         visible = self._visible(tool_query, allowed)
         ranking, sure = await self._rank(tool_query, visible)
@@ -201,7 +201,7 @@ class Finder:
         time_slice = TimeSlice()
         last = ranking
         for _ in range(_MOST_ROUNDS):
-            # What a ranking that is not full leaves out is too faint.
+            # A ranking that is not full has left out only weak matches.
             if len(groups) >= min(tool_query.limit + more, len(ranking)) or len(last) < _BY_WORDS:
                 break
             await time_slice.yield_if_expired()
@@ -214,7 +214,7 @@ class Finder:
     async def _next_candidates(
         self, tool_query: ToolQuery, visible: Allowed | None, found: Sequence[FusedScore]
     ) -> list[FusedScore]:
-        """The next candidates; scores are relative to the best of a search, and so are limited here."""
+        """Further candidates; scores are relative to the best of one search, so they are capped here."""
         known = {one.key for one in found}
         ranking, _ = await self._rank(
             tool_query, lambda key: key not in known and (visible is None or visible(key))
@@ -227,14 +227,14 @@ class Finder:
         return (document for document in documents if document is not None)
 
     def examples(self, server: str, allowed: Allowed | None, most: int) -> tuple[int, list[str]]:
-        """How many tools of the server may be shown, and the names of some from the whole of its list."""
+        """The number of visible tools of the server, and example names from all over its list."""
         items = self._servers.get(server, [])
         names = [item.name for item in items if allowed is None or allowed((server, item.name))]
         return len(names), names[:: max(1, -(-len(names) // most))]
 
     async def _rank(self, tool_query: ToolQuery, visible: Allowed | None) -> tuple[list[FusedScore], bool]:
         """Every candidate, best first, and whether they pass the confidence gate."""
-        # Candidates that are no sure match are of use too, and by meaning they may become one.
+        # Weak candidates are useful too, and meaning may make them strong.
         found = self._lexical.search(
             tool_query.query, max(_BY_WORDS, tool_query.limit), allowed=visible, floor=0.0
         )
@@ -249,7 +249,7 @@ class Finder:
         ) >= MIN_CONFIDENCE
 
     def _visible(self, tool_query: ToolQuery, allowed: Allowed | None) -> Allowed | None:
-        """Whether a tool may be shown; None when all may."""
+        """Whether a tool is visible; None if all are."""
         if allowed is None and tool_query.servers is None and not tool_query.read_only:
             return None
 
@@ -289,23 +289,25 @@ class Finder:
                 cosine=ranked[key].cosine,
                 explanation=self._lexical.explain(tool_query.query, key),
             )
-            # Each is a search of its own, of a request that may be long.
+            # Each is a search of its own, with a query that may be long.
             await time_slice.yield_if_expired()
         return reasons
 
 
 def _clipped(document: ToolDocument) -> ToolDocument:
-    """The document without what goes on for ever: each of its words would take its time in one step."""
+    """The document with bounded texts: an unbounded one would take too long in one step."""
     if max(map(len, _texts(document))) <= _LONGEST_TEXT:
         return document
-    name, title, description, parameters, said = (text[:_LONGEST_TEXT] for text in _texts(document))
+    name, title, description, parameters, parameter_texts = (
+        text[:_LONGEST_TEXT] for text in _texts(document)
+    )
     return msgspec.structs.replace(
         document,
         name=name,
         title=title,
         description=description,
         parameters=parameters,
-        parameter_texts=said,
+        parameter_texts=parameter_texts,
     )
 
 
@@ -320,7 +322,7 @@ def _texts(document: ToolDocument) -> tuple[str, str, str, str, str]:
 
 
 def _same_items(before: list[Item] | None, now: list[Item]) -> bool:
-    """Whether nothing that is searched has changed; an item that did not change is the same object."""
+    """Whether nothing that is indexed has changed; an unchanged item is the same object."""
     return before is not None and len(before) == len(now) and all(map(_same_item, before, now))
 
 

@@ -1,4 +1,4 @@
-"""Allocates distinct public names to the items of one kind; the owner of a name keeps it across restarts."""
+"""Allocates unique public names to the items of one kind; the owner of a name keeps it across restarts."""
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Protocol
@@ -19,10 +19,10 @@ from headgate.catalog.public_names import (
 
 
 class Namespace:
-    """The names of one kind; implements Owners."""
+    """The names of one kind in the store of all names; implements NameOwners."""
 
     def __init__(self, owners: NameOwners, prefix: str, others: list["Namespace"]) -> None:
-        """`others` are all corners of this memory; this one joins them."""
+        """`others` are all namespaces of this store; this one is added to them."""
         self._owners = owners
         self._prefix = prefix
         self._others = others
@@ -30,73 +30,73 @@ class Namespace:
         others.append(self)
 
     def owner(self, public_name: str) -> Key | None:
-        """Whose the name is."""
+        """The owner of the name."""
         return self._owners.owner(self._prefix + public_name)
 
     def claim(self, names: Mapping[str, Key]) -> None:
-        """Remember who owns each of these names now."""
+        """Store the owners of these names."""
         if names:
-            # The memory forgets what nobody asked for the longest. What the other kinds still use must not be
-            # pushed out by a server that lists new names all the time.
+            # The store evicts the least recently used names. A server that lists new names all the time must
+            # not evict those that other kinds use.
             for namespace in self._others:
                 namespace.touch()
             self._owners.claim({self._prefix + name: key for name, key in names.items()})
 
     def set_in_use(self, names: Collection[str]) -> None:
-        """These names are in use from now on, and no others."""
+        """Set the names that are in use."""
         self._used = names
 
     def touch(self) -> None:
-        """Ask for what is in use, so that it is not forgotten."""
+        """Read the names in use, so that they are not evicted."""
         for name in self._used:
             self.owner(name)
 
 
-# The name that an operator gave to a tool, as it was written; None for most.
+# The name that an operator gave to a tool, as written; None for most.
 OperatorNameOf = Callable[[Key], str | None]
 
 
 class NameAllocator(Protocol):
-    """Gives each item of a kind a public name."""
+    """Allocates a public name to each item of a kind."""
 
     def plain_name(self, server: str, name: str) -> str:
-        """What it is called before collisions are looked at; worked out once for each item."""
+        """The name before collisions are resolved; computed once for each item."""
 
     def operator_name(self, name: str) -> str:
-        """What it is called when its operator calls it so."""
+        """The name that an operator's choice results in."""
 
     def allocate(
         self,
-        wanted: Sequence[tuple[Key, str]],
+        plain_names: Sequence[tuple[Key, str]],
         plain_name_of: PlainNameOf,
         configured: Container[str],
         *,
         anew: bool,
     ) -> dict[Key, str]:
-        """A distinct name for each key, given with its plain name in the order of the configuration.
+        """A unique name for each key, given with its plain name in the order of the configuration.
 
-        `wish` tells the plain name of any item; `anew` says that it may tell another one than before. Names
-        of servers that are not `configured` any more are free.
+        `plain_name_of` gives the plain name of any item; `anew` is whether it may have changed. Names of
+        servers that are no longer `configured` are free.
         """
 
     def hold(self) -> None:
-        """Names without an owner are provisional until `settle`: a server that starts later may get them."""
+        """Keep names without an owner provisional until `settle`: a server that starts later may get them."""
 
     def settle(self) -> None:
-        """Every name belongs to the item that has it now."""
+        """Make the current names final."""
 
     def is_provisional(self, key: Key) -> bool:
         """Whether the item may still get another name."""
 
     def find_former(self, name: str, keys: Sequence[Key], given: OperatorNameOf) -> Key | None:
-        """The one of these items that had the name before, if it is certain which one is meant."""
+        """The one of these items that had the name before, if it is unambiguous."""
 
 
 class UnchangedNames:
-    """Names and URIs pass as they are; for a single server."""
+    """Leaves names and URIs unchanged; for a single server."""
 
     def __init__(self, limit: int) -> None:
-        """`limit` is for names that an operator chose."""
+        """`limit` applies to names that an operator chose."""
         self._limit = limit
 
     def plain_name(self, server: str, name: str) -> str:
@@ -104,35 +104,35 @@ class UnchangedNames:
         return name
 
     def operator_name(self, name: str) -> str:
-        """The name in the letters that every client accepts."""
+        """The name in the characters that every client accepts."""
         return sanitised_name(name, self._limit)
 
     def allocate(
         self,
-        wanted: Sequence[tuple[Key, str]],
+        plain_names: Sequence[tuple[Key, str]],
         plain_name_of: PlainNameOf,
         configured: Container[str],
         *,
         anew: bool,
     ) -> dict[Key, str]:
-        """The names; a tool that was renamed to what another is called keeps its own."""
-        # Also of tools that are renamed themselves: they may have to keep it.
-        own = {*RESERVED, *(key[1] for key, _ in wanted)}
+        """The names; a tool that was renamed to the name of another keeps its own."""
+        # Including tools that are renamed themselves: they may have to keep their name.
+        own = {*RESERVED, *(key[1] for key, _ in plain_names)}
         names: dict[Key, str] = {}
         taken: set[str] = set()
-        for key, name in wanted:
+        for key, name in plain_names:
             names[key] = key[1] if name in own or name in taken else name
             taken.add(names[key])
         return names
 
     def hold(self) -> None:
-        """There is one server, and nothing to wait for."""
+        """Does nothing: there is one server and nothing to wait for."""
 
     def settle(self) -> None:
-        """Nothing was provisional."""
+        """Does nothing: no name is provisional."""
 
     def is_provisional(self, key: Key) -> bool:
-        """Never."""
+        """False."""
         return False
 
     def find_former(self, name: str, keys: Sequence[Key], given: OperatorNameOf) -> Key | None:
@@ -141,55 +141,55 @@ class UnchangedNames:
 
 
 class PrefixedNames:
-    """`{server}_{name}`, for tools and prompts; the owner of a name keeps it."""
+    """Allocates `{server}_{name}` to tools and prompts; the owner of a name keeps it."""
 
     def __init__(self, limit: int, namespace: Namespace, reserved: Collection[str] = ()) -> None:
         self._limit = limit
         self._namespace = namespace
         self._reserved = reserved
-        # The plain names, and those that were given for them.
+        # The plain names, and the names allocated for them.
         self._known: tuple[dict[Key, str], dict[Key, str]] = {}, {}
         # Names that are not claimed yet, by item; None once all are.
         self._provisional: dict[Key, str] | None = None
 
     def plain_name(self, server: str, name: str) -> str:
-        """The name after the server's."""
+        """The name with the server's as a prefix."""
         return public_name(server, name, self._limit)
 
     def operator_name(self, name: str) -> str:
-        """The name in the letters that every client accepts."""
+        """The name in the characters that every client accepts."""
         return sanitised_name(name, self._limit)
 
     def hold(self) -> None:
-        """Names without an owner are provisional until `settle`."""
+        """Keep names without an owner provisional until `settle`."""
         if self._provisional is None:
             self._provisional = {}
 
     def settle(self) -> None:
-        """Claim the names as they are now."""
+        """Claim the current names."""
         provisional, self._provisional = self._provisional, None
         if provisional:
             self._namespace.claim({name: key for key, name in provisional.items()})
 
     def is_provisional(self, key: Key) -> bool:
-        """Whether an item of a server that is still starting may get its name."""
+        """Whether a server that is still starting may get the item's name."""
         return self._provisional is not None and key in self._provisional
 
     def allocate(
         self,
-        wanted: Sequence[tuple[Key, str]],
+        plain_names: Sequence[tuple[Key, str]],
         plain_name_of: PlainNameOf,
         configured: Container[str],
         *,
         anew: bool,
     ) -> dict[Key, str]:
-        """A distinct name for each key, given with its plain name; those with a hash are looked at `anew`."""
-        plain = dict(wanted)
+        """A unique name for each key, given with its plain name; `anew` allocates names with a hash again."""
+        plain = dict(plain_names)
         before, given = self._known
-        # What has a name keeps it: to ask the memory for thousands at every change takes a while.
+        # An item with a name keeps it: reading thousands of owners at every change takes a while.
         names = {key: given[key] for key, name in plain.items() if before.get(key) == name}
         if anew:
-            # Whoever had the name of one with a hash may be called otherwise now.
+            # The owner of the plain name of an item with a hash may have another name now.
             names = {key: name for key, name in names.items() if name == plain[key]}
         if self._provisional is not None:
             names = _uncontested(names, plain, self._provisional)
@@ -208,14 +208,14 @@ class PrefixedNames:
         return names
 
     def find_former(self, name: str, keys: Sequence[Key], given: OperatorNameOf) -> Key | None:
-        """The item that version 0.1.0, or another limit, gave this name."""
+        """The item that had this name in version 0.1.0 or under another limit."""
         if name in self._reserved:
             return None
         owner = self._namespace.owner(name)
         if owner is not None:
-            # Whoever is meant by the name is known, there or not.
+            # The owner of the name is known, existing or not.
             return owner if owner in keys and self._had(owner, name, given(owner)) else None
-        # One search for each server: most of thousands of names begin otherwise.
+        # Grouped by server: most of thousands of names have another prefix.
         servers = {server for server, _ in keys}
         likely = {server for server in servers if name.startswith(known_prefixes(server, self._limit)[-1])}
         found = (
@@ -232,25 +232,25 @@ class PrefixedNames:
 
 
 class _ProvisionalOwners:
-    """The memory of names while servers start: what is claimed is not remembered yet."""
+    """The owners of names while servers start: claims are not stored yet."""
 
     def __init__(self, namespace: Namespace, provisional: dict[Key, str]) -> None:
         self._namespace = namespace
         self._provisional = provisional
 
     def owner(self, public_name: str) -> Key | None:
-        """Who owned it before the start."""
+        """The owner before the start."""
         return self._namespace.owner(public_name)
 
     def claim(self, names: Mapping[str, Key]) -> None:
-        """These are provisional."""
+        """Keep these claims provisional."""
         self._provisional.update((key, name) for name, key in names.items())
 
 
 def _uncontested(
     names: Mapping[Key, str], plain: Mapping[Key, str], provisional: Container[Key]
 ) -> dict[Key, str]:
-    """The names without those that a newcomer may get, or that have a hash and may lose it."""
+    """The names that no new item may get, and that have no hash to lose."""
     contested = {name for key, name in plain.items() if key not in names}
     return {
         key: name

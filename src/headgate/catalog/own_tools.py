@@ -22,7 +22,7 @@ from headgate.domain.tool_arguments import (
 
 
 class OwnToolDefinition(NamedTuple):
-    """A tool that is listed behind those of servers: whole, and in as few words as a model needs."""
+    """A tool that is listed after those of servers: in full and as a stub."""
 
     name: str
     whole: bytes
@@ -32,7 +32,7 @@ class OwnToolDefinition(NamedTuple):
 MOST_MATCHES: Final = 50
 # Each is a search of its own.
 MOST_QUERIES: Final = 10
-# Names of servers in a description that every conversation pays for.
+# Of server names in a description, for which every conversation pays.
 _LONGEST_NAMES: Final = 300
 _LONGEST_NAME: Final = 60
 
@@ -70,7 +70,7 @@ _CALL: Final[dict[str, Any]] = {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": f"As {RETRIEVE_TOOLS} names it."},
-            # pydantic-ai closes every object that does not say that it is open.
+            # pydantic-ai closes every object that is not declared open.
             "args": {
                 "type": "object",
                 "additionalProperties": True,
@@ -100,7 +100,7 @@ EXPAND_DEFINITION: Final = msgspec.json.encode(_EXPAND)
 
 
 def retrieve_definition(servers: Sequence[str]) -> bytes:
-    """The tool that finds others; a model looks for a tool only if it knows what there is to find."""
+    """The search tool, with the servers in its description, so that a model knows what it can find."""
     if not servers:
         return msgspec.json.encode(_RETRIEVE)
     named: list[str] = []
@@ -114,7 +114,7 @@ def retrieve_definition(servers: Sequence[str]) -> bytes:
 
 
 def _stub(definition: dict[str, Any], description: str, *arguments: str) -> bytes:
-    """The tool with as little said of it as a model needs to use it."""
+    """The tool with the least that a model needs to use it."""
     known = definition["inputSchema"]["properties"]
     properties = {
         name: {key: value for key, value in known[name].items() if key != "description"} for name in arguments
@@ -134,23 +134,23 @@ class ToolLookup(Protocol):
     """The tools of the servers."""
 
     def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name, in any spelling, if the caller sees it."""
+        """The tool of that name in any spelling, if the caller may see it."""
 
     def nearest(self, name: str, caller: Identity) -> list[str]:
-        """The names that are most like it."""
+        """The most similar names."""
 
     def visibility(self, caller: Identity) -> Visibility:
-        """What the caller sees of the catalog."""
+        """The part of the catalog that the caller may see."""
 
     def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
         """The servers that such callers see, in the order of the configuration."""
 
 
 class ExpandableTools:
-    """A small budget says little of the gateway's own tools too."""
+    """Every tool that expandSchema can return, including the gateway's own, which a small budget shortens."""
 
     def __init__(self, tools: ToolLookup, readers: Sequence[OwnToolDefinition] = ()) -> None:
-        """`readers` are those of the gateway's own tools that are listed behind those of servers."""
+        """`readers` are the gateway's own tools that are listed after those of servers."""
         self._tools = tools
         self._readers = {reader.name: reader.whole for reader in readers}
         self.nearest = tools.nearest
@@ -182,19 +182,19 @@ class RetrieveToolsArguments(msgspec.Struct, frozen=True):
     queries: Annotated[list[str], Meta(min_length=1, max_length=MOST_QUERIES)] | None = None
     limit: Annotated[int, Meta(ge=1, le=MOST_MATCHES)] | None = None
     servers: list[str] | None = None
-    # Null is what some models write for an argument that they leave out.
+    # Some models write null for an omitted argument.
     read_only: bool | None = False
     detail: Literal["brief", "full", "explain"] | None = "brief"
 
 
 class _WrappedCallName(msgspec.Struct, frozen=True):
-    """The arguments of call_tool but for the container of the tool's own."""
+    """The arguments of call_tool without the container of the tool's own arguments."""
 
     name: Annotated[str, Meta(min_length=1)]
 
 
 class _WrappedCall(_WrappedCallName, frozen=True, forbid_unknown_fields=True):
-    """A call of call_tool as nearly every one is, so that it is read in one step."""
+    """The usual form of a call_tool call, decoded in one step."""
 
     args: Raw = Raw(b"{}")
 
@@ -209,7 +209,7 @@ _WRAPPED = ("name", "args")
 
 
 def read_retrieve_arguments(params: Mapping[str, Raw]) -> RetrieveToolsArguments:
-    """What is looked for; raises InvalidArguments."""
+    """The arguments of a search; raises InvalidArguments."""
     given = _retrieve_arguments.read(params)
     if given.query is None and given.queries is None:
         raise InvalidArguments(RETRIEVE_TOOLS, "neither query nor queries is given", hint=_EXAMPLE)
@@ -219,16 +219,16 @@ def read_retrieve_arguments(params: Mapping[str, Raw]) -> RetrieveToolsArguments
 
 
 def read_wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
-    """The tool that is meant, and its arguments; raises InvalidArguments.
+    """The tool and its arguments; raises InvalidArguments.
 
-    A member that call_tool does not have is never dropped: the tool would run without it.
+    An unknown member is never dropped: the tool would run without it.
     """
     try:
         given = params["arguments"]
         usual = _wrapped_call_decoder.decode(given)
     except (KeyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _read_lenient_call(params)
-    # To the byte, so that neither of them is there twice.
+    # The exact size, so that no member is there twice.
     is_usual = len(given) == len('{"name":"","args":}') + len(usual.name) + len(usual.args)
     if is_usual and bytes(usual.args)[:1] == b"{":
         return usual.name, usual.args
@@ -236,7 +236,7 @@ def read_wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
 
 
 def _read_lenient_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
-    """The same of a call with another container, an object as a text, or a mistake."""
+    """The same for a call with another container, arguments as a text, or a mistake."""
     given = argument_members(params, CALL_TOOL, _CALL_EXAMPLE)
     name = text_member(given, "name")
     target = name or CALL_TOOL
@@ -244,5 +244,5 @@ def _read_lenient_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
         f"give the arguments of {target[:_LONGEST_TOOL_NAME]} in args" if "name" in given else _CALL_EXAMPLE
     )
     refuse_unknown(CALL_TOOL, given, _WRAPPED, hint=hint, accepted=ARGUMENT_CONTAINERS, target=target)
-    # The reader explains what is wrong with a name.
+    # The reader explains an invalid name.
     return name or _wrapped_call_name.read(params).name, nested_arguments(given, CALL_TOOL, _CALL_EXAMPLE)

@@ -1,4 +1,4 @@
-"""What each server listed of one kind, by client profile; profiles share the plain listing until theirs
+"""The listings of one kind by server and client profile; profiles share the plain listing until theirs
 differs.
 """
 
@@ -12,14 +12,14 @@ from headgate.domain.item import Item, ItemKind, UpstreamItem, publish_item
 
 
 class CatalogEntry:
-    """An item with what is worked out once, though every server that connects has them all listed again."""
+    """An item with data that is computed once, although all items are listed again at every change."""
 
     __slots__ = ("_item", "_kind", "_truncated", "key", "plain_name", "source")
 
     def __init__(
         self, kind: ItemKind, server: str, source: UpstreamItem, plain_name: str, *, truncated: bool = False
     ) -> None:
-        """`truncated` is whether results of the item may be."""
+        """`truncated` is whether results of the item may be truncated."""
         self._kind = kind
         self._truncated = truncated
         self.source = source
@@ -28,33 +28,33 @@ class CatalogEntry:
         self._item: Item | None = None
 
     def as_item(self, name: str) -> Item:
-        """The item as clients see it under that name."""
+        """The item under that public name."""
         if self._item is None or self._item.public_name != name:
             self._item = publish_item(self._kind, self.key[0], self.source, name, truncated=self._truncated)
         return self._item
 
 
-# What one server told at one time, in its order.
+# The entries of one server, in its order.
 ServerListing = dict[Key, CatalogEntry]
 
 
 def same_listing(one: ServerListing, other: ServerListing) -> bool:
-    """Whether clients see no difference; an offer that did not change is the same object."""
+    """Whether clients see no difference; an unchanged entry is the same object."""
     return one is other or list(one.values()) == list(other.values())
 
 
-# Clients declare what their maker built in, so a gate meets a handful; each may cost a listing of its own.
+# Capabilities depend on the client's product, so there are few profiles; each may cost a listing.
 MOST_PROFILES = 16
 
 
 class RecentProfiles:
-    """The profiles that have listings of their own, the longest unused first."""
+    """The profiles with listings of their own, the least recently used first."""
 
     def __init__(self) -> None:
         self._profiles: dict[ClientProfile, None] = {}
 
     def add(self, profile: ClientProfile) -> ClientProfile | None:
-        """Count a profile in; gives the one that has to go for it, if any."""
+        """Add a profile; returns the one to evict, if any."""
         if profile == PLAIN_PROFILE:
             return None
         self._profiles.pop(profile, None)
@@ -66,12 +66,12 @@ class RecentProfiles:
         return oldest
 
     def use(self, profile: ClientProfile) -> None:
-        """It was used just now, if it is one of them."""
+        """Mark a profile as used, if it is one of them."""
         if profile in self._profiles:
             self.add(profile)
 
     def forget(self, profile: ClientProfile) -> None:
-        """It has no listings of its own any more."""
+        """Remove a profile that has no listings of its own any more."""
         self._profiles.pop(profile, None)
 
 
@@ -79,16 +79,16 @@ _Listed = TypeVar("_Listed")
 
 
 class ProfileListings:
-    """By profile and server; a profile to which a server told nothing of its own has the plain account."""
+    """Listings by profile and server; a profile without a listing of its own has the plain one."""
 
     def __init__(self) -> None:
         self._plain: dict[str, ServerListing] = {}
-        # None stands for an account that is the same as the plain one, and stays so until it is told again.
+        # None stands for a listing equal to the plain one, until the server lists again.
         self._own: dict[ClientProfile, dict[str, ServerListing | None]] = {}
         self._hints: dict[ClientProfile, dict[str, CacheHint]] = {}
 
     def keep_servers(self, servers: Sequence[str]) -> None:
-        """Forget every other server."""
+        """Remove every other server."""
         _keep(self._plain, servers)
         for own in self._own.values():
             _keep(own, servers)
@@ -96,7 +96,7 @@ class ProfileListings:
             _keep(hints, servers)
 
     def put(self, server: str, profile: ClientProfile, listing: ServerListing, hint: CacheHint) -> bool:
-        """Replace one account; tells whether the profile's clients see a difference."""
+        """Replace one listing; returns whether the profile's clients see a difference."""
         self._hints.setdefault(profile, {})[server] = hint
         before = self.listing_of(server, profile)
         if profile == PLAIN_PROFILE:
@@ -115,16 +115,16 @@ class ProfileListings:
                 listings[server] = None
 
     def forget(self, profile: ClientProfile) -> bool:
-        """Drop a profile's own accounts; tells whether there was one that differed."""
+        """Drop a profile's own listings; returns whether one of them differed."""
         self._hints.pop(profile, None)
         return any(listing is not None for listing in self._own.pop(profile, {}).values())
 
     def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether the server told this to clients of that very profile."""
+        """Whether the server listed for exactly that profile."""
         return server in (self._plain if profile == PLAIN_PROFILE else self._own.get(profile, {}))
 
     def differs(self, profile: ClientProfile) -> bool:
-        """Whether its clients see anything else than clients without capabilities."""
+        """Whether its clients see other items than clients without capabilities."""
         return any(listing is not None for listing in self._own.get(profile, {}).values())
 
     @property
@@ -133,16 +133,16 @@ class ProfileListings:
         return all(listing is None for listings in self._own.values() for listing in listings.values())
 
     def has_any_listing(self, server: str) -> bool:
-        """Whether the server told this to anybody."""
+        """Whether the server has listed for any profile."""
         return server in self._plain or any(server in listings for listings in self._own.values())
 
     def listing_of(self, server: str, profile: ClientProfile) -> ServerListing | None:
-        """What clients of that profile see of the server, if it has told anything."""
+        """The server's listing for that profile, if it has listed."""
         own = self._own.get(profile, {}).get(server)
         return self._plain.get(server) if own is None else own
 
     def all_listings_of(self, server: str) -> Iterator[ServerListing]:
-        """Every account of the server that differs from the others, the plain one first."""
+        """Every distinct listing of the server, the plain one first."""
         if server in self._plain:
             yield self._plain[server]
         for listings in self._own.values():
@@ -151,7 +151,7 @@ class ProfileListings:
                 yield listing
 
     def entries_by_text(self, server: str) -> dict[str, CatalogEntry]:
-        """Everything that the server offers, by the text of its definition."""
+        """All entries of the server, by the text of their definition."""
         return {
             entry.source.definition.text: entry
             for listing in self.all_listings_of(server)
@@ -159,7 +159,7 @@ class ProfileListings:
         }
 
     def hint(self, server: str, profile: ClientProfile) -> CacheHint:
-        """How long the profile's account of the server may be kept."""
+        """How long the profile's listing of the server may be cached."""
         plain = self._hints.get(PLAIN_PROFILE, {}).get(server, NO_HINT)
         return self._hints.get(profile, {}).get(server, plain)
 

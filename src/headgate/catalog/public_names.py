@@ -1,6 +1,6 @@
-"""Public names: `{server}_{name}`, accepted by every client, never two alike, the same after a restart.
+"""Public names: `{server}_{name}`, valid for every client, unique, and stable across restarts.
 
-A name that is too long loses parts of the server's key before it loses anything of the tool's own name.
+A name that is too long loses parts of the server's key before any part of the tool's own name.
 """
 
 import hashlib
@@ -9,21 +9,21 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from itertools import count
 from typing import Protocol
 
-# A server, and the name of one of its items there.
+# A server, and the server's own name of one of its items.
 Key = tuple[str, str]
-# What an item would be called now, whether it is there or not; None if it is hidden.
+# The current plain name of an item, existing or not; None if it is hidden.
 PlainNameOf = Callable[[Key], str | None]
 
-# What model providers allow, less the prefix that a client puts before every name of this gateway.
+# The limit of model providers, less the prefix that a client adds to every name of this gateway.
 LONGEST_NAME = 64
-# What the gateway's own tools are called; `call` may have a `tool`, which gets another name.
+# The gateway's own tools; a tool `tool` of a server `call` gets another name.
 RETRIEVE_TOOLS = "retrieve_tools"
 RETRIEVE_TOOL = "retrieve_tool"
 CALL_TOOL = "call_tool"
 EXPAND_SCHEMA = "expandSchema"
-# Those that read large results.
+# The tools that read large results.
 RESULT_READERS = frozenset(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query"))
-# Those that make several calls one whole, and that tell what became of one.
+# The tools for transactions and the status of a call.
 DELIVERY_TOOLS = frozenset(
     {
         "transaction_begin",
@@ -35,42 +35,42 @@ DELIVERY_TOOLS = frozenset(
         "resolve_operation",
     }
 )
-# Listed behind the tools of servers, where they are listed.
+# Listed after the tools of servers, if at all.
 LISTED_LAST = RESULT_READERS | DELIVERY_TOOLS
 OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA}) | LISTED_LAST
-# No two names may differ by the case of their letters alone.
+# Two names must differ in more than case.
 RESERVED = OWN_NAMES | {EXPAND_SCHEMA.lower()}
 _OTHER = re.compile(r"[^a-z0-9_]")
 _RUNS = re.compile(r"_+")
-# What stands between a vendor and a product in the key of a server: `awslabs.x`, `@scope/x`.
+# Separates vendor and product in the key of a server: `awslabs.x`, `@scope/x`.
 _SEGMENTS = re.compile(r"[./]")
 HASH_LENGTH = 6
-# Words of most server keys, which tell no two servers apart.
+# Words of most server keys, which do not distinguish servers.
 _COMMON_WORDS = frozenset({"mcp", "server"})
-# So much of the server part stays, unless the tool's name says it.
+# The least length of the server part, unless the tool's name contains it.
 _SHORTEST_SERVER = 2
 _HASHED = re.compile(rf"_[0-9a-f]{{{HASH_LENGTH}}}$")
-# A shorter limit is only left where a hash follows, and has no room for two parts.
+# A lower limit occurs only before a hash, and has no room for two parts.
 _SHORTEST_PAIR = 8
 
 
 class NameOwners(Protocol):
-    """Remembers across restarts whose a public name is."""
+    """Stores the owners of public names across restarts."""
 
     def owner(self, public_name: str) -> Key | None:
-        """The server and the item that had the name first, if anybody had."""
+        """The server and the item that own the name, if any."""
 
     def claim(self, names: Mapping[str, Key]) -> None:
-        """Remember who owns each of these names now."""
+        """Store the owners of these names."""
 
 
 def default_limit(gateway_name: str) -> int:
-    """What is left of 64 characters after `mcp__<gateway>__`, the prefix that common clients add."""
+    """The part of 64 characters left after `mcp__<gateway>__`, the prefix that common clients add."""
     return max(10, LONGEST_NAME - len(f"mcp__{gateway_name}__"))
 
 
 def public_name(server: str, tool: str, limit: int) -> str:
-    """The name of a tool as clients see it, before collisions are looked at."""
+    """The public name of a tool before collisions are resolved."""
     own = sanitise(tool) or "tool"
     part = sanitise(server) or "server"
     name = _joined(part, own)
@@ -84,12 +84,12 @@ def public_name(server: str, tool: str, limit: int) -> str:
 
 
 def _joined(part: str, own: str) -> str:
-    """Both parts, or the tool's name alone where it says the server's words already."""
+    """Both parts, or the tool's name alone if it contains the server's words."""
     return with_leading_letter(own if f"{own}_".startswith(f"{part}_") else f"{part}_{own}")
 
 
 def _shorter_parts(server: str, own: str) -> Iterator[str]:
-    """What remains of the server's key, step by step; a step that would leave nothing is left out."""
+    """Ever shorter forms of the server's key; an empty one is skipped."""
     segments = [words for each in _SEGMENTS.split(server) if (words := _words(sanitise(each)))]
     segments = segments or [["server"]]
     for needless in (_COMMON_WORDS, frozenset(_words(own))):
@@ -110,7 +110,7 @@ def _part(segments: Sequence[Sequence[str]]) -> str:
 
 
 def _cut(part: str, own: str, limit: int) -> str:
-    """Cut the server part, then the tool's name: nothing else is left to remove."""
+    """Cuts the server part, then the tool's name: nothing else is left to remove."""
     whole = _joined(part, own)
     if limit < _SHORTEST_PAIR or len(whole) <= len(with_leading_letter(own)):
         return with_leading_letter(own)[:limit].rstrip("_")
@@ -119,24 +119,24 @@ def _cut(part: str, own: str, limit: int) -> str:
 
 
 def sanitised_name(name: str, limit: int) -> str:
-    """A name that an operator chose, in the letters that every client accepts."""
+    """A name chosen by an operator, in the characters that every client accepts."""
     return with_leading_letter(sanitise(name) or "tool")[:limit].rstrip("_")
 
 
 def with_leading_letter(name: str) -> str:
-    """Some clients refuse a name that begins with a digit."""
+    """The name with a letter before a leading digit, which some clients refuse."""
     return f"tool_{name}" if name[0].isdigit() else name
 
 
 def sanitise(text: str) -> str:
-    """The text in the letters that every client accepts; may be empty."""
+    """The text in the characters that every client accepts; may be empty."""
     return _RUNS.sub("_", _OTHER.sub("_", text.lower())).strip("_")
 
 
 def with_hash(name: str, server: str, tool: str, limit: int, salt: int = 0) -> str:
     """The name with a short stable hash, for a tool whose plain name belongs to another.
 
-    What makes room for the hash is the server part, as long as nobody chose the name.
+    The server part makes room for the hash, unless an operator chose the name.
     """
     room = limit - HASH_LENGTH - 1
     by_itself = name == public_name(server, tool, limit)
@@ -145,13 +145,13 @@ def with_hash(name: str, server: str, tool: str, limit: int, salt: int = 0) -> s
 
 
 def hash_suffix(server: str, tool: str) -> str:
-    """The hash of a tool as it stands at the end of a name."""
+    """The hash of a tool as a suffix of a name."""
     digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()
     return f"_{digest[:HASH_LENGTH]}"
 
 
 def server_prefix_length(server: str, name: str, limit: int) -> int:
-    """How many characters of a public name tell that it is one of this server; 0 if none do."""
+    """The length of the prefix of a public name that identifies this server; 0 without one."""
     if len(name) > limit:
         return 0
     bases = [(name, limit)]
@@ -162,21 +162,21 @@ def server_prefix_length(server: str, name: str, limit: int) -> int:
 
 def _server_prefix_length(server: str, name: str, limit: int) -> int:
     part = sanitise(server) or "server"
-    # A tool may be called like its server; a key in other letters is hardly the name of a tool.
+    # A tool may have the name of its server; a key in other characters is hardly the name of a tool.
     if name == part:
         return len(part) if name == server else 0
     if name.startswith((f"{part}_", with_leading_letter(f"{part}_"))):
         return len(part)
     words = tuple(word[:_SHORTEST_SERVER] for word in _words(part))
     if not name.startswith((*words, "tool_")):
-        # Nearly always: whatever remains of the key begins with one of its words.
+        # A quick test: every shortened key begins with one of its words.
         return 0
-    # The server part ends before some `_`, or has gone.
+    # The server part ends before some `_`, or is gone.
     for end in (*(found.end() for found in re.finditer("_", name)), 0):
         own = name[end:]
         if len(with_leading_letter(f"{part}_{own}")) > limit and name == public_name(server, own, limit):
             return end or 1
-        # Where the tool's name was cut too, whatever followed it was left out.
+        # If the tool's name was cut too, everything after it was left out.
         cut = (public_name(server, own + more, limit) for more in ("x" * limit, "_x" * limit))
         if len(name) >= limit - 1 and name in cut:
             return end or 1
@@ -192,15 +192,15 @@ def allocate_names(
     plain_name_of: PlainNameOf | None = None,
     configured: Container[str] | None = None,
 ) -> dict[Key, str]:
-    """A distinct public name for each tool; `plain` are the names from `public_name`, or from the operator.
+    """A unique public name for each tool; `plain` are names from `public_name` or from the operator.
 
     An owner keeps its name until its server is no longer `configured`: a call must never reach a tool that
     the client did not mean. A name without an owner goes to the first of `tools` by server, and by name
-    within a server, because some servers list their tools in another order each time. What an operator gave
-    to one tool and then to another is the other's: `wish` tells what an owner would be called now.
+    within a server, because some servers list their tools in another order each time. A name that an operator
+    moved from one tool to another belongs to the other: `plain_name_of` gives the current one of an owner.
     """
     plain = plain or {key: public_name(*key, limit) for key in tools}
-    # Owners first, so that nobody else takes what is theirs.
+    # Owners first, so that no other tool takes their names.
     names = {
         key: plain[key] for key in tools if owners.owner(plain[key]) == key and plain[key] not in reserved
     }
@@ -223,8 +223,10 @@ def allocate_names(
 
 
 def _in_server_order(tools: Sequence[Key]) -> list[Key]:
-    turns = {server: turn for turn, server in enumerate(dict.fromkeys(server for server, _ in tools))}
-    return sorted(tools, key=lambda key: (turns[key[0]], key[1]))
+    server_order = {
+        server: position for position, server in enumerate(dict.fromkeys(server for server, _ in tools))
+    }
+    return sorted(tools, key=lambda key: (server_order[key[0]], key[1]))
 
 
 def _passes_on(
@@ -236,18 +238,18 @@ def _passes_on(
     plain_name_of: PlainNameOf | None,
     configured: Container[str] | None,
 ) -> bool:
-    """Whether a name goes from its owner to another tool, which is called so by itself or by its operator."""
+    """Whether a name passes from its owner to another tool, which has it by default or by its operator."""
     by_itself = name == public_name(*key, limit)
     if configured is not None and owner[0] not in configured:
-        # A tool that has a hash keeps that: clients know it by its name.
+        # A tool with a hash keeps it: clients know the tool by that name.
         return not by_itself or owners.owner(with_hash(name, *key, limit)) != key
     return plain_name_of is not None and not _keeps(owner, name, plain_name_of, by_itself=by_itself)
 
 
 def _keeps(owner: Key, name: str, plain_name_of: PlainNameOf, *, by_itself: bool) -> bool:
-    """Whether an owner keeps its name from another tool, which is called so by itself or by its operator."""
+    """Whether an owner keeps its name against another tool, which has it by default or by its operator."""
     with_its_hash = name.endswith(hash_suffix(*owner))
-    # Nobody but an operator takes away what a tool is called by itself, whatever the limit was then.
+    # Only an operator takes a default name away, whatever the limit was then.
     if by_itself and (with_its_hash or is_default_name(owner, name)):
         return True
     wanted_name = plain_name_of(owner)
@@ -255,23 +257,23 @@ def _keeps(owner: Key, name: str, plain_name_of: PlainNameOf, *, by_itself: bool
 
 
 def is_default_name(key: Key, name: str) -> bool:
-    """Whether a tool is, or was in version 0.1.0, called so under some limit and without an operator."""
+    """Whether a tool has this name by default under some limit, also in version 0.1.0."""
     return public_name(*key, len(name)) == name or former_whole(*key).startswith(name)
 
 
 def former_whole(server: str, tool: str) -> str:
-    """What version 0.1.0 called a tool, before it cut the name at the end."""
+    """The name of a tool in version 0.1.0, before it was cut."""
     return with_leading_letter(f"{sanitise(server) or 'server'}_") + (sanitise(tool) or "tool")
 
 
 def former_names(key: Key, limit: int, given: str | None = None) -> tuple[str, str]:
-    """What version 0.1.0 called a tool: alone, and where another one had that name."""
+    """The names of a tool in version 0.1.0: alone, and after a collision."""
     whole = former_whole(*key) if given is None else with_leading_letter(sanitise(given) or "tool")
     return whole[:limit], whole[: limit - HASH_LENGTH - 1] + hash_suffix(*key)
 
 
 def known_prefixes(server: str, limit: int) -> tuple[str, str, str]:
-    """What other spellings of a tool's name begin with, and every name that version 0.1.0 gave."""
+    """The prefixes of alternative spellings, and of all names of version 0.1.0."""
     former = with_leading_letter(f"{sanitise(server) or 'server'}_")[: limit - HASH_LENGTH - 1]
     return f"{server}:", f"{server}__", former
 

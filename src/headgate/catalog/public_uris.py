@@ -9,16 +9,16 @@ from headgate.catalog.name_allocation import Namespace
 from headgate.catalog.public_names import Key, PlainNameOf
 
 _SERVER_SCHEME = "headgate://"
-# The memory has room for 20,000 names of all kinds; what is beyond is told apart while the gate runs.
+# The store has room for 20,000 names of all kinds; further ones are distinguished until a restart.
 _MOST_REMEMBERED = 5_000
 _LONGEST_REMEMBERED = 200
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
-# What parsers of URLs in clients take for a host; they refuse the whole page for one that they cannot read.
+# The host as URL parsers of clients accept it; they refuse the whole page for an invalid one.
 _AUTHORITY = re.compile(
     r"(?:[^/?#@]*@(?=[^/?#:]))?"
     r"[^\x00-\x20\x7f#/<>?@\[\\\]^|:]*(?::(?P<port>[0-9]{0,5}))?(?=[/?#]|$)"
 )
-# They are stricter about some schemes, and take a name that ends in a number for an address.
+# For some schemes they are stricter, and take a name that ends in a number for an address.
 _WEB = ("http", "https", "ws", "wss", "ftp")
 _ADDRESS = r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})(?=[:/?#]|$)"
 _DOMAIN = r"(?:[A-Za-z0-9_\-]+\.)*(?:[A-Za-z_][A-Za-z0-9_\-]*)\.?"
@@ -29,13 +29,13 @@ _FILE_AUTHORITY = re.compile(rf"(?:{_ADDRESS}|{_DOMAIN})?(?P<port>)(?=[/?#]|$)")
 
 
 def scheme(uri: str) -> str:
-    """The scheme in small letters; empty when there is none."""
+    """The scheme in lower case; empty if there is none."""
     found = _SCHEME.match(uri)
     return found[1].lower() if found else ""
 
 
 def with_server(server: str, uri: str) -> str:
-    """The URI with the server that it is meant for."""
+    """The URI with its server."""
     return f"{_SERVER_SCHEME}{quote(server, safe='')}/{uri}"
 
 
@@ -54,7 +54,7 @@ def names_server(uri: str) -> bool:
 
 
 def is_client_readable(uri: str) -> bool:
-    """Whether every client takes this for a URL."""
+    """Whether every client parses this as a URL."""
     known = scheme(uri)
     rest = len(known) + 1
     if not known or not uri.startswith("//", rest):
@@ -74,59 +74,59 @@ def _authority(known_scheme: str) -> re.Pattern[str]:
 
 
 class PublicUris:
-    """Gives public URIs; who had one first keeps it, also after a restart."""
+    """Allocates public URIs; the first owner of one keeps it, also after a restart."""
 
     def __init__(self, namespace: Namespace, *, parsed: bool) -> None:
-        """`parsed` says that clients parse what they are given, as they do with URIs, not with templates."""
+        """`parsed` is whether clients parse the values, as they do with URIs but not with templates."""
         self._namespace = namespace
         self._parsed = parsed
         self._first: dict[str, str] = {}
-        # The servers that had each URI when new servers were added; more than is remembered.
+        # The servers that had each URI when new servers were added; more than is stored.
         self._before: dict[str, str] = {}
-        # What is to be remembered once new servers have listed; None from then on.
+        # To be stored once new servers have listed; None from then on.
         self._provisional: dict[str, Key] | None = None
 
     def hold(self) -> None:
-        """URIs without an owner are provisional until `settle`."""
+        """Keep URIs without an owner provisional until `settle`."""
         if self._provisional is None:
             self._provisional, self._before = {}, self._first
 
     def settle(self) -> None:
-        """Each belongs to the server that has it now."""
+        """Make the current owners final."""
         provisional, self._provisional = self._provisional, None
         self._namespace.claim(provisional or {})
 
     def is_provisional(self, key: Key) -> bool:
-        """Not asked: a URI leads to whichever server has it."""
+        """Not used: a URI is routed to the server that has it."""
         return False
 
     def find_former(self, name: str, keys: Sequence[Key], given: Callable[[Key], str | None]) -> Key | None:
-        """None: `headgate://` finds every one."""
+        """None: `headgate://` names every server."""
         return None
 
     def plain_name(self, server: str, name: str) -> str:
-        """The URI itself, unless nobody could use it."""
+        """The URI itself, unless no client could use it."""
         if names_server(name) or (self._parsed and not is_client_readable(name)):
             return with_server(server, name)
         return name
 
     def operator_name(self, name: str) -> str:
-        """The URI itself: nobody renames one."""
+        """The URI itself: URIs are not renamed."""
         return name
 
     def allocate(
         self,
-        wanted: Sequence[tuple[Key, str]],
+        plain_names: Sequence[tuple[Key, str]],
         plain_name_of: PlainNameOf,
         configured: Container[str],
         *,
         anew: bool,
     ) -> dict[Key, str]:
-        """A distinct URI for each key, given with its plain one."""
+        """A unique URI for each key, given with its plain one."""
         names: dict[Key, str] = {}
         claims: dict[str, Key] = {}
         first: dict[str, str] = {}
-        for key, plain in wanted:
+        for key, plain in plain_names:
             server = key[0]
             if plain != key[1]:
                 names[key] = plain
@@ -151,7 +151,7 @@ class PublicUris:
 
 
 def _entry(uri: str) -> str:
-    """The URI as it is remembered: of bounded length."""
+    """The URI as it is stored: of bounded length."""
     if len(uri) <= _LONGEST_REMEMBERED:
         return uri
     return f"sha256-{hashlib.sha256(uri.encode()).hexdigest()}"

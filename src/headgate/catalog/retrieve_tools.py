@@ -1,4 +1,4 @@
-"""retrieve_tools: searches the catalog for an agent, and in dynamic mode adds what it finds to its list."""
+"""retrieve_tools: searches the catalog for an agent, and in dynamic mode adds found tools to its list."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
@@ -34,10 +34,10 @@ from headgate.search.rank_fusion import FusedScore
 _MOST_NAMED: Final = 20
 _UNFINISHED: Final = "; the index is still being made, so there may be more: try again in a moment"
 NO_MATCH: Final = {"message": "No relevant tools found", "tools": []}
-# Candidates that follow the full entries as bare names, of all queries together, and the fewest of each.
+# Candidates after the full entries, by name only: of all queries together, and at least of each.
 _MOST_ALSO: Final = 15
 _FEWEST_ALSO: Final = 3
-# Of an answer without a sure match: the servers of its best candidates, and names of tools of each.
+# Of a reply without a sure match: the servers of its best candidates, and example tools of each.
 _LIKELY_SERVERS: Final = 3
 _EXAMPLES: Final = 6
 _LONGEST_EXAMPLE: Final = 60
@@ -46,11 +46,11 @@ _REPHRASE: Final = (
     "or only in one of likely_servers with servers."
 )
 
-# Behind what an answer has no room for.
+# Appended to parts that did not fit.
 _NARROW: Final = (
     "Get the arguments of one with expandSchema, or search again with servers, other words or a lower limit."
 )
-# The sentences of an answer or of one of its queries, and the names of its members, in characters.
+# Characters of the sentences in a reply or in one of its queries, and of its member names.
 _SENTENCES: Final = 800
 
 
@@ -58,7 +58,7 @@ class SearchableTools(Protocol):
     """The tools that can be found."""
 
     def visibility(self, caller: Identity) -> Visibility:
-        """What the caller sees of them."""
+        """The part of them that the caller may see."""
 
     def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
         """The servers that such callers see, in the order of the configuration."""
@@ -70,19 +70,19 @@ class SearchableTools(Protocol):
         """Whether clients of that profile see every tool."""
 
     def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
-        """One tool as such clients see it, if they do."""
+        """One tool as such clients see it, or None."""
 
 
-# Gives servers that have just been started a moment to tell what they have.
+# Waits for a moment until servers that have just started have listed.
 AwaitTools = Callable[[ClientProfile, ClientSession | None, Identity], Awaitable[None]]
-# Whether what a client finds is added to its list.
+# Whether tools that a client finds are added to its list.
 IsDynamic = Callable[[McpRequest], bool]
-# Told the circle whose list of tools has changed.
+# Called with the visibility group whose list of tools has changed.
 NotifyListChanged = Callable[[str], None]
 
 
 class RetrieveTools:
-    """The tool, in search mode and in dynamic mode."""
+    """The tool retrieve_tools, in search mode and in dynamic mode."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class RetrieveTools:
         self._top_k = top_k
         self._await_tools = await_tools
         self._notify_list_changed = tell
-        # For operators: searches, those that found nothing, and those that found no sure match.
+        # For metrics: searches, those without any match, and those without a sure match.
         self.searches = 0
         self.without_match = 0
         self.weak = 0
 
     async def run(self, request: McpRequest) -> McpResponse:
-        """What was found, as text and as the same in structure; raises InvalidArguments or ServerNotFound."""
+        """The found tools as text and as structured content; raises InvalidArguments or ServerNotFound."""
         arguments = read_retrieve_arguments(request.params)
         visibility = self._tools.visibility(request.caller)
         servers = self._servers(arguments.servers, visibility)
@@ -124,15 +124,15 @@ class RetrieveTools:
             searched.append(await self._search(tool_query, more, allowed, arguments))
         visibility_group = visibility_group_of(request.session, request.caller)
         registration = self._register(request, {one.query: one.best for one in searched})
-        reply = _RetrievalReply(self._tools, request.profile, visibility, arguments, registration)
-        told = reply.build(
+        builder = _RetrievalReply(self._tools, request.profile, visibility, arguments, registration)
+        reply = builder.build(
             searched, pool_size=len(self._pools.keys(visibility_group)), pool_limit=self._pools.limit
         )
         if not self._finder.is_current:
-            told["message"] += _UNFINISHED
+            reply["message"] += _UNFINISHED
         if registration is not None and (registration.new or registration.evicted):
             self._notify_list_changed(visibility_group)
-        return McpResponse(_result(told))
+        return McpResponse(_result(reply))
 
     async def _search(
         self, tool_query: ToolQuery, more: int, allowed: Allowed | None, arguments: RetrieveToolsArguments
@@ -156,7 +156,7 @@ class RetrieveTools:
         )
 
     def _likely_servers(self, found: MatchGroups, allowed: Allowed | None) -> list[dict[str, str]]:
-        """The servers of the best candidates, and what each does by the tools that the caller may see."""
+        """The servers of the best candidates, each with example tools that the caller may see."""
         servers = dict.fromkeys(group[0].key[0] for group in found.groups)
         described = []
         for server in list(servers)[:_LIKELY_SERVERS]:
@@ -166,17 +166,17 @@ class RetrieveTools:
             described.append({"server": server, "does": does})
         return described
 
-    def _servers(self, wanted: list[str] | None, visibility: Visibility) -> frozenset[str] | None:
-        wanted = [server for server in wanted or () if server]
+    def _servers(self, requested: list[str] | None, visibility: Visibility) -> frozenset[str] | None:
+        requested = [server for server in requested or () if server]
         known = self._tools.visible_servers(visibility)
-        for server in wanted:
+        for server in requested:
             if server not in known:
                 finder = f"there are {', '.join(known[:_MOST_NAMED])}" if known else "there is none"
                 raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
-        return frozenset(wanted) if wanted else None
+        return frozenset(requested) if requested else None
 
     def _allowed(self, profile: ClientProfile, visibility: Visibility) -> Allowed | None:
-        """What may be shown; None when that is everything, as it mostly is."""
+        """Whether a tool may be returned; None if all may, as in most cases."""
         if self._tools.shows_all(profile) and visibility.is_unrestricted:
             return None
         return lambda key: self._tools.tool(key, profile, visibility) is not None
@@ -185,7 +185,7 @@ class RetrieveTools:
         if not self._is_dynamic(request):
             return None
         scores: dict[Key, float] = {}
-        # Of the first query first; the best score of a tool that answers several.
+        # In the order of the queries; with the best score of a tool that matches several.
         for answers in found.values():
             for one in answers:
                 scores[one.key] = max(one.score, scores.get(one.key, 0.0))
@@ -197,7 +197,7 @@ class RetrieveTools:
 
 
 class _QueryMatches(msgspec.Struct, frozen=True, kw_only=True):
-    """The candidates of one query: groups that are shown in full, and tools that are only named."""
+    """The candidates of one query: groups in full, and tools by name only."""
 
     query: str
     entries: list[list[FusedScore]]
@@ -208,12 +208,12 @@ class _QueryMatches(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def best(self) -> list[FusedScore]:
-        """The best tool of each group that is shown in full."""
+        """The best tool of each group in full."""
         return [group[0] for group in self.entries]
 
 
 class _RetrievalReply:
-    """Puts what was found into words that cost few tokens."""
+    """Builds a reply of few tokens."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class _RetrievalReply:
         self._registration = registration
 
     def build(self, searched: list[_QueryMatches], *, pool_size: int, pool_limit: int) -> dict[str, Any]:
-        """The whole answer; every mode has the same members."""
+        """The whole reply; every mode has the same members."""
         around: dict[str, Any] = {
             "newly_registered": self._names(self._registration.new if self._registration else ()),
             "evicted_tools": self._names(self._registration.evicted if self._registration else ()),
@@ -240,15 +240,15 @@ class _RetrievalReply:
         }
         results = self._results(searched, MOST_CHARACTERS - size_of(around) - _SENTENCES)
         if self._arguments.queries is None:
-            told = results[0]
+            reply = results[0]
         else:
-            told = {"message": _summary(results), "results": results}
+            reply = {"message": _summary(results), "results": results}
             if not any(map(_has_found, results)):
-                told |= NO_MATCH
-        return told | around
+                reply |= NO_MATCH
+        return reply | around
 
     def _results(self, searched: list[_QueryMatches], room: int) -> list[dict[str, Any]]:
-        """The answers to the queries; each may take an equal part of what those before it left."""
+        """The results of the queries; each may take an equal share of the remaining room."""
         results = list[dict[str, Any]]()
         for left, one in zip(range(len(searched), 0, -1), searched, strict=True):
             results.append(self._query_result(one, room // left))
@@ -261,19 +261,19 @@ class _RetrievalReply:
         room -= size_of((also, query, searched.likely_servers)) + _SENTENCES
         fitted = fit_reply([entry for entry in entries if entry is not None], room)
         weak = searched.weak and fitted.found > 0
-        told: dict[str, Any] = {"message": _message(fitted.found, weak=weak), "tools": fitted.tools}
+        reply: dict[str, Any] = {"message": _message(fitted.found, weak=weak), "tools": fitted.tools}
         if weak:
-            told["weak"] = True
+            reply["weak"] = True
         if also := fitted.named + also:
-            told["also"] = also
+            reply["also"] = also
         if weak:
-            told["likely_servers"] = searched.likely_servers
+            reply["likely_servers"] = searched.likely_servers
         if hint := " ".join(filter(None, [_REPHRASE if weak else "", _left_out(fitted)])):
-            told["hint"] = hint
-        return told | {"query": query}
+            reply["hint"] = hint
+        return reply | {"query": query}
 
     def _entry(self, searched: _QueryMatches, group: list[FusedScore]) -> ReplyEntry | None:
-        """The best tool of a group that is still there, and the names of its near-duplicates."""
+        """The best existing tool of a group, and the names of its near-duplicates."""
         there = [(one, self._tools.tool(one.key, self._profile, self._visibility)) for one in group]
         items = [(one, item) for one, item in there if item is not None]
         if not items:
@@ -303,7 +303,7 @@ class _RetrievalReply:
             entry["newly_registered"] = one.key in self._registration.new
             entry["listed"] = listed
         if full or not listed:
-            # A call needs the schema, and the list does not have it.
+            # A call needs the schema, which the list does not have.
             schema = schema_of(tool)
             entry["input_schema"] = schema if full else compact(schema)
         return entry
@@ -315,7 +315,7 @@ class _RetrievalReply:
         return (item.server, item.name) not in self._registration.left_out
 
     def _names(self, keys: Collection[Key]) -> list[str]:
-        """Under which names they are listed; what only others of the circle see is not told."""
+        """Their listed names; tools that only others of the group see are omitted."""
         items = (self._tools.tool(key, self._profile, self._visibility) for key in keys)
         return [item.public_name for item in items if item is not None]
 
@@ -328,7 +328,7 @@ def _message(count: int, *, weak: bool = False) -> str:
 
 
 def _left_out(fitted: FittedReply) -> str:
-    """What is not shown for want of room, and how to get it; empty if nothing is."""
+    """What did not fit, and how to get it; empty if everything did."""
     parts = [
         f"{fitted.brief} tools are only brief (brief: true)" if fitted.brief else "",
         f"{len(fitted.named)} more are only named, first in also" if fitted.named else "",
@@ -341,36 +341,36 @@ def _left_out(fitted: FittedReply) -> str:
 
 
 def _summary(results: list[dict[str, Any]]) -> str:
-    """The message of several queries; weak where none of them has a sure match."""
+    """The message for several queries; weak if none has a sure match."""
     answered = list(filter(_has_found, results))
     weak = all("weak" in one for one in answered)
     return _message(sum(len(one["tools"]) for one in answered) or len(answered), weak=weak)
 
 
 def _has_found(result: dict[str, Any]) -> bool:
-    """Whether it shows a tool, or names those for which there is no room."""
+    """Whether it has a tool, in full or by name."""
     return bool(result["tools"] or result.get("also"))
 
 
 def _why(reason: MatchReason) -> dict[str, Any]:
-    """Which words and fields, and how near in meaning."""
-    told: dict[str, Any] = {"lexical": round(reason.words, 4)}
+    """The matching words and fields, and the similarity of meaning."""
+    why: dict[str, Any] = {"lexical": round(reason.words, 4)}
     if reason.meaning is not None:
-        told |= {"vector": round(reason.meaning, 4), "cosine": round(reason.cosine or 0.0, 4)}
+        why |= {"vector": round(reason.meaning, 4), "cosine": round(reason.cosine or 0.0, 4)}
     if reason.explanation is not None:
-        told["terms"] = [msgspec.to_builtins(one) for one in reason.explanation.contributions]
-        told["not_matched"] = list(reason.explanation.missing)
-        told["sure"] = round(reason.explanation.confidence, 4)
+        why["terms"] = [msgspec.to_builtins(one) for one in reason.explanation.contributions]
+        why["not_matched"] = list(reason.explanation.missing)
+        why["sure"] = round(reason.explanation.confidence, 4)
         if reason.explanation.meaning is not None:
-            told["word_vectors"] = {
+            why["word_vectors"] = {
                 "nearness": round(reason.explanation.meaning, 4),
                 "share": round(reason.explanation.meaning_share, 4),
             }
         if reason.explanation.clause:
-            told["clause"] = list(reason.explanation.clause)
-    return told
+            why["clause"] = list(reason.explanation.clause)
+    return why
 
 
-def _result(told: dict[str, Any]) -> bytes:
-    text = msgspec.json.encode(told).decode()
-    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": told})
+def _result(reply: dict[str, Any]) -> bytes:
+    text = msgspec.json.encode(reply).decode()
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": reply})

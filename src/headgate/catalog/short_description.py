@@ -1,4 +1,4 @@
-"""Shortens the description of a tool to the words that tell it apart, with a few keywords of its
+"""Shortens the description of a tool to its distinctive words, with a few keywords of its
 arguments.
 """
 
@@ -9,30 +9,30 @@ from typing import Any, Final
 
 from headgate.search.text_analysis import WEAK_STOP_WORDS
 
-# More of a description is not looked at.
+# Characters of a description; the rest is ignored.
 _LONGEST_READ: Final = 1_000
 _MOST_SENTENCES: Final = 12
-# Numbers of points and the like are shorter.
+# Anything shorter is a list number or the like.
 _SHORTEST: Final = 4
-# A first sentence that is shorter leaves room for the next one.
+# After a shorter first sentence there is room for the next one.
 _FEW: Final = 20
 _ARTICLE: Final = re.compile(r"\b(?:the|an?) (?=\w)", re.IGNORECASE)
-# Where a text about arguments, results or examples begins.
+# The start of a section on arguments, results or examples.
 _SECTION: Final = re.compile(
     r"\n[ \t#*-]*(?:args?|arguments|parameters|params|returns?|raises|examples?|usage|notes?|workflow)[ *]*:",
     re.IGNORECASE,
 )
-# Behind a sentence that is not an abbreviation's, between paragraphs and points of a list, before a remark.
-# It begins with what is rare in a text, which makes it several times as fast.
+# After a sentence that is no abbreviation, between paragraphs and list items, before a remark. The pattern
+# begins with a rare character, which makes it several times as fast.
 _END: Final = re.compile(
     r"[.!?\s\u3002](?:(?<=\u3002)|(?<=[.!?])(?<!\b[eEiI]\.[ge]\.)(?<!\bvs\.)(?<!\betc\.)\s"
     r"|(?<=\n)[ \t]*[\n*#-]|(?=\([A-Z][a-z]+ ))"
 )
-# What stands for something to fill in, as <path> does, is no markup.
+# A placeholder such as <path> is no markup.
 _MARKUP: Final = re.compile(
     r"[*`#\\]+|</?(?:b|i|em|strong|code|pre|br|p|ul|ol|li|h[1-6]|tt|u)(?: ?/)?>", re.IGNORECASE
 )
-# Without this word an old tool cannot be told from the new one.
+# Without this word an old tool cannot be distinguished from the new one.
 _DEPRECATED: Final = re.compile(r"\bdeprecated\b", re.IGNORECASE)
 _DEPRECATED_PREFIX: Final = "Deprecated. "
 _FILLER: Final = re.compile(
@@ -44,7 +44,7 @@ _FILLER: Final = re.compile(
 
 
 def sentences(description: str) -> Iterator[str]:
-    """The sentences of a description, without markup and without sections about arguments and results."""
+    """The sentences of a description, without markup and without sections on arguments and results."""
     text = description[:_LONGEST_READ].strip()
     section = _SECTION.search(text)
     end = section.start() if section is not None else len(text)
@@ -61,15 +61,15 @@ def sentences(description: str) -> Iterator[str]:
         count += 1
 
 
-def shorten_description(description: str, longest: int, said: Collection[str] = ()) -> str:
-    """What is left of a description in so many characters, without sentences that were said elsewhere."""
+def shorten_description(description: str, longest: int, repeated: Collection[str] = ()) -> str:
+    """The description in at most `longest` characters, without sentences in `repeated`."""
     shortened = ""
     if _DEPRECATED.search(description, 0, _LONGEST_READ):
         return _DEPRECATED_PREFIX + shorten_description(
-            _DEPRECATED.sub("", description[:_LONGEST_READ]), longest - len(_DEPRECATED_PREFIX), said
+            _DEPRECATED.sub("", description[:_LONGEST_READ]), longest - len(_DEPRECATED_PREFIX), repeated
         )
     for sentence in sentences(description):
-        if sentence in said:
+        if sentence in repeated:
             continue
         short = _ARTICLE.sub("", _without_filler(sentence))
         if not shortened:
@@ -82,31 +82,31 @@ def shorten_description(description: str, longest: int, said: Collection[str] = 
 
 
 def _without_filler(sentence: str) -> str:
-    """The sentence without the words by which many begin and which say nothing."""
+    """The sentence without a meaningless beginning that many have."""
     filler = _FILLER.match(sentence)
     return sentence if filler is None else sentence[filler.end() :] or sentence
 
 
 def truncate_words(text: str, longest: int) -> str:
-    """As many whole words as fit, and a sign that there are more; never more bytes than the text has."""
+    """As many whole words as fit, and an ellipsis; never more bytes than the text has."""
     if len(text) <= longest:
         return text
-    # The sign is three bytes long.
+    # The ellipsis has three bytes.
     return text[: longest - 3].rsplit(" ", 1)[0].rstrip(" ,;:(") + "…"
 
 
 _MOST_WORDS: Final = 3
 _MOST_ARGUMENTS: Final = 12
 _MOST_CHOICES: Final = 8
-# Of the text about one argument.
+# Of the text of one argument.
 _LONGEST_ARGUMENT_TEXT: Final = 240
 _LONGEST_WORD: Final = 24
-# What follows is mostly one of many that the argument can be, and so what the tool is about.
+# Mostly followed by one of many possible values, which show what the tool is about.
 _BEFORE_EXAMPLES: Final = ("e.g.", "such as ", "for example", "one of ", "including ", "like ", "(", ": ")
-# Behind a bracket or a colon there are examples if several are named at once.
+# After a bracket or a colon, several names at once are examples.
 _SEVERAL: Final = re.compile(r"\W*\w+\W{0,2}(?:,|/|\||\bor\b)")
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]{3,}")
-# They stand in texts about arguments of any kind.
+# They occur in texts about arguments of any kind.
 _GENERIC_WORDS: Final = WEAK_STOP_WORDS | frozenset(
     [
         "also",
@@ -187,9 +187,9 @@ _GENERIC_WORDS: Final = WEAK_STOP_WORDS | frozenset(
 def argument_keywords(
     arguments: Collection[Any], known: str, room: int, repeated: Collection[str] = ()
 ) -> str:
-    """Up to three words that are no part of `known`, in at most `room` characters.
+    """Up to three words that are not in `known`, in at most `room` characters.
 
-    Texts that are `repeated` with other tools are not looked at.
+    Texts that are `repeated` in other tools are ignored.
     """
     seen = known.lower()
     found: list[str] = []
@@ -225,7 +225,7 @@ def _texts(arguments: Collection[Any], repeated: Collection[str]) -> Iterator[st
 
 
 def _examples(text: str) -> str:
-    """What stands behind a word that announces examples, up to the end of the sentence."""
+    """The text after a word that announces examples, up to the end of the sentence."""
     lower = text.lower()
     for mark in _BEFORE_EXAMPLES:
         at = lower.find(mark)

@@ -22,36 +22,36 @@ from headgate.schema.shapes import SchemaChanges, ShapeUnion, ValueShape
 
 
 class Dialect(StrEnum):
-    """A part of JSON Schema that some model provider takes."""
+    """A subset of JSON Schema that a model provider accepts."""
 
     PLAIN = "plain"
     GEMINI = "gemini"
-    # What OpenAI calls strict.
+    # Strict mode of OpenAI.
     OPENAI = "openai"
 
 
-# Clients that hand a schema on to a provider that refuses parts of it; docs/decisions/0026 has the evidence.
+# Clients that pass schemas on to a provider that refuses parts of them; evidence in docs/decisions/0026.
 _BY_NAME: Final = {"antigravity-client": Dialect.GEMINI}
-# The name goes on with that of the server; the releases that write it so leave out tools they cannot read.
+# Followed by the name of the server; the releases with this name drop tools that they cannot read.
 _BY_PREFIX: Final = {"gemini-cli-mcp-client-": Dialect.GEMINI}
 
 
 def dialect_of(client_name: str) -> Dialect:
-    """What a client of that `clientInfo.name` needs: PLAIN unless it is known to need something else."""
+    """The dialect for a client of that `clientInfo.name`: PLAIN unless it is known to need another."""
     for beginning, dialect in _BY_PREFIX.items():
         if client_name.startswith(beginning):
             return dialect
     return _BY_NAME.get(client_name, Dialect.PLAIN)
 
 
-# To look through a larger one takes so long that others would notice.
+# Parsing a larger one would delay other clients.
 _LONGEST_SCHEMA: Final = 128 * 1024
-# More digits take long to read, and nobody means them.
+# More digits take long to parse and are never meant.
 _MOST_DIGITS: Final = 310
 
 
 def find_input_schema(text: str) -> tuple[JsonMember, SchemaNode]:
-    """Where the schema of the arguments stands in a definition, and the schema; raises ValueError."""
+    """The position of the input schema in a definition, and the schema; raises ValueError."""
     member = single_member(text, "inputSchema")
     if member is None:
         raise UnsupportedSchema("no inputSchema")
@@ -64,7 +64,7 @@ def find_input_schema(text: str) -> tuple[JsonMember, SchemaNode]:
 
 
 def parse_json(text: str) -> Any:
-    """A value of JSON, in which a number that nothing can hold is infinite; raises ValueError."""
+    """A JSON value; an integer that is too large is infinite. Raises ValueError."""
     return json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
 
 
@@ -77,29 +77,29 @@ def _refuse_constant(constant: str) -> Any:
 
 
 def encode_json(value: Any) -> str:
-    """JSON; raises ValueError where a number is infinite."""
+    """JSON; raises ValueError for an infinite number."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Half of a character, which only an escape can say.
+        # A lone surrogate, which only an escape can express.
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text
 
 
-# What may be there or not without a difference, if it is empty.
+# Members that have no effect if they are empty.
 _EMPTY: Final = {Dialect.GEMINI: ("properties", "required"), Dialect.OPENAI: ("required",)}
 
 
 class AdaptedTool(msgspec.Struct, frozen=True):
-    """A tool as a client of some dialect sees it, and what that changed."""
+    """A tool in the dialect of a client, and the changes."""
 
     definition: bytes
     changes: tuple[str, ...] = ()
 
 
 def adapt_tool(definition: bytes, dialect: Dialect) -> AdaptedTool:
-    """The tool in that dialect, or as it is where it cannot be said in it; then the only change says why."""
+    """The tool in that dialect; unchanged with the reason as the only change if it cannot be expressed."""
     if dialect is Dialect.PLAIN:
         return AdaptedTool(definition)
     try:
@@ -109,7 +109,7 @@ def adapt_tool(definition: bytes, dialect: Dialect) -> AdaptedTool:
         written = _write_schema(schema, dialect, changes)
         if _without_empty(written, dialect) == _without_empty(schema, dialect):
             return AdaptedTool(definition)
-        # What is too small for a line of its own: a default that is null, or an example.
+        # Changes without a line of their own: a null default, or an example.
         lines = changes.lines() or ("inputSchema: written in the words of the dialect",)
         return AdaptedTool(replace_member(text, member, encode_json(written)).encode(), lines)
     except (ValueError, RecursionError) as error:
@@ -136,10 +136,10 @@ def _reason(error: Exception) -> str:
 
 
 def is_restorable(short: bytes, definition: bytes) -> bool:
-    """Whether `restored` by the definition is right for arguments under the strict form of `short`.
+    """Whether `restore_arguments` by the definition is right for arguments under the strict form of `short`.
 
-    It is not if one names arguments that the other does not, or where a text may hold JSON for one and not
-    for the other. Never raises.
+    It is not if the two name different arguments, or if a text may hold JSON in only one of them. Never
+    raises.
     """
     try:
         short_shape, full_shape = (
@@ -156,7 +156,7 @@ def is_restorable(short: bytes, definition: bytes) -> bool:
 
 
 def _shapes_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) -> bool:
-    # Where the tool takes no text, JSON is taken out of every one.
+    # If the tool takes no text, every text is decoded as JSON.
     if any(shape.kind == "string" for shape in full_shape.shapes):
         kinds = {shape.kind for shape in full_shape.shapes}
         texts, own_texts = _json_text_types(short_shape, level), _json_text_types(full_shape, level)
@@ -175,11 +175,11 @@ def _lists_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) ->
     if not lists or not own_lists:
         return True
     if len(lists) + len(own_lists) > 2:
-        # Which of several was meant is found by what is in them, and that is not the same for both.
+        # The alternative is found by its contents, which differ between the two.
         return False
     items, own_items = lists[0].items, own_lists[0].items
     if items is None:
-        # The whole list is JSON in a text.
+        # The whole array is JSON in a text.
         return True
     return own_items is not None and _shapes_agree(items, own_items, level + 1)
 
@@ -188,15 +188,15 @@ def _lists(choice: ShapeUnion) -> list[ValueShape]:
     return [shape for shape in choice.shapes if shape.kind == "array"]
 
 
-# Of one call's arguments; who sends more sends it as it is.
+# Of one call's arguments; larger arguments are passed on unchanged.
 _MOST_VALUES: Final = 20_000
 _JSON_BEGINS: Final = ("{", "[", '"')
 
 
 def restore_arguments(arguments: bytes, definition: bytes, dialect: Dialect) -> bytes:
-    """The arguments for the tool's own schema: nulls that mean "left out" gone, and JSON taken out of texts.
+    """The arguments for the tool's own schema: without nulls for omitted members, JSON in texts decoded.
 
-    Never raises: what cannot be read, or is right already, comes back as it is.
+    Never raises: arguments that cannot be parsed, or need no change, are returned unchanged.
     """
     if dialect is not Dialect.OPENAI:
         return arguments
@@ -211,15 +211,15 @@ def restore_arguments(arguments: bytes, definition: bytes, dialect: Dialect) -> 
 
 class _ArgumentRestorer:
     def __init__(self, values: int = 0, *, literal: bool = False) -> None:
-        """What came out of a text is `literal`: no text in it stands for JSON unless no text is wanted."""
+        """Values from a text are `literal`: a text in them is JSON only if no text is allowed there."""
         self._values = values
         self._literal = literal
 
     def arguments(self, text: str, shape: ValueShape) -> str:
-        # From the last to the first, so that the places of the others stay right.
+        # From last to first, so that the positions of the others stay valid.
         for member in reversed(list(object_members(text))):
             inner = shape.properties.get(member.key)
-            # A text that is one may be a whole file, which is not read twice.
+            # A plain text may be a whole file, which is not decoded.
             if inner is None or (
                 text[member.start] == '"' and not _types_in_text(inner, nesting_level_inside(inner, 2))
             ):
@@ -234,7 +234,7 @@ class _ArgumentRestorer:
         return text
 
     def _value(self, value: Any, choice: ShapeUnion, level: int) -> Any:
-        """The value for one place; the same object where there is nothing to change."""
+        """The restored value; the same object if nothing changes."""
         self._count()
         level = nesting_level_inside(choice, level)
         if isinstance(value, str):
@@ -286,7 +286,7 @@ class _ArgumentRestorer:
         return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
 
     def _shape_of(self, value: Any, choice: ShapeUnion, level: int) -> ValueShape | None:
-        """The alternative that a model had in mind: of objects best the one with just these members."""
+        """The most likely alternative: of objects preferably the one with exactly these members."""
         likely = [
             shape
             for shape in choice.shapes
@@ -310,7 +310,7 @@ class _ArgumentRestorer:
                 for name, inner in value.items()
             )
         if isinstance(value, list) and shape.items is not None:
-            # Nothing can be left out of a list.
+            # An element of an array cannot be omitted.
             return all(
                 self._fits_any(inner, shape.items, level + 1) if inner is not None else shape.items.null
                 for inner in value
@@ -320,20 +320,20 @@ class _ArgumentRestorer:
 
     def _fits_any(self, value: Any, choice: ShapeUnion, level: int) -> bool:
         level = nesting_level_inside(choice, level)
-        # Where null is not allowed it stands for a member that is left out.
+        # Where null is not allowed, it stands for an omitted member.
         return value is None or any(self._fits(value, shape, level) for shape in choice.shapes)
 
 
 def _is_left_out(value: Any, choice: ShapeUnion, name: str, shape: ValueShape) -> bool:
-    # Without a member that need not be there it is right in any case.
+    # Omitting an optional member is always valid.
     return value is None and name not in shape.required and (choice.guessed or not choice.null)
 
 
 def _types_in_text(choice: ShapeUnion, level: int) -> set[str]:
-    """The types of what may be written as JSON in a text at that place.
+    """The types that may be written as JSON in a text at that place.
 
-    Where no text is wanted these are all that JSON has braces for: a client that saw the tool in fewer words
-    was not told what is inside, and wrote that as a text.
+    Where no text is allowed, these are objects and arrays: a client that saw the slim form did not know their
+    contents and wrote them as a text.
     """
     takes_text = _takes_text(choice)
     return {
@@ -357,6 +357,6 @@ def _parse_json_text(value: str, choice: ShapeUnion, level: int) -> Any:
     except (ValueError, RecursionError):
         return value
     if is_beside and isinstance(found, str):
-        # A text that looks like JSON is put into quotes, so that it can be told from JSON.
+        # A text that looks like JSON is quoted, to distinguish it from JSON.
         return found if found.lstrip().startswith(_JSON_BEGINS) else value
     return found if json_type_of(found) in kinds else value

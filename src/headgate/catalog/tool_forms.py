@@ -19,27 +19,27 @@ from headgate.schema.reduction import (
     stub_names,
 )
 
-# Fewer tools than this have nothing in common that is worth a sentence.
+# Fewer tools share nothing that is worth a sentence.
 _FEWEST_TOOLS: Final = 5
-# A sentence of such a part of the tools does not tell them apart; one of such a part is worth saying.
+# A sentence that this share of the tools has is not distinctive; with the larger share it is summarised.
 _REPEATED: Final = 0.1
 _SUMMARISED: Final = 0.3
 _MOST_ARGUMENTS: Final = 10
 _LONGEST_NAME: Final = 32
 # Of an argument.
 _LONGEST_TEXT: Final = 1_000
-# Bytes of a definition: to read a larger one once more takes longer than its words are worth.
+# Bytes of a definition; parsing a larger one again takes longer than it is worth.
 _LONGEST_READ: Final = 256 * 1024
 _SENTENCE_LENGTHS: Final = range(20, 160)
 _LONGEST_SUMMARY: Final = 400
-# For the words between them.
+# For the words in between.
 _SPACE: Final = 40
 
 
 class SharedText(msgspec.Struct, frozen=True):
-    """What need not be said with each tool of one server, and the text that says it once."""
+    """Text that the tools of one server repeat, and a summary of it."""
 
-    # Sentences about tools and texts about arguments that tell no tool apart.
+    # Sentences of descriptions and texts of arguments that are not distinctive.
     repeated: frozenset[str] = frozenset()
     # The most common first.
     arguments: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ NOTHING_SHARED: Final = SharedText()
 
 
 def find_shared_text(definitions: Sequence[bytes]) -> SharedText:
-    """What the tools of one server repeat; the same for any order of them."""
+    """The text that the tools of one server repeat; independent of their order."""
     if len(definitions) < _FEWEST_TOOLS:
         return NOTHING_SHARED
     sentence_counts: Counter[str] = Counter()
@@ -87,32 +87,32 @@ def _argument_texts(schema: Any) -> set[str]:
 
 
 def _at_least(counted: Counter[str], times: float) -> list[str]:
-    """What is there so often, the most frequent first."""
+    """The texts that occur so often, the most frequent first."""
     found = [one for one, count in counted.items() if count >= times]
     return sorted(found, key=lambda one: (-counted[one], one))
 
 
 def _summary(repeated: list[str], common: list[str]) -> str:
     arguments = f"Most tools also take {', '.join(common)}." if common else ""
-    told: list[str] = []
+    kept: list[str] = []
     for sentence in repeated:
-        # Not cut, because half a sentence may say the opposite of the whole one.
+        # Not cut, because half a sentence may state the opposite of the whole.
         whole = len(sentence) in _SENTENCE_LENGTHS and not sentence.endswith(":")
-        if whole and len(arguments) + sum(map(len, told)) + len(sentence) + _SPACE <= _LONGEST_SUMMARY:
-            told.append(sentence)
-    sentence_counts = f"Of many tools: {'. '.join(told)}." if told else ""
+        if whole and len(arguments) + sum(map(len, kept)) + len(sentence) + _SPACE <= _LONGEST_SUMMARY:
+            kept.append(sentence)
+    sentence_counts = f"Of many tools: {'. '.join(kept)}." if kept else ""
     return " ".join(part for part in (arguments, sentence_counts) if part)
 
 
 # Of a description; nearly all first sentences are shorter.
 _LONGEST: Final = 120
 _LONGEST_STUB: Final = 48
-# Of the names of a stub's arguments together: room for two or three, of which a call mostly needs no more.
+# Of all argument names of a stub: room for two or three, which most calls need.
 _STUB_LETTERS: Final = 24
 
 
 class SlimForms(NamedTuple):
-    """Both small forms of one tool."""
+    """The slim form and the stub of one tool."""
 
     slim: bytes
     stub: bytes
@@ -121,7 +121,7 @@ class SlimForms(NamedTuple):
 def make_slim_forms(
     definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False
 ) -> SlimForms:
-    """What `slim` and `stub` give, from a definition that is read once."""
+    """The results of `slim_tool` and `stub_tool`, from one parse of the definition."""
     tool = _read_named(definition)
     if tool is None:
         return SlimForms(definition, definition)
@@ -132,10 +132,10 @@ def make_slim_forms(
 
 
 def slim_tool(definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False) -> bytes:
-    """The tool with its arguments and the words that tell it apart; the definition where that is not smaller.
+    """The tool with its arguments and its distinctive words; the definition if that is not smaller.
 
-    Its schema names every argument, and accepts whatever the definition's accepts. With `every_type` it types
-    them all, for clients that write nothing else.
+    Its schema names every argument, and accepts whatever the full schema accepts. With `every_type` every
+    argument has a type, for clients that cannot write others.
     """
     tool = _read_named(definition)
     if tool is None:
@@ -155,15 +155,15 @@ def _slim(tool: LenientTool, shared: SharedText, *, every_type: bool) -> bytes:
 
 
 def _extra_keywords(tool: LenientTool, words: str, arguments: FlatSchema, shared: SharedText) -> str:
-    """Words about its arguments that are shown nowhere else."""
-    shown = arguments.schema.get("properties", {})
-    choices = [choice for one in shown.values() for choice in one.get("enum", ())]
-    known = " ".join([tool.name, words, *shown, *choices])
+    """Words about its arguments that occur nowhere else."""
+    properties = arguments.schema.get("properties", {})
+    choices = [choice for one in properties.values() for choice in one.get("enum", ())]
+    known = " ".join([tool.name, words, *properties, *choices])
     return argument_keywords(arguments.arguments.values(), known, _LONGEST - len(words), shared.repeated)
 
 
 def stub_tool(definition: bytes, shared: SharedText = NOTHING_SHARED) -> bytes:
-    """The tool with a few words and the names of some arguments; never larger than its slim form."""
+    """The tool with a few words and some argument names; never larger than its slim form."""
     tool = _read_named(definition)
     if tool is None:
         return definition
@@ -192,7 +192,7 @@ def _encoded(
 
 
 def _hints(annotations: Any) -> dict[str, bool] | None:
-    """What changes how a client treats the tool: without hints it counts as one that may destroy."""
+    """The hints that change how a client treats the tool: without any it counts as destructive."""
     own = as_object(annotations)
     if own.get("readOnlyHint") is True:
         return {"readOnlyHint": True}
@@ -221,9 +221,9 @@ _BRANCH_KEYWORDS: Final = frozenset(
 
 
 def partition_tool(definition: bytes) -> bytes:
-    """The tool with its whole description and its top-level arguments, or the definition if that is smaller.
+    """The tool with its full description and its top-level arguments; the definition if that is smaller.
 
-    A schema whose arguments are in branches or behind a reference to another place is not partitioned.
+    A schema with arguments in branches or behind a reference is not partitioned.
     """
     tool = _read_named(definition)
     if tool is None or not _is_plain_object(tool.inputSchema):
@@ -239,7 +239,7 @@ def partition_tool(definition: bytes) -> bytes:
 
 
 def _is_plain_object(schema: Any) -> bool:
-    """Whether the arguments are named at the root alone, and so can all be kept."""
+    """Whether all arguments are named at the root."""
     if not isinstance(schema, dict):
         return False
     properties, others = schema.get("properties", {}), schema.get("additionalProperties")
@@ -247,13 +247,13 @@ def _is_plain_object(schema: Any) -> bool:
     return isinstance(properties, dict) and not described and _BRANCH_KEYWORDS.isdisjoint(schema)
 
 
-# Of definitions, each server's as clients of a profile see it; a server may list something new every second.
+# Of definitions, per server and profile; a server may list something new every second.
 MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_ADAPTED: Final = 40_000
 
 
 class ReducedTools(msgspec.Struct, frozen=True):
-    """The tools of one server in few words."""
+    """The slim forms and stubs of one server's tools."""
 
     shared_text: str
     slims: dict[bytes, bytes]
@@ -261,10 +261,10 @@ class ReducedTools(msgspec.Struct, frozen=True):
 
 
 class ToolForms:
-    """What was put into words before, so that a change of one server costs nothing for the others."""
+    """Caches forms, so that a change of one server does not affect the others."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        """What was not asked for the longest is forgotten beyond `most_bytes` of definitions."""
+        """Beyond `most_bytes` of definitions the least recently used are evicted."""
         self._most_bytes = most_bytes
         self._bytes = 0
         self._servers: dict[tuple[bool, tuple[bytes, ...]], ReducedTools] = {}
@@ -272,7 +272,7 @@ class ToolForms:
         self._adapted: dict[tuple[Dialect, bytes], AdaptedTool] = {}
 
     def reduced(self, items: Sequence[Item], dialect: Dialect = Dialect.PLAIN) -> dict[str, ReducedTools]:
-        """By server, still to be adapted to the dialect; what takes long is done here."""
+        """The forms by server, before adaptation to the dialect; the slow part."""
         definitions: dict[str, list[bytes]] = {}
         for item in items:
             definitions.setdefault(item.server, []).append(item.definition)
@@ -285,7 +285,7 @@ class ToolForms:
         if reduced_tools is None:
             reduced_tools = _reduced_tools(definitions, strict=strict)
             self._bytes += _size(definitions)
-        # To the end, where it is not dropped.
+        # To the end of the dict, so that it is evicted last.
         self._servers[key] = reduced_tools
         while self._bytes > self._most_bytes and len(self._servers) > 1:
             oldest = next(iter(self._servers))
@@ -294,12 +294,12 @@ class ToolForms:
         return reduced_tools
 
     def partitioned(self, definition: bytes, dialect: Dialect = Dialect.PLAIN) -> bytes:
-        """The definition with its top-level arguments, still to be adapted to the dialect."""
+        """The definition with its top-level arguments, before adaptation to the dialect."""
         key = (dialect is Dialect.OPENAI, definition)
         form = self._partitioned.get(key)
         if form is None:
             form = partition_tool(definition)
-            # A strict client fills in what the schema says, and the tool must be able to read it.
+            # A strict client fills in the reduced schema, and the tool must be able to read the result.
             if dialect is Dialect.OPENAI and not is_restorable(form, definition):
                 form = definition
             # Another thread may do the same meanwhile, so nothing is read again.
@@ -309,7 +309,7 @@ class ToolForms:
         return form
 
     def adapted(self, definition: bytes, dialect: Dialect) -> AdaptedTool:
-        """The definition in that dialect, and what was changed."""
+        """The definition in that dialect, and the changes."""
         if dialect is Dialect.PLAIN:
             return AdaptedTool(definition, ())
         key = (dialect, definition)
@@ -338,9 +338,9 @@ def _reduced_tools(definitions: tuple[bytes, ...], *, strict: bool) -> ReducedTo
 
 
 def _forms(definition: bytes, common: SharedText, *, strict: bool) -> SlimForms:
-    # A strict client cannot give an argument without a type.
+    # A strict client cannot pass an argument without a type.
     both = make_slim_forms(definition, common, every_type=strict)
     if strict and not is_restorable(both.slim, definition):
-        # What it writes for the few words could not be read by the tool's own schema.
+        # The tool's own schema could not read arguments for the slim form.
         return SlimForms(definition, both.stub)
     return both

@@ -1,4 +1,4 @@
-"""The tools that the search added to each session's listing, and the tools that clients call most."""
+"""The tools that searches added to the listing of each visibility group, and the most called tools."""
 
 import time
 from collections.abc import Callable, Mapping, Set
@@ -11,23 +11,23 @@ from headgate.catalog.public_names import Key
 SCORE_SHARE: Final = 0.7
 FRESHNESS_SHARE: Final = 0.3
 STALE_SECONDS: Final = 1800.0
-# Circles that have found something; the one that looked for nothing for the longest time goes first.
+# Groups with found tools; the one with the oldest search goes first.
 _MOST_POOLS: Final = 10_000
 
 
 def weight(score: float, age_seconds: float) -> float:
-    """How much a tool is worth keeping: what was found best and last stays."""
+    """The value of keeping a tool: by its score and its freshness."""
     freshness = 1.0 - min(1.0, max(0.0, age_seconds) / STALE_SECONDS)
     return SCORE_SHARE * score + FRESHNESS_SHARE * freshness
 
 
 class PoolUpdate(msgspec.Struct, frozen=True):
-    """What a search changed."""
+    """The changes by one search."""
 
     new: tuple[Key, ...]
     evicted: tuple[Key, ...]
     size: int
-    # Found beyond the best `limit` of the search, so not on the list.
+    # Beyond the best `limit` of the search, so not on the list.
     left_out: tuple[Key, ...] = ()
 
 
@@ -47,16 +47,16 @@ class ToolPool:
         return len(self._tools)
 
     def keys(self) -> tuple[Key, ...]:
-        """The tools, the longest known first, so that a list grows at its end."""
+        """The tools, oldest first, so that a list grows at its end."""
         return tuple(self._tools)
 
     def register(self, found: Mapping[Key, float], now: float) -> PoolUpdate:
         """Add the best `limit` of the found tools; of the others those with the lowest weights are evicted.
 
-        A tool that is found again is fresh again, keeps the better of its scores, and is not new.
+        A tool that is found again becomes fresh, keeps the better of its scores, and is not new.
         """
         before = set(self._tools)
-        # A stable sort: of equal scores the first of the answer is admitted.
+        # A stable sort: of equal scores the first of the reply is admitted.
         admitted = set(sorted(found, key=found.__getitem__, reverse=True)[: self._limit])
         for key in found:
             if key in admitted:
@@ -83,19 +83,19 @@ class ToolPool:
         return leaving
 
     def refresh(self, key: Key, now: float) -> None:
-        """The tool was called, which makes it as fresh as a search that finds it."""
+        """Make a called tool as fresh as a found one."""
         place = self._tools.get(key)
         if place is not None:
             place.found_at = now
 
     def retain(self, exists: Callable[[Key], bool]) -> None:
-        """Drop the tools that are no more."""
+        """Drop tools that do not exist any more."""
         for key in [key for key in self._tools if not exists(key)]:
             del self._tools[key]
 
 
 class ToolPools:
-    """One pool for each circle of clients, so that one agent's search does not change another's list."""
+    """One pool for each visibility group, so that one agent's search does not change another's list."""
 
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self.limit = limit
@@ -106,54 +106,54 @@ class ToolPools:
         return len(self.by_group)
 
     def keys(self, visibility_group: str) -> tuple[Key, ...]:
-        """What the circle has found so far."""
+        """The tools that the group has found so far."""
         pool = self.by_group.get(visibility_group)
         return pool.keys() if pool is not None else ()
 
     def register(self, visibility_group: str, found: Mapping[Key, float]) -> PoolUpdate:
-        """The circle has found these."""
+        """Add the tools that the group has found."""
         pool = self.by_group.pop(visibility_group, None)
         if pool is None:
             pool = ToolPool(self.limit)
-        # To the end, where it is not dropped.
+        # To the end of the dict, so that it is evicted last.
         self.by_group[visibility_group] = pool
         if len(self.by_group) > _MOST_POOLS:
             del self.by_group[next(iter(self.by_group))]
         return pool.register(found, self._now())
 
     def refresh(self, visibility_group: str, key: Key) -> None:
-        """A client of the circle has called the tool."""
+        """Record that a client of the group called the tool."""
         pool = self.by_group.get(visibility_group)
         if pool is not None:
             pool.refresh(key, self._now())
 
     def forget(self, visibility_group: str) -> None:
-        """Its client is gone."""
+        """Forget a group whose client is gone."""
         self.by_group.pop(visibility_group, None)
 
     def retain(self, exists: Callable[[Key], bool]) -> None:
-        """Drop the tools that are no more."""
+        """Drop tools that do not exist any more."""
         for pool in self.by_group.values():
             pool.retain(exists)
 
 
-# So that the file that remembers them stays small; with a very large budget the others are as all tools are.
+# Keeps the file small; even with a very large budget the others count as unused.
 _MOST: Final = 200
 _DAY_SECONDS: Final = 24 * 3600.0
 
 
 class MostUsedStore(Protocol):
-    """Remembers across restarts, so that a listing is the same after them."""
+    """Stores the most used tools, so that a listing is the same after a restart."""
 
     def favourites(self) -> tuple[float, list[Key]]:
-        """When they were taken down, and the tools, the most used first."""
+        """The time of the ranking, and the tools, the most used first."""
 
     def remember_favourites(self, at: float, tools: list[Key]) -> None:
-        """These they are now."""
+        """Store a ranking."""
 
 
 class MostUsedTools:
-    """The most used tools as they were when they were last taken down."""
+    """The ranking of the most used tools, updated once a day: a list must not change with every call."""
 
     def __init__(self, memory: MostUsedStore, now: Callable[[], float] = time.time) -> None:
         self._memory = memory
@@ -163,17 +163,17 @@ class MostUsedTools:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to take them down again; a clock may have been set back."""
+        """Whether the ranking is a day old; a clock may have been set back."""
         return not 0 <= self._now() - self._at < _DAY_SECONDS
 
     def update(self, calls: Mapping[Key, int]) -> bool:
-        """Take down what was called how often; tells whether that changes anything.
+        """Rank by these call counts; returns whether the ranking changed.
 
-        Where nothing was, they stay as they are: a file that is lost or cannot be read has no calls either.
+        Without any call it stays: a lost or unreadable file has no calls either.
         """
         used = sorted((key for key, count in calls.items() if count > 0), key=lambda key: (-calls[key], key))
         before, self.ranks = self.ranks, _ranks(used[:_MOST]) or self.ranks
-        # Also when there are none: a restart an hour later must not change a list.
+        # Also without calls: a restart an hour later must not change a list.
         self._at = self._now()
         self._memory.remember_favourites(self._at, list(self.ranks))
         return dict(before) != dict(self.ranks)

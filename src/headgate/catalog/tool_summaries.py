@@ -9,15 +9,15 @@ import msgspec
 from headgate.catalog.definition_text import LenientTool
 from headgate.schema.keywords import properties_of, required_names
 
-# Of one schema; what needs more is shown with less about each argument.
+# Of one schema; a larger one has less about each argument.
 _ENOUGH_CHARACTERS: Final = 420
 _MOST_CHOICES: Final = 8
 _LONGEST_CHOICE: Final = 40
-# In a description; the first sentence mostly says what a tool is for.
+# Of a description; the first sentence mostly states the purpose.
 _LONGEST_BRIEF: Final = 160
 
 
-# A full stop that ends a sentence, and no abbreviation.
+# A full stop that ends a sentence, not an abbreviation.
 _END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)\. ", re.IGNORECASE)
 
 
@@ -27,7 +27,7 @@ def schema_of(tool: LenientTool) -> dict[str, Any]:
 
 
 def brief(description: str) -> str:
-    """The beginning of a description: its first sentence, or as much of it as is read at a glance."""
+    """The first sentence of a description, or as many words as fit."""
     text = " ".join(description.split())
     end = _END.search(text, 1, _LONGEST_BRIEF + 1)
     if end is not None:
@@ -38,9 +38,9 @@ def brief(description: str) -> str:
 
 
 def compact(schema: dict[str, Any]) -> dict[str, Any]:
-    """The names and types of the arguments and which of them are needed; a schema again.
+    """A schema of the names and types of the arguments, with the required ones.
 
-    Where that is too much, choices go first and then arguments that may be left out; `omitted` counts them.
+    If that is too long, choices are dropped first, then optional arguments; `omitted` counts these.
     """
     properties = properties_of(schema)
     required = [name for name in required_names(schema) if name in properties]
@@ -81,7 +81,7 @@ def _argument(schema: Any, *, choices: bool) -> dict[str, Any]:
 
 
 def _types_of_branches(schema: dict[str, Any]) -> str | list[str] | None:
-    """The types of an argument that may be one thing or another."""
+    """The types of the alternatives of an argument."""
     branches = schema.get("anyOf") or schema.get("oneOf")
     if not isinstance(branches, list):
         return None
@@ -90,7 +90,7 @@ def _types_of_branches(schema: dict[str, Any]) -> str | list[str] | None:
         for branch in branches[:_MOST_CHOICES]
         if isinstance(branch, dict) and isinstance(branch.get("type"), str)
     )
-    # An argument that may be null may as well be left out.
+    # A nullable argument can be omitted as well.
     found = [kind for kind in types if kind != "null"]
     return found[0] if len(found) == 1 else found or None
 
@@ -101,16 +101,16 @@ def _few(values: list[Any]) -> bool:
     )
 
 
-# Of the text of an answer, about 8,000 tokens (decision 0080).
+# Of the text of a reply, about 8,000 tokens (decision 0080).
 MOST_CHARACTERS: Final = 32_000
-# Of the room at most, for the names of tools of which nothing else is shown.
+# The largest part of it for tools of which only the name is given.
 _NAMES_SHARE: Final = 4
 _AROUND_NAME: Final = len('"",')
 _AROUND_MARK: Final = len(',"brief":true')
 
 
 class ReplyEntry(NamedTuple):
-    """One tool: its name, what is shown of it at least, and what was asked for if that is more."""
+    """One tool: its name, its brief form, and its requested form if that is longer."""
 
     name: str
     brief: dict[str, Any]
@@ -118,41 +118,41 @@ class ReplyEntry(NamedTuple):
 
 
 class FittedReply(NamedTuple):
-    """What is shown of the tools, in their order."""
+    """The tools of a reply, in order."""
 
     tools: list[dict[str, Any]]
-    # How many of these show less than was asked for.
+    # The number of tools in brief instead of the requested form.
     brief: int
-    # Of which only the name is shown, and how many are not even named.
+    # Tools with only their name, and the number of tools without even that.
     named: list[str]
     unnamed: int
 
     @property
     def found(self) -> int:
-        """All of them."""
+        """The number of all found tools."""
         return len(self.tools) + len(self.named) + self.unnamed
 
 
 def fit_reply(entries: Sequence[ReplyEntry], room: int) -> FittedReply:
-    """As many brief entries as there is room for, best first; then as many of these whole, best first."""
-    shown, named, left = list[ReplyEntry](), list[str](), room
+    """As many brief entries as fit, best first; then as many of these in full, best first."""
+    fitting, named, left = list[ReplyEntry](), list[str](), room
     names = sum(len(entry.name) + _AROUND_NAME for entry in entries)
     for entry in entries:
         names -= len(entry.name) + _AROUND_NAME
         size = size_of(entry.brief) + (_AROUND_MARK if entry.whole else 0)
         if size <= left - min(names, room // _NAMES_SHARE):
-            shown.append(entry)
+            fitting.append(entry)
             left -= size
         else:
             named.append(entry.name)
     first = _fitting_names(named, left)
     left -= sum(len(name) + _AROUND_NAME for name in first)
-    tools, brief = _completed(shown, left)
+    tools, brief = _completed(fitting, left)
     return FittedReply(tools, brief, first, len(named) - len(first))
 
 
 def size_of(part: object) -> int:
-    """How many characters it takes in an answer, with a comma."""
+    """The characters of a part of a reply, with a comma."""
     return len(msgspec.json.encode(part).decode()) + 1
 
 
@@ -167,7 +167,7 @@ def _fitting_names(names: list[str], room: int) -> list[str]:
 
 
 def _completed(entries: Sequence[ReplyEntry], room: int) -> tuple[list[dict[str, Any]], int]:
-    """Each entry whole where there is room, else marked as brief; how many are."""
+    """The entries in full while they fit, others marked as brief, and the number of these."""
     tools, brief = list[dict[str, Any]](), 0
     for entry in entries:
         if entry.whole is None:

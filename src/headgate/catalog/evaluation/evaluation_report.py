@@ -1,4 +1,4 @@
-"""What `headgate eval` reports, as values for JSON and as text for a terminal."""
+"""The report of `headgate eval`, as values for JSON and as text for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -25,15 +25,15 @@ from headgate.catalog.evaluation.searchability import (
 from headgate.catalog.search.tool_document import ToolDocument
 from headgate.domain.terminal import printable, table_lines, wrap_text
 
-# Of a request that missed, so many of the tools that it found are told.
+# Found tools that are reported for a query that missed.
 _MOST_FOUND_LISTED: Final = 5
 
 
 class MissedLabelledQuery(msgspec.Struct, frozen=True):
-    """A request that did not find all that it wants among the first five."""
+    """A query that did not find all of its tools among the first five."""
 
     request: str
-    # Of each group one is wanted.
+    # One tool of each group is expected.
     wanted: tuple[tuple[str, ...], ...]
     # The groups of which none was found.
     missing: tuple[tuple[str, ...], ...]
@@ -41,33 +41,33 @@ class MissedLabelledQuery(msgspec.Struct, frozen=True):
 
 
 class UnreachedServer(msgspec.Struct, frozen=True):
-    """A server whose tools nobody knows, and why."""
+    """A server whose tools are unknown, and why."""
 
     name: str
     reason: str
 
 
 class LabelledSetReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="set"):
-    """How well a labelled set is found."""
+    """The result for a labelled set."""
 
     version: str
     set: str
-    # None is words alone.
+    # None for search by words alone.
     model: str | None
     tools: int
     metrics: RetrievalMetrics
-    # How many requests were answered with nothing.
+    # The number of queries without any result.
     unanswered: int
-    # How many were answered by words alone although there is a model.
+    # The number of queries answered by words alone although there is a model.
     without_model: int
     time: QueryLatency
-    # Kept by the set for the end, and not asked.
+    # Held out by the set and not run.
     left_out: int
     misses: tuple[MissedLabelledQuery, ...]
 
 
 class SearchabilityReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="catalog"):
-    """How well the tools of the operator's own servers are found."""
+    """The result for the tools of the operator's own servers."""
 
     version: str
     model: str | None
@@ -88,7 +88,7 @@ EvaluationReport = LabelledSetReport | SearchabilityReport
 def report_on_set(
     name: str, labelled: LabelledSet, answers: Sequence[QueryRun], *, version: str, model: str | None
 ) -> LabelledSetReport:
-    """Judge the answers to the questions of a set."""
+    """Evaluate the results of the queries of a set."""
     found = [[labelled.identifiers[key] for key in answer.keys] for answer in answers]
     groups = [question.groups for question in labelled.questions]
     misses = [
@@ -118,15 +118,15 @@ def _missed(question: LabelledQuery, found: Sequence[str]) -> MissedLabelledQuer
 
 def report_on_catalog(
     documents: Sequence[ToolDocument],
-    asked: Sequence[SyntheticQuery],
+    queries: Sequence[SyntheticQuery],
     answers: Sequence[QueryRun],
     unreached: Sequence[UnreachedServer],
     *,
     version: str,
     model: str | None,
 ) -> SearchabilityReport:
-    """Judge the answers to requests that were made up."""
-    checked: SearchabilityCheck = check_searchability(documents, asked, [answer.keys for answer in answers])
+    """Evaluate the results of synthetic queries."""
+    checked: SearchabilityCheck = check_searchability(documents, queries, [answer.keys for answer in answers])
     return SearchabilityReport(
         version=version,
         model=model,
@@ -143,7 +143,7 @@ def report_on_catalog(
 
 
 def limit_rows(report: EvaluationReport, rows: int) -> EvaluationReport:
-    """The report with so many rows of each list of findings, the worst first as they are."""
+    """The report with at most `rows` rows in each list of findings, worst first."""
     if isinstance(report, LabelledSetReport):
         return msgspec.structs.replace(report, misses=report.misses[:rows])
     return msgspec.structs.replace(
@@ -156,7 +156,7 @@ def _unanswered(answers: Sequence[QueryRun]) -> int:
 
 
 def _without_model(answers: Sequence[QueryRun], model: str | None) -> int:
-    # An answer with nothing in it does not say who gave it.
+    # An empty result does not show which engine gave it.
     return sum(bool(answer.keys) and not answer.by_meaning for answer in answers) if model else 0
 
 
@@ -164,7 +164,7 @@ _NARROWEST: Final = 60
 
 
 def format_report(report: EvaluationReport, width: int, rows: int) -> str:
-    """The report as text no wider than the terminal, each list of findings with at most so many rows."""
+    """The report as text within the width of the terminal, each list with at most `rows` rows."""
     page = _ReportFormatter(max(width, _NARROWEST), rows)
     lines = page.labelled_set(report) if isinstance(report, LabelledSetReport) else page.searchability(report)
     return "\n".join(lines)
@@ -176,8 +176,8 @@ class _ReportFormatter:
         self._rows = rows
 
     def labelled_set(self, report: LabelledSetReport) -> Iterator[str]:
-        asked = _count(report.metrics.questions, "labelled request")
-        yield from self._paragraph(f"{report.set}: {asked} over {_count(report.tools, 'tool')}")
+        count = _count(report.metrics.questions, "labelled request")
+        yield from self._paragraph(f"{report.set}: {count} over {_count(report.tools, 'tool')}")
         if report.left_out:
             kept = _count(report.left_out, "request")
             yield from self._paragraph(
@@ -194,10 +194,10 @@ class _ReportFormatter:
         )
 
     def searchability(self, report: SearchabilityReport) -> Iterator[str]:
-        asked = _count(report.metrics.questions, "request")
+        count = _count(report.metrics.questions, "request")
         servers = _count(len(report.servers), "server")
         made = "made up from what the tools say of themselves, without the words of their names"
-        yield from self._paragraph(f"{_count(report.tools, 'tool')} of {servers}, {asked} {made}")
+        yield from self._paragraph(f"{_count(report.tools, 'tool')} of {servers}, {count} {made}")
         for one in report.unreached:
             yield from self._paragraph(f"Not checked: {one.reason}")
         yield from self._figures(report)
@@ -253,11 +253,11 @@ class _ReportFormatter:
     ) -> Iterator[str]:
         if not rows:
             return
-        shown = rows if every else rows[: self._rows]
-        more = f" ({len(shown)} of {len(rows)}; --limit shows more)" if len(shown) < len(rows) else ""
+        limited = rows if every else rows[: self._rows]
+        more = f" ({len(limited)} of {len(rows)}; --limit shows more)" if len(limited) < len(rows) else ""
         yield ""
         yield from self._paragraph(title + more)
-        yield from table_lines(head, shown, self._width)
+        yield from table_lines(head, limited, self._width)
 
     def _paragraph(self, text: str) -> list[str]:
         return wrap_text(printable(text), self._width)

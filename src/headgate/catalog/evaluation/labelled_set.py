@@ -1,4 +1,4 @@
-"""Labelled queries of a catalog, and how well a search answers them."""
+"""Labelled queries of a catalog, and the metrics of a search over them."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from headgate.event_loop import TimeSlice
 
 TOOLS_FILE: Final = "tools.jsonl"
 QUERIES_FILE: Final = "queries.jsonl"
-# What a set keeps for the end is not looked at.
+# Queries of this split are held out.
 _HELD_OUT_SPLIT: Final = "test"
 # In a message: enough to find the line.
 _LONGEST_SHOWN: Final = 60
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class InvalidLabelledSet(ConfigError):
-    """A set that cannot be asked; says in which file, where in it, and what is wrong."""
+    """An unusable set; names the file, the line and the problem."""
 
     def __init__(self, file: str, problem: str, *, line: int | None = None) -> None:
         where = file if line is None else f"line {line} of {file}"
@@ -33,7 +33,7 @@ class InvalidLabelledSet(ConfigError):
 
 
 class LabelledQuery(msgspec.Struct, frozen=True):
-    """A request, and the tools that answer it: of each group one."""
+    """A query, and the tools that answer it: one of each group."""
 
     text: str
     groups: tuple[frozenset[str], ...]
@@ -41,12 +41,12 @@ class LabelledQuery(msgspec.Struct, frozen=True):
 
 
 class LabelledSet(msgspec.Struct, frozen=True):
-    """Tools as the catalog has them, the identifier of each in the set, and what to ask."""
+    """Tools as the catalog has them, their identifiers in the set, and the queries."""
 
     items: list[Item]
     identifiers: dict[ToolKey, str]
     questions: list[LabelledQuery]
-    # Kept for the end, and not asked.
+    # Held out and not run.
     left_out: int
 
 
@@ -66,7 +66,7 @@ class _LabelledQueryLine(msgspec.Struct):
 
 
 def read_labelled_set(tools: Lines, questions: Lines) -> LabelledSet:
-    """The whole set; raises BadSet for a line that cannot be used, and where there is nothing to ask."""
+    """The whole set; raises InvalidLabelledSet for an unusable line, and without any query."""
     items: dict[str, Item] = {}
     taken: set[ToolKey] = set()
     for number, tool in _decoded(tools, _LabelledToolLine, TOOLS_FILE):
@@ -78,10 +78,10 @@ def read_labelled_set(tools: Lines, questions: Lines) -> LabelledSet:
         taken.add((item.server, item.name))
     if not items:
         raise InvalidLabelledSet(TOOLS_FILE, "has no tool")
-    asked = _answerable(questions, items)
-    kept = [one for one in asked if one.split != _HELD_OUT_SPLIT] or asked
+    answerable = _answerable(questions, items)
+    kept = [one for one in answerable if one.split != _HELD_OUT_SPLIT] or answerable
     identifiers = {(item.server, item.name): identifier for identifier, item in items.items()}
-    return LabelledSet(list(items.values()), identifiers, kept, len(asked) - len(kept))
+    return LabelledSet(list(items.values()), identifiers, kept, len(answerable) - len(kept))
 
 
 def _answerable(lines: Lines, tools: Collection[str]) -> list[LabelledQuery]:
@@ -101,18 +101,18 @@ def _answerable(lines: Lines, tools: Collection[str]) -> list[LabelledQuery]:
 
 
 def read_labelled_tools(lines: Lines) -> list[ToolDocument]:
-    """The tools, each under its server and its id in the set; raises BadSet for other lines."""
+    """The tools, each under its server and its id in the set; raises InvalidLabelledSet."""
     return [_document(tool) for _, tool in _decoded(lines, _LabelledToolLine, TOOLS_FILE)]
 
 
 def read_labelled_queries(lines: Lines) -> list[LabelledQuery]:
-    """The questions that have an answer; raises BadSet for other lines."""
+    """The queries that have an answer; raises InvalidLabelledSet."""
     read = [_question(query) for _, query in _decoded(lines, _LabelledQueryLine, QUERIES_FILE)]
     return [one for one in read if one.groups]
 
 
 def _decoded(lines: Lines, kind: type[T], file: str) -> Iterator[tuple[int, T]]:
-    """What stands in each line that is not blank, with its number."""
+    """The value of each line that is not blank, with its number."""
     decoder = msgspec.json.Decoder(kind)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -132,14 +132,14 @@ def _document(tool: _LabelledToolLine) -> ToolDocument:
 
 def _item(tool: _LabelledToolLine, taken: Collection[ToolKey]) -> Item:
     server, name = _server(tool), tool.name
-    # A server has each name once, a set may have it more often; what is no letter is no part of a word.
+    # A server has unique names, a set need not; punctuation does not change the words of a name.
     while (server, name) in taken:
         name += "~"
     return Item(ItemKind.TOOLS, server, name, tool.name, _definition(tool))
 
 
 def _server(tool: _LabelledToolLine) -> str:
-    # A set without servers says so with a hyphen.
+    # A set without servers has a hyphen instead.
     return "" if tool.server == "-" else tool.server
 
 
@@ -156,14 +156,14 @@ def _short(identifier: str) -> str:
     return repr(identifier if len(identifier) <= _LONGEST_SHOWN else f"{identifier[:_LONGEST_SHOWN]}...")
 
 
-# So many of the best are judged.
+# The number of results that are judged.
 DEPTH: Final = 10
-# Of a question the groups of tools of which one each is wanted, and the tools that were found, best first.
+# The groups of a query, of which one tool each is expected, and the found tools, best first.
 JudgedQuery = tuple[Sequence[frozenset[str]], Sequence[str]]
 
 
 class RetrievalMetrics(msgspec.Struct, frozen=True):
-    """Means over the questions; of a question with several groups of tools, the share that was found."""
+    """Means over all queries; for a query with several groups, the share of groups that were found."""
 
     questions: int
     recall_at_1: float
@@ -171,12 +171,12 @@ class RetrievalMetrics(msgspec.Struct, frozen=True):
     recall_at_10: float
     ndcg_at_10: float
     reciprocal_rank: float
-    # Share of the questions that were answered with nothing.
+    # The share of queries without any result.
     unanswered: float
 
 
 def measure(judged: Sequence[JudgedQuery]) -> RetrievalMetrics:
-    """Judge answers."""
+    """Compute the metrics of judged queries."""
     count = len(judged)
 
     def mean(values: Iterable[float]) -> float:
@@ -195,7 +195,7 @@ def measure(judged: Sequence[JudgedQuery]) -> RetrievalMetrics:
 
 
 def _rank_of(group: frozenset[str], found: Sequence[str]) -> float:
-    """Where the first of the group stands, from 1; infinitely far when it was not found."""
+    """The rank of the first tool of the group, from 1; infinite if none was found."""
     return next((place for place, one in enumerate(found, 1) if one in group), math.inf)
 
 
@@ -204,23 +204,23 @@ def _recall(places: Sequence[float], depth: int) -> float:
 
 
 def _ndcg(places: Sequence[float]) -> float:
-    # One tool may stand for several groups, and its place counts once.
+    # One tool may be in several groups, and its rank counts once.
     gained = sum(1 / math.log2(place + 1) for place in set(places) if place <= DEPTH)
     ideal = sum(1 / math.log2(place + 1) for place in range(1, min(len(places), DEPTH) + 1))
     return gained / ideal if ideal else 0.0
 
 
 class QueryRun(msgspec.Struct, frozen=True):
-    """What one request found, best first."""
+    """The result of one query, best first."""
 
     keys: tuple[ToolKey, ...]
     seconds: float
-    # Whether vectors had a say in it.
+    # Whether vectors contributed.
     by_meaning: bool = False
 
 
 class QueryLatency(msgspec.Struct, frozen=True):
-    """How long one request takes: half of them no longer than p50, all but one in a hundred than p99."""
+    """The latency of queries: the 50th and the 99th percentile."""
 
     p50_ms: float
     p99_ms: float
@@ -233,11 +233,11 @@ async def run_queries(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[QueryRun]:
-    """The answer to each request; `tell` hears how many there are so far."""
+    """The result of each query; `tell` gets the number of finished ones."""
     answers: list[QueryRun] = []
     time_slice = TimeSlice()
     for request in requests[:1]:
-        # What the first search loads, all others have: it would be the p99 of a small set.
+        # The first search loads data, which would be the p99 of a small set.
         await finder.find(ToolQuery(request, DEPTH))
     for request in requests:
         began = clock()
@@ -251,7 +251,7 @@ async def run_queries(
 
 
 def measure_latency(answers: Sequence[QueryRun]) -> QueryLatency:
-    """How long they took."""
+    """The latency of these queries."""
     times = sorted(answer.seconds for answer in answers)
     return QueryLatency(p50_ms=_milliseconds(times, 0.5), p99_ms=_milliseconds(times, 0.99))
 

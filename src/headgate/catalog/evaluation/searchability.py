@@ -1,4 +1,4 @@
-"""Derives queries for a tool from its description, without the words of its name."""
+"""Checks how well each tool of a catalog is found by synthetic queries, with advice for its description."""
 
 import re
 from collections import Counter, defaultdict
@@ -13,25 +13,25 @@ from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, terms
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|[\n\r]+")
-# Whoever recites a description finds its tool; people say three words of it.
+# A whole description always finds its tool; people write about three words of it.
 _FEW_WORDS: Final = 3
 _FEWEST_WORDS: Final = 2
 
 
 def document_frequencies(documents: Iterable[ToolDocument]) -> Counter[str]:
-    """In how many tools each term is used."""
+    """The number of tools that use each term."""
     used: Counter[str] = Counter()
     for one in documents:
-        said = (one.key[0], one.name, one.title, one.description, one.parameters, one.parameter_texts)
-        used.update({term for text in said for term in terms(text)})
+        texts = (one.key[0], one.name, one.title, one.description, one.parameters, one.parameter_texts)
+        used.update({term for text in texts for term in terms(text)})
     return used
 
 
 def derive_queries(document: ToolDocument, used: Mapping[str, int] | None = None) -> list[str]:
-    """What somebody might ask who wants this tool and knows neither its name nor its jargon; may be none.
+    """Queries of a user who needs this tool and knows neither its name nor its jargon; may be none.
 
-    `used` says in how many tools a term is used: of the words of a tool, those that most others use too are
-    asked for, because nobody who does not know a tool says the one word that only this tool has.
+    `used` is the number of tools that use each term. The words that most other tools use too are chosen,
+    because such a user does not know the one word that only this tool has.
     """
     used = used or {}
     names = {stem(word) for word in content_words(f"{document.key[0]} {document.name} {document.title}")}
@@ -40,19 +40,19 @@ def derive_queries(document: ToolDocument, used: Mapping[str, int] | None = None
     purpose = _words(first, names)
     if len(purpose) < _FEWEST_WORDS:
         purpose = _joined(purpose, details, inputs, _words(document.parameter_texts, names))[:_FEW_WORDS]
-    asked = _commonest(purpose, _FEW_WORDS, used)
-    others = [word for word in purpose if word not in asked] or purpose
+    common = _commonest(purpose, _FEW_WORDS, used)
+    others = [word for word in purpose if word not in common] or purpose
     found = (
-        asked,
+        common,
         [*others[:2], *_commonest([word for word in inputs if word not in others], 2, used)],
-        # Further down every tool of a server may say the same; its commonest words would ask for all of them.
+        # Later sentences may be the same for every tool of a server; their commonest words would match all.
         details[:_FEW_WORDS] if len(details) >= _FEW_WORDS else [],
     )
     return list(dict.fromkeys(" ".join(words) for words in found if len(words) >= _FEWEST_WORDS))
 
 
 def _joined(*parts: Sequence[str]) -> list[str]:
-    """Every word once, where it is said first."""
+    """Every word once, at its first position."""
     first: dict[str, str] = {}
     for part in parts:
         for word in part:
@@ -61,35 +61,35 @@ def _joined(*parts: Sequence[str]) -> list[str]:
 
 
 def _words(text: str, left_out: set[str]) -> list[str]:
-    """The words that say something and are not left out, each once, in their order."""
+    """The content words that are not left out, each once, in order."""
     found = [word for word in content_words(text) if _is_content_word(word) and stem(word) not in left_out]
     return _joined(found)
 
 
 def _is_content_word(word: str) -> bool:
-    # What is left of "e.g." is no word; one letter of other scripts may be.
+    # The rest of "e.g." is no word; a single letter of another script may be one.
     return word not in WEAK_STOP_WORDS and (len(word) > 1 or not word.isascii())
 
 
 def _commonest(words: Sequence[str], count: int, used: Mapping[str, int]) -> list[str]:
-    """Those that most tools use, in the order in which they are said."""
+    """The words that most tools use, in order."""
     chosen = set(sorted(words, key=lambda word: -used.get(stem(word), 0))[:count])
     return [word for word in words if word in chosen]
 
 
 _SHORT_DESCRIPTION: Final = 4
-# Of all words of two tools together: above it, nobody could say which one is meant.
+# The share of common words above which two tools cannot be distinguished.
 _ALIKE: Final = 0.8
-# The most of one kind in one sentence.
+# Of one kind in one sentence.
 _MOST_LISTED: Final = 3
 
 
 def description_advice(
     document: ToolDocument, missed: Mapping[str, Sequence[ToolDocument]], used: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """What its author could do, most important first.
+    """Advice for the author of the description, most important first.
 
-    `missed` is what requests for it found instead, `used` in how many tools each term is used.
+    `missed` has the tools that its queries found instead, `used` the number of tools that use each term.
     """
     found = [*_on_itself(document), *_on_twins(document, missed)]
     if not found:
@@ -100,13 +100,13 @@ def description_advice(
 
 
 def _on_itself(document: ToolDocument) -> Iterator[str]:
-    said = {stem(word) for word in content_words(document.description) if word not in WEAK_STOP_WORDS}
+    own_stems = {stem(word) for word in content_words(document.description) if word not in WEAK_STOP_WORDS}
     if not document.description.strip():
         yield "it has no description: say in one sentence what it does, to what, and what comes back"
-    elif said <= set(terms(f"{document.key[0]} {document.name} {document.title}")):
+    elif own_stems <= set(terms(f"{document.key[0]} {document.name} {document.title}")):
         yield "its description only repeats its name: say what it does, to what, and what comes back"
-    elif len(said) < _SHORT_DESCRIPTION:
-        much = "one word that says" if len(said) == 1 else f"{len(said)} words that say"
+    elif len(own_stems) < _SHORT_DESCRIPTION:
+        much = "one word that says" if len(own_stems) == 1 else f"{len(own_stems)} words that say"
         yield f"its description has only {much} something: say to what it does it, and what comes back"
 
 
@@ -137,11 +137,13 @@ def _on_rivals(
 
 
 def _own_words(document: ToolDocument, rival: ToolDocument) -> list[str]:
-    """What is said of this tool, in other words than its name, and not of the other one."""
+    """Words of this tool's description that are neither in its name nor in the other tool."""
     other = set(terms(f"{rival.name} {rival.title} {rival.description}"))
     names = set(terms(f"{document.key[0]} {document.name} {document.title}"))
-    said = dict.fromkeys(word for word in content_words(document.description) if word not in WEAK_STOP_WORDS)
-    return [word for word in said if not set(terms(word)) & (other | names)]
+    own_words = dict.fromkeys(
+        word for word in content_words(document.description) if word not in WEAK_STOP_WORDS
+    )
+    return [word for word in own_words if not set(terms(word)) & (other | names)]
 
 
 def _likeness(one: ToolDocument, other: ToolDocument) -> float:
@@ -160,12 +162,12 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-# How many tools somebody looks at.
+# The rank down to which a tool counts as found.
 _JUDGED_DEPTH: Final = 5
 
 
 class ToolName(msgspec.Struct, frozen=True, order=True):
-    """A tool, by what it is called where it comes from."""
+    """A tool by its server and its own name."""
 
     server: str
     tool: str
@@ -175,7 +177,7 @@ class ToolName(msgspec.Struct, frozen=True, order=True):
 
 
 class SyntheticQuery(msgspec.Struct, frozen=True):
-    """A request that was made up, and for which tool."""
+    """A synthetic query, and its tool."""
 
     wanted: ToolKey
     text: str
@@ -192,7 +194,7 @@ class ServerRecall(msgspec.Struct, frozen=True):
 
 
 class Confusion(msgspec.Struct, frozen=True):
-    """Requests for one tool that found another one first."""
+    """Queries for one tool that found another one first."""
 
     wanted: ToolName
     found: ToolName
@@ -200,25 +202,25 @@ class Confusion(msgspec.Struct, frozen=True):
 
 
 class MissedSyntheticQuery(msgspec.Struct, frozen=True):
-    """A request that did not find its tool among the first five, and what it found."""
+    """A query that did not find its tool among the first five, and the tools that it found."""
 
     request: str
     found: tuple[ToolName, ...]
 
 
 class HardToFindTool(msgspec.Struct, frozen=True):
-    """A tool that search does not find well, or could not be asked for; with what to do about it."""
+    """A tool that is not found well, or has no queries; with advice."""
 
     name: ToolName
     requests: int
-    # How many of them found it among the first five.
+    # The number of queries that found it among the first five.
     found: int
     advice: tuple[str, ...]
     missed: tuple[MissedSyntheticQuery, ...]
 
 
 class SearchabilityCheck(msgspec.Struct, frozen=True):
-    """How well a catalog can be searched."""
+    """How well the tools of a catalog are found."""
 
     metrics: RetrievalMetrics
     servers: tuple[ServerRecall, ...]
@@ -227,7 +229,7 @@ class SearchabilityCheck(msgspec.Struct, frozen=True):
 
 
 def synthetic_queries_for(documents: Sequence[ToolDocument]) -> list[SyntheticQuery]:
-    """A few requests for every tool; none for a tool about which nothing is said but its name."""
+    """A few queries for every tool; none for a tool that only has a name."""
     used = document_frequencies(documents)
     return [
         SyntheticQuery(document.key, text)
@@ -237,14 +239,14 @@ def synthetic_queries_for(documents: Sequence[ToolDocument]) -> list[SyntheticQu
 
 
 def check_searchability(
-    documents: Sequence[ToolDocument], asked: Sequence[SyntheticQuery], answers: Sequence[Sequence[ToolKey]]
+    documents: Sequence[ToolDocument], queries: Sequence[SyntheticQuery], answers: Sequence[Sequence[ToolKey]]
 ) -> SearchabilityCheck:
-    """Judge what each request has found, best first."""
+    """Judge the results of each query, best first."""
     found: dict[ToolKey, dict[str, Sequence[ToolKey]]] = defaultdict(dict)
-    for one, keys in zip(asked, answers, strict=True):
+    for one, keys in zip(queries, answers, strict=True):
         found[one.wanted][one.text] = keys
     by_key = {document.key: document for document in documents}
-    judged = zip(asked, answers, strict=True)
+    judged = zip(queries, answers, strict=True)
     return SearchabilityCheck(
         metrics=measure(
             [([frozenset([_id(one.wanted)])], [_id(key) for key in keys]) for one, keys in judged]
@@ -309,5 +311,5 @@ def _weaknesses(
             for text, keys in missed.items()
         )
         weak.append(HardToFindTool(ToolName(*key), len(answers), len(answers) - len(missed), advice, misses))
-    # Those of which most is missed first, then those that nobody could ask for.
+    # By the share of missed queries, then tools without queries.
     return tuple(sorted(weak, key=lambda one: (one.found - one.requests, one.name)))

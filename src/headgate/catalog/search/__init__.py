@@ -1,1 +1,1 @@
-"""Finds the tools that a request asks for, by the words that describe them."""
+"""Search of tools by words and word vectors: documents, query terms, ranking, duplicates."""

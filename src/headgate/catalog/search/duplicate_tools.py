@@ -8,21 +8,21 @@ from typing import Final
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.search.text_analysis import words
 
-# The share of the words of either that both have.
+# The share of common words among all words of both.
 _NEARLY_ALL: Final = 0.8
 # Servers write "Search." about tools that have nothing else in common.
 _SHORTEST_SHARED: Final = 2
 # Under different names, only a whole sentence shows that two servers offer the same tool.
 _SENTENCE_SPACES: Final = 4
-# In characters; keeps the comparison of forty candidates under a few milliseconds.
+# Characters; keeps the comparison of forty candidates under a few milliseconds.
 _LONGEST_COMPARED: Final = 1_000
-# Names are kept in a cache.
+# Names are cached.
 _LONGEST_NAME: Final = 200
 _VERSION: Final = re.compile(r"v\d+")
 
 
 class DuplicateGroups:
-    """Documents in groups of near-duplicates; groups and members keep the order in which they came."""
+    """Documents in groups of near-duplicates; groups and members keep their order of arrival."""
 
     def __init__(self) -> None:
         self._groups: list[list[_ComparedTool]] = []
@@ -32,7 +32,7 @@ class DuplicateGroups:
         return len(self._groups)
 
     def add(self, documents: Iterable[ToolDocument]) -> None:
-        """Take in more documents."""
+        """Add more documents."""
         for document in documents:
             self._add(_ComparedTool(document))
 
@@ -56,7 +56,7 @@ class DuplicateGroups:
 
 
 class _ComparedTool:
-    """A document with what is compared of it, each part worked out once and only when it is needed."""
+    """A document with the parts that are compared, each computed once on first use."""
 
     def __init__(self, document: ToolDocument) -> None:
         self.document = document
@@ -73,7 +73,7 @@ class _ComparedTool:
         return self._described
 
     def blocking_keys(self) -> Iterator[Hashable]:
-        """What two documents share if they may be the same tool, so that few are compared in full."""
+        """Keys that duplicates share, so that few documents are compared in full."""
         yield "name", self.bare_name
         if self.document.description.count(" ") >= _SENTENCE_SPACES:
             yield "description", self.document.description
@@ -97,7 +97,7 @@ class _ComparedTool:
         return _overlap(self.described, other.described) >= _NEARLY_ALL
 
 
-# Cutting forty names into words takes as long as the search itself, and popular tools come back.
+# Splitting forty names takes as long as the search itself, and popular tools recur.
 @lru_cache(maxsize=1024)
 def _server_words(server: str) -> frozenset[str]:
     return frozenset(words(server))
@@ -112,5 +112,5 @@ def _bare_name(server: str, name: str) -> tuple[str, ...]:
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of all words that both have; two empty sets are the same."""
+    """The share of common words among all words; two empty sets are equal."""
     return len(one & other) / len(one | other) if one or other else 1.0

@@ -1,4 +1,4 @@
-"""The lexical index: every tool of the catalog, searched by the words that describe it, with explanations."""
+"""The lexical index of all tools of the catalog: search by words and word vectors, with explanations."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
@@ -35,7 +35,7 @@ from headgate.search.lexicon import TextVector, load_lexicon
 
 
 class ToolHit(msgspec.Struct, frozen=True):
-    """One tool that was found; a score of 1 is a certain match."""
+    """One found tool; a score of 1 is a certain match."""
 
     key: ToolKey
     public_name: str
@@ -43,15 +43,15 @@ class ToolHit(msgspec.Struct, frozen=True):
 
 
 class TermContribution(msgspec.Struct, frozen=True):
-    """One word of the request that a tool answers, and how."""
+    """One word of the query that a tool matches, and how."""
 
     word: str
-    # The word of the tool; the same, one that means it, or one that is spelt alike.
+    # The matching word of the tool: the same, a related one, or one of similar spelling.
     term: str
     # "same", "related" or "alike".
     kind: str
     fields: tuple[str, ...]
-    # Its part of all that the words of the request could add up to.
+    # Its share of the highest score that the words of the query could give.
     share: float
 
 
@@ -61,27 +61,26 @@ class SearchExplanation(msgspec.Struct, frozen=True):
     key: ToolKey
     score: float
     contributions: tuple[TermContribution, ...]
-    # Words of the request that the tool does not answer.
+    # Words of the query that the tool does not match.
     missing: tuple[str, ...]
-    # The clause of a long request that it answers best.
+    # The clause of a long query that it matches best.
     clause: tuple[str, ...] = ()
-    # How sure it is that the best tool found is one that was asked for.
+    # The confidence that the best tool found is a right one.
     confidence: float = 0.0
-    # How well it answers by words and by meaning, 1 being the best that was found; None where nothing is
-    # known of what it means; and how much meaning counted beside words.
+    # The scores by words and by meaning, 1 for the best, None without a vector; the share of meaning.
     words: float = 0.0
     meaning: float | None = None
     meaning_share: float = 0.0
 
 
-# Found with less confidence, nothing is shown.
+# Below this confidence nothing is returned.
 CONFIDENCE_FLOOR: Final = 0.08
-# Against the best: what comes no closer shares a word with the request by chance.
+# Relative to the best: a lower score is a chance match of a word.
 _LEAST_SHARE_OF_BEST: Final = 0.15
 
 
 class LexicalIndex:
-    """Searches documents by words. For one thread: what it does takes well under a millisecond a step."""
+    """Searches documents by words. Not thread-safe; each step takes well under a millisecond."""
 
     def __init__(self) -> None:
         self._postings = InvertedIndex()
@@ -95,12 +94,12 @@ class LexicalIndex:
         return len(self._documents)
 
     def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
-        """Make these the documents of the server; what did not change is left alone."""
+        """Set the documents of the server; unchanged ones are kept."""
         for _ in self.put_in_steps(server, documents):
             pass
 
     def put_in_steps(self, server: str, documents: Sequence[ToolDocument]) -> Iterator[None]:
-        """The same one document at a time, so that others may run in between and search meanwhile."""
+        """The same one document per step, so that searches can run in between."""
         known = self._servers.setdefault(server, {})
         kept = {document.key: document for document in documents}
         for key in [key for key, number in known.items() if self._documents[number] != kept.get(key)]:
@@ -112,7 +111,7 @@ class LexicalIndex:
                 yield
 
     def remove(self, server: str) -> None:
-        """Forget a server with all its documents."""
+        """Remove a server with all its documents."""
         for number in self._servers.pop(server, {}).values():
             self._discard(number)
 
@@ -126,9 +125,9 @@ class LexicalIndex:
         read_only: bool = False,
         floor: float = CONFIDENCE_FLOOR,
     ) -> list[ToolHit]:
-        """The tools that answer the query, best first, equals by name.
+        """The tools that match the query, best first, equal ones by name.
 
-        None when the best is found with less confidence than `floor`.
+        None if the confidence of the best is below `floor`.
         """
         search_filter = None
         if allowed is not None or servers is not None or read_only:
@@ -144,7 +143,7 @@ class LexicalIndex:
         return None if number is None else self._documents[number]
 
     def explain(self, query: str, key: ToolKey) -> SearchExplanation | None:
-        """Why the tool is found by this query or not; None when there is no such tool."""
+        """Why the query finds the tool or not; None if there is no such tool."""
         number = self._servers.get(key[0], {}).get(key)
         if number is None:
             return None
@@ -154,10 +153,10 @@ class LexicalIndex:
         seen = {one.word for one in contributions}
         ranking = self._rank(parsed_query, None)
         placed = {one.number: one for one in ranking.scores}.get(number) if ranking else None
-        shown = ranking is not None and placed is not None and ranking.confidence >= CONFIDENCE_FLOOR
+        is_found = ranking is not None and placed is not None and ranking.confidence >= CONFIDENCE_FLOOR
         return SearchExplanation(
             key=key,
-            score=self._hit(placed, ranking).score if ranking and placed and shown else 0.0,
+            score=self._hit(placed, ranking).score if ranking and placed and is_found else 0.0,
             contributions=contributions,
             missing=tuple(word.term for word in words if word.term not in seen),
             clause=_best_clause(parsed_query, contributions),
@@ -182,7 +181,7 @@ class LexicalIndex:
         del self._documents[number], self._vectors[number]
 
     def _rank(self, parsed_query: ParsedQuery, search_filter: SearchFilter | None) -> BlendedRanking | None:
-        """What answers the request, and how sure that is; None when nothing has any of its words."""
+        """The ranking and its confidence; None if no document has any word of the query."""
         words = self._term_matcher.match_terms(parsed_query)
         found = rank_by_words(parsed_query, words, self._postings, search_filter)
         if not found:
@@ -204,7 +203,7 @@ class LexicalIndex:
 
     def _hit(self, placed: BlendedScore, ranking: BlendedRanking) -> ToolHit:
         document = self._documents[placed.number]
-        # Whether anything answers is decided by the best; the others follow it by how close they come.
+        # The confidence depends on the best; the others are limited relative to it.
         score = ranking.confidence * placed.value / ranking.best_value
         return ToolHit(document.key, document.public_name, round(score, 4))
 
@@ -214,18 +213,18 @@ class LexicalIndex:
         found = [
             TermContribution(
                 word=word.term,
-                term=sense.term,
-                kind=sense.kind,
-                fields=tuple(field.name for field, own in fields if sense.term in own),
+                term=match.term,
+                kind=match.kind,
+                fields=tuple(field.name for field, own in fields if match.term in own),
                 share=round(gain / whole, 4),
             )
-            for word, sense, gain in matched_query_terms(words, self._postings, number)
+            for word, match, gain in matched_query_terms(words, self._postings, number)
         ]
         return tuple(sorted(found, key=lambda one: (-one.share, one.word)))
 
 
 def _best_clause(parsed_query: ParsedQuery, answered: Sequence[TermContribution]) -> tuple[str, ...]:
-    """The words of the clause to which the tool answers most."""
+    """The words of the clause that the tool matches best."""
     if not answered:
         return ()
     return max(

@@ -13,30 +13,30 @@ from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem
 
 _WEAK_STOP_WORD_WEIGHT: Final = 0.3
 _CLAUSE_END: Final = re.compile(
-    # Marks of the Latin scripts before a space, marks of the East Asian ones, and words that go on.
+    # Punctuation of Latin scripts before a space, East Asian punctuation, and conjunctions.
     r"[.!?;:,]\s+|[\n\r]+|[\u3001\u3002\uff01\uff0c\uff1b\uff1f]"
     r"|\b(?:and|then|also|additionally|finally)\b",
     re.IGNORECASE,
 )
-# Fewer words ask for nothing by themselves.
+# Fewer words are no query of their own.
 _SHORTEST_CLAUSE: Final = 2
-# A request is a sentence or a few; what is longer is a pasted text, and its beginning says what it is.
+# A query has a few sentences; anything longer is a pasted text, whose beginning shows its topic.
 _LONGEST: Final = 4000
-# Words of a clause; no sentence has more, but a picture pasted as text has thousands.
+# Words of a clause; no sentence has more, but an image pasted as text has thousands.
 _LONGEST_CLAUSE: Final = 128
 _MOST_TERMS: Final = 64
 _MOST_CLAUSES: Final = 12
 
 
 class ParsedQuery(msgspec.Struct, frozen=True):
-    """The terms with their weights, and those of each clause."""
+    """The terms with their weights, and the terms of each clause."""
 
     weights: dict[str, float]
     clauses: tuple[tuple[str, ...], ...] = ()
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """What a person or an agent wrote, read."""
+    """The parsed query of a person or an agent."""
     weights: dict[str, float] = {}
     clauses: list[tuple[str, ...]] = []
     for clause in _CLAUSE_END.split(query[:_LONGEST]):
@@ -57,11 +57,11 @@ def _weighted(text: str) -> dict[str, float]:
     return found
 
 
-# A word of the same meaning counts less than the word, and more where no tool has the word itself.
+# A related word counts less than the word itself, and more if no tool has the word.
 _RELATED_TO_KNOWN: Final = 0.3
 _RELATED_TO_UNKNOWN: Final = 0.6
 _ALIKE: Final = 0.6
-# So many documents of a word are looked at; more would be the words that nearly every tool has.
+# Documents that are read per term; further ones match words of nearly every tool.
 _MOST_SAME: Final = 400
 _MOST_OTHER: Final = 100
 _MOST_KEPT: Final = 4096
@@ -69,30 +69,30 @@ _GAIN_SCALE: Final = 1024
 
 
 class TermMatch(msgspec.Struct, frozen=True):
-    """One term of the catalog that a word of a request may mean."""
+    """One term of the index that a word of a query may mean."""
 
     term: str
     kind: str
     gain: float
     max_entries: int
-    # How sure it is that it is the same word.
+    # The probability that it is the same word.
     same_word_probability: float = 0.0
 
 
 class QueryTerm(msgspec.Struct, frozen=True):
-    """One word of a request."""
+    """One word of a query."""
 
     term: str
-    # What a document would get that is about nothing else.
+    # The gain of a document about nothing else.
     max_gain: float
     matches: tuple[TermMatch, ...]
-    # The same for the innermost loops: the gain as a whole number, negative, so that the largest sorts first
-    # and sums do not depend on the order; the term; how many documents of it to look at.
+    # The same for the innermost loops: the gain as an integer, negative, so that the largest sorts first and
+    # sums do not depend on the order; the term; the number of documents to read.
     scan_order: tuple[tuple[int, str, int], ...] = ()
 
 
 class TermMatcher:
-    """Finds the meanings of words, and remembers them until the catalog changes."""
+    """Matches words to terms of the index, cached until the index changes."""
 
     def __init__(self, postings: InvertedIndex) -> None:
         self._postings = postings
@@ -100,7 +100,7 @@ class TermMatcher:
         self._kept: dict[tuple[str, float], QueryTerm] = {}
 
     def match_terms(self, query: ParsedQuery) -> list[QueryTerm]:
-        """Every word of the request with its meanings, the word itself first."""
+        """Every word of the query with its matches, the word itself first."""
         if self._index_version != self._postings.version or len(self._kept) > _MOST_KEPT:
             self._kept.clear()
             self._index_version = self._postings.version
@@ -116,37 +116,37 @@ class TermMatcher:
 def _match_term(term: str, weight: float, postings: InvertedIndex) -> QueryTerm:
     rarity = postings.inverse_document_frequency(term)
     known = postings.posting(term) is not None
-    senses = [TermMatch(term, "same", weight * rarity, _MOST_SAME, 1.0)] if known else []
+    matches = [TermMatch(term, "same", weight * rarity, _MOST_SAME, 1.0)] if known else []
     if weight < 1.0:
-        # What says little by itself says nothing by another word.
-        return _query_term(term, weight * rarity, senses)
+        # A weak stop word has no related words.
+        return _query_term(term, weight * rarity, matches)
     share = _RELATED_TO_KNOWN if known else _RELATED_TO_UNKNOWN
     for other, closeness in related_terms(term).items():
         if postings.posting(other) is not None:
             gain = weight * share * closeness * min(rarity, postings.inverse_document_frequency(other))
-            senses.append(TermMatch(other, "related", gain, _MOST_OTHER))
-    if not senses:
+            matches.append(TermMatch(other, "related", gain, _MOST_OTHER))
+    if not matches:
         for other, likeness in postings.trigrams.similar(term).items():
             gain = weight * _ALIKE * likeness * min(rarity, postings.inverse_document_frequency(other))
-            senses.append(TermMatch(other, "alike", gain, _MOST_OTHER, likeness))
-    return _query_term(term, weight * rarity, senses)
+            matches.append(TermMatch(other, "alike", gain, _MOST_OTHER, likeness))
+    return _query_term(term, weight * rarity, matches)
 
 
-def _query_term(term: str, worth: float, senses: list[TermMatch]) -> QueryTerm:
-    read = tuple((-int(sense.gain * _GAIN_SCALE), sense.term, sense.max_entries) for sense in senses)
-    return QueryTerm(term, worth, tuple(senses), read)
+def _query_term(term: str, worth: float, matches: list[TermMatch]) -> QueryTerm:
+    read = tuple((-int(match.gain * _GAIN_SCALE), match.term, match.max_entries) for match in matches)
+    return QueryTerm(term, worth, tuple(matches), read)
 
 
 def matched_query_terms(
     words: Sequence[QueryTerm], postings: InvertedIndex, number: int
 ) -> Iterator[tuple[QueryTerm, TermMatch, float]]:
-    """The words that a document answers, the meaning of each that it answers best, and what that adds."""
+    """The words that a document matches, the best match of each, and its gain."""
     for word in words:
         best = None
         most = 0.0
-        for sense in word.matches:
-            impact = (postings.posting(sense.term) or {}).get(number)
-            if impact is not None and sense.gain * impact > most:
-                best, most = sense, sense.gain * impact
+        for match in word.matches:
+            impact = (postings.posting(match.term) or {}).get(number)
+            if impact is not None and match.gain * impact > most:
+                best, most = match, match.gain * impact
         if best is not None:
             yield word, best, most / MAX_IMPACT

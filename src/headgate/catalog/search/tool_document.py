@@ -1,4 +1,4 @@
-"""What search indexes of one tool: its fields, their term impacts (BM25F) and its vector."""
+"""The search document of one tool: its fields, their term impacts (BM25F) and its vector."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,29 +14,29 @@ from headgate.search.lexicon import MAX_QUANTIZED, VECTOR_LENGTH, ZERO_POINT, Le
 from headgate.search.text_analysis import terms
 
 ToolKey = tuple[str, str]
-# Deeper than any schema that a person wrote by hand.
+# Deeper than any hand-written schema.
 _DEEPEST: Final = 8
-# Time zones and country codes come in hundreds and would drown the rest.
+# Time zones and country codes come in hundreds and would dominate the rest.
 _MOST_CHOICES: Final = 64
 
 
 class ToolDocument(msgspec.Struct, frozen=True):
-    """One tool: whose it is, what it is called, and what is said about it."""
+    """The indexed texts of one tool."""
 
-    # Server, and name of the tool there.
+    # The server, and its own name of the tool.
     key: ToolKey
     public_name: str
     name: str
     title: str = ""
     description: str = ""
     parameters: str = ""
-    # Descriptions of the parameters, and the values they can take.
+    # Descriptions and possible values of the parameters.
     parameter_texts: str = ""
     read_only: bool = False
 
 
 def document_of(server: str, name: str, public_name: str, definition: bytes) -> ToolDocument:
-    """The document of a tool; what is not as it should be in its definition is left out."""
+    """The document of a tool; malformed members of its definition are ignored."""
     tool = read_tool(definition)
     annotations = as_object(tool.annotations)
     names: list[str] = []
@@ -57,7 +57,7 @@ def document_of(server: str, name: str, public_name: str, definition: bytes) -> 
 
 
 def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every parameter, those of parameters that are objects or lists of objects too."""
+    """Every parameter, including those of nested objects and arrays."""
     for name, inner in properties_of(schema).items():
         yield name, as_object(inner)
         if depth and isinstance(inner, dict):
@@ -73,7 +73,7 @@ def _schema_texts(schema: dict[str, Any]) -> Iterator[str]:
 
 
 class SearchField(msgspec.Struct, frozen=True):
-    """One field of a document: its weight, and how far its length counts against it."""
+    """One field of a document: its weight, and how much its length counts against it."""
 
     name: str
     weight: float
@@ -90,13 +90,13 @@ SEARCH_FIELDS: Final = (
 )
 # Lengths count field by field, before the frequencies of the fields are added up.
 _BM25F: Final = Bm25(k1=0.9, b=0.0)
-# The largest impact. Small whole numbers are shared objects, and an index has hundreds of thousands of them;
-# and sums of whole numbers are the same in whatever order they are added up.
+# The largest impact. Small integers are shared objects, and an index has hundreds of thousands of them; sums
+# of integers do not depend on the order of addition.
 MAX_IMPACT: Final = 255
 
 
 def field_terms(document: ToolDocument) -> tuple[list[str], ...]:
-    """The terms of each field, in the order of FIELDS."""
+    """The terms of each field, in the order of SEARCH_FIELDS."""
     return (
         terms(f"{document.name} {document.title}")
         if document.title != document.name
@@ -109,7 +109,7 @@ def field_terms(document: ToolDocument) -> tuple[list[str], ...]:
 
 
 def term_impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Every term of a document with its impact, from 1 to 255, by the terms of its fields."""
+    """The impact of every term of a document, from 1 to 255."""
     frequencies: dict[str, float] = defaultdict(float)
     for field, found in zip(SEARCH_FIELDS, fields, strict=True):
         relative = len(found) / field.usual_length
@@ -120,20 +120,20 @@ def term_impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
     return {term: max(1, round(_BM25F.score(weight, frequency))) for term, frequency in frequencies.items()}
 
 
-# What lifts a number to where gists have it, and rounds it.
+# Shifts a component to the range of text vectors, and rounds it.
 _ROUNDING_OFFSET: Final = ZERO_POINT + 0.5
 
 
-# Name, server, description, parameters, their descriptions: what it is weighs more than what it takes.
+# Name, server, description, parameters, their descriptions: the purpose counts more than the parameters.
 _VECTOR_FIELD_WEIGHTS: Final = (1.0, 0.5, 1.0, 0.2, 0.1)
 
 
-# What a tool is for stands at the beginning.
+# The purpose of a tool is at the beginning.
 _MOST_FIELD_TERMS: Final = 200
 
 
 def vector_of_fields(fields: Sequence[Sequence[str]], lexicon: Lexicon) -> TextVector | None:
-    """What a tool is about, by the terms of its fields; None when none of its words is known."""
+    """The vector of a tool by the terms of its fields; None if none of its words is known."""
     weights: dict[str, float] = {}
     for weight, found in zip(_VECTOR_FIELD_WEIGHTS, fields, strict=True):
         if not found:

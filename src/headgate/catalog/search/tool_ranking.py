@@ -1,4 +1,4 @@
-"""Restricts a search to the tools that the client may see, by server and by read-only hint."""
+"""Ranks the visible tools for a query by words and by word vectors, with the confidence in the best one."""
 
 import math
 from array import array
@@ -16,12 +16,12 @@ from headgate.search.lexicon import CosineComparer, Lexicon, TextVector, unit_ve
 from headgate.search.rank_fusion import combine_scores
 
 Allowed = Callable[[ToolKey], bool]
-# After so many entries, it takes less time to find out about all documents than to go on one by one.
+# After so many entries, filtering all documents is faster than going on one by one.
 _SCAN_BUDGET: Final = 1600
 
 
 class SearchFilter:
-    """What one request may see, decided once for each document."""
+    """The documents that one search may return; each is decided once."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class SearchFilter:
         self._scan_budget = _SCAN_BUDGET
 
     def top_visible_entries(self, term: str, most: int, postings: InvertedIndex) -> Entries:
-        """The visible documents about which a term says most, and those that equal the last.
+        """The visible documents with the largest impact of a term, and those equal to the last.
 
-        What may not be seen must not take the place of what may.
+        Invisible documents must not displace visible ones.
         """
         found = self._scan_entries(*postings.top_entries(term, postings.size), most)
         if found is not None:
@@ -57,7 +57,7 @@ class SearchFilter:
         return numbers[:end], impacts[:end]
 
     def _scan_entries(self, numbers: Sequence[int], impacts: bytes, most: int) -> Entries | None:
-        """The first of the entries that may be seen, entry by entry; None when that takes too long."""
+        """The first visible entries, one by one; None if that takes too long."""
         kept: list[int] = []
         theirs: list[int] = []
         for number, impact in zip(numbers, impacts, strict=True):
@@ -90,16 +90,16 @@ class SearchFilter:
         return self._visible_numbers
 
 
-# The best clause of a long request against the request as a whole.
+# The weight of the best clause of a long query against the whole query.
 _CLAUSE_SHARE: Final = 0.4
-# So many entries of the index are read to find candidates, those that tell most first: a long request in a
-# large catalog would take tens of milliseconds otherwise. What candidates get is then added up in full.
+# The entries of the index that are read to find candidates, the largest gains first: a long query in a large
+# catalog would take tens of milliseconds otherwise. The gains of candidates are then added up in full.
 _MOST_ENTRIES_READ: Final = 800
 _MOST_CANDIDATES: Final = 40
 
 
 class LexicalScore(msgspec.Struct, frozen=True):
-    """One document; `value` orders, the best has 1 or a little less."""
+    """One document; sorted by `value`, the best has 1 or a little less."""
 
     number: int
     value: float
@@ -111,7 +111,7 @@ def rank_by_words(
     postings: InvertedIndex,
     search_filter: SearchFilter | None,
 ) -> list[LexicalScore]:
-    """The best documents that may be seen, in no order."""
+    """The best visible documents, unordered."""
     candidates = _candidates(words, postings, search_filter)
     if not candidates:
         return []
@@ -132,12 +132,12 @@ def rank_by_words(
 def _candidates(
     words: Sequence[QueryTerm], postings: InvertedIndex, search_filter: SearchFilter | None
 ) -> list[int]:
-    """The best by the entries that were read, and all that equal the last of them."""
-    senses = sorted([one for word in words for one in word.scan_order])
+    """The best documents by the entries read, and all that equal the last of them."""
+    scans = sorted([one for word in words for one in word.scan_order])
     left = _MOST_ENTRIES_READ
     totals: dict[int, int] = {}
     known = totals.get
-    for loss, term, most in senses:
+    for loss, term, most in scans:
         if left <= 0:
             break
         if search_filter is None:
@@ -156,7 +156,7 @@ def _candidates(
 def _gains(
     words: Sequence[QueryTerm], postings: InvertedIndex, candidates: Sequence[int]
 ) -> list[dict[int, int]]:
-    """What each candidate gets from the words that it answers: of each word that of its best meaning."""
+    """The gain of each candidate from each word, by the best match of the word."""
     query_terms: dict[str, list[tuple[int, int]]] = {}
     for place, word in enumerate(words):
         for loss, term, _ in word.scan_order:
@@ -177,7 +177,7 @@ def _gains(
 
 
 def _best_clause(query: ParsedQuery, words: Sequence[QueryTerm], gains: list[dict[int, int]]) -> list[float]:
-    """For each candidate how well it answers the clause that it answers best."""
+    """The score of each candidate for the clause that it matches best."""
     clauses = query.clauses
     if not clauses:
         return [0.0] * len(gains)
@@ -189,13 +189,13 @@ def _best_clause(query: ParsedQuery, words: Sequence[QueryTerm], gains: list[dic
             for clause in of_word[place]:
                 own[clause] += gain
         sums.append(own)
-    # Half-way between clauses as equals and clauses by how much they say.
+    # Half-way between equal clauses and clauses weighted by their gains.
     scales = [max(column) ** -0.5 if any(column) else 0.0 for column in zip(*sums, strict=True)]
     return [max(map(mul, own, scales)) for own in sums]
 
 
-# Fitted once on requests whose tool is in the catalog, and the same requests with its server taken out;
-# each set of requests weighs the same.
+# Fitted once on queries whose tool is in the catalog, and on the same queries without its server; each set
+# has the same weight.
 _ANSWERED: Final = 8.2
 _ANSWERABLE: Final = -3.3
 _STRONGEST: Final = 1.5
@@ -204,37 +204,37 @@ _START: Final = -3.5
 
 
 def confidence(words: Sequence[QueryTerm], postings: InvertedIndex, number: int) -> float:
-    """From 0, when the document answers by chance at most, to 1."""
-    worth = sum([word.max_gain for word in words])
-    if not worth:
+    """From 0, for a chance match at most, to 1."""
+    total_gain = sum([word.max_gain for word in words])
+    if not total_gain:
         return 0.0
     known = sum([word.max_gain for word in words if postings.posting(word.term) is not None])
     found = list(matched_query_terms(words, postings, number))
     same = [
-        (word.max_gain * sense.same_word_probability, gain)
-        for word, sense, gain in found
-        if sense.same_word_probability
+        (word.max_gain * match.same_word_probability, gain)
+        for word, match, gain in found
+        if match.same_word_probability
     ]
     scale = math.log(postings.size + 1)
     log_odds = (
         _START
-        + _ANSWERED * sum([worth_of for worth_of, _ in same]) / worth
-        # A request whose other words other tools answer is rather meant for those.
-        + _ANSWERABLE * known / worth
+        + _ANSWERED * sum([gain_of for gain_of, _ in same]) / total_gain
+        # A query whose other words other tools match is rather meant for those.
+        + _ANSWERABLE * known / total_gain
         + _STRONGEST * max([gain for _, gain in same], default=0.0) / scale
         + _STRONG * sum(nlargest(3, [gain for _, _, gain in found])) / scale
     )
     return 1 / (1 + math.exp(-log_odds))
 
 
-# The nearest clause of a long request against the request as a whole.
+# The weight of the nearest clause of a long query against the whole query.
 _VECTOR_CLAUSE_SHARE: Final = 0.7
 
 
 def vector_similarity(
     query: ParsedQuery, vectors: Mapping[int, TextVector | None], lexicon: Lexicon
 ) -> dict[int, float]:
-    """Of each document that has a gist how near it is, from -1 to 1; empty when the request has none."""
+    """The cosine of each document that has a vector, from -1 to 1; empty if the query has none."""
     weights = query.weights
     whole = unit_vector(weights.items(), lexicon)
     if whole is None:
@@ -252,41 +252,43 @@ def vector_similarity(
     return found
 
 
-# How much meaning counts when words are not sure at all; when they are, it counts half as much.
+# The weight of meaning without confidence in words; with full confidence it is half of that.
 _MEANING_SHARE: Final = 0.5
 _TRUST_IN_WORDS: Final = 0.5
 
 
 class BlendedScore(msgspec.Struct, frozen=True):
-    """One document: `value` orders; the best by words has `words` 1, the best by meaning `meaning` 1."""
+    """One document, sorted by `value`; the best by words has `words` 1, the best by meaning `meaning` 1."""
 
     number: int
     value: float
     words: float
-    # None where nothing is known of what the document or the request means.
+    # None if the document or the query has no vector.
     meaning: float | None = None
 
 
 class BlendedRanking(msgspec.Struct, frozen=True):
-    """What was found, in no order, with how sure it is that the best was asked for, from 0 to 1."""
+    """The scores, unordered, with the confidence that the best document is right, from 0 to 1."""
 
     confidence: float
     scores: list[BlendedScore]
     # The largest value.
     best_value: float
-    # How much meaning counted.
+    # The weight of meaning.
     meaning_share: float
 
 
-def blend_scores(found: Sequence[LexicalScore], near: Mapping[int, float], sure: float) -> BlendedRanking:
-    """Place what was found by words, given how near each comes in meaning and how sure words are."""
+def blend_scores(
+    found: Sequence[LexicalScore], cosines: Mapping[int, float], confidence: float
+) -> BlendedRanking:
+    """Combine the scores by words with the cosines, given the confidence in the words."""
     most = max([one.value for one in found])
-    nearest = max(near.values(), default=0.0)
-    share = _MEANING_SHARE * (1 - _TRUST_IN_WORDS * sure) if nearest > 0 else 0.0
+    nearest = max(cosines.values(), default=0.0)
+    share = _MEANING_SHARE * (1 - _TRUST_IN_WORDS * confidence) if nearest > 0 else 0.0
     placed = []
     for one in found:
         words = one.value / most
-        cosine = near.get(one.number) if share else None
+        cosine = cosines.get(one.number) if share else None
         meaning = None if cosine is None else max(0.0, cosine / nearest)
         placed.append(BlendedScore(one.number, combine_scores(words, meaning, 1 - share), words, meaning))
-    return BlendedRanking(sure, placed, max([one.value for one in placed]), share)
+    return BlendedRanking(confidence, placed, max([one.value for one in placed]), share)
