@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.errors import ResourceExhausted
 from headgate.domain.identity import Identity
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientBackChannel, ClientSession
 from headgate.protocol.protocol_version import Era
-from headgate.server.errors import TooManySubscriptions
 from headgate.server.reply import Reply
 
 # What a subscription takes besides its URI, in the sets and tables that it is in.
@@ -51,6 +51,14 @@ class SubscriptionShare:
 
     def __init__(self) -> None:
         self.bytes = 0
+
+
+class TooManySubscriptions(ResourceExhausted):
+    """A client may not subscribe to one more resource; nothing was sent."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(f"the subscription is refused: {reason}")
+        self.hint = hint
 
 
 class SubscriptionBudget:

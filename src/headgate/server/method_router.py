@@ -41,9 +41,9 @@ from headgate.server.client_context import (
     InitializedClient,
     SessionPreferences,
     SubscriptionBudget,
+    TooManySubscriptions,
 )
 from headgate.server.delivery_metadata import error_delivery_metadata, with_delivery_metadata
-from headgate.server.errors import GatewayShuttingDown, TooManySubscriptions
 from headgate.server.reply import (
     Reply,
     encode_gateway_error,
@@ -51,7 +51,7 @@ from headgate.server.reply import (
     encode_upstream_error,
     result_reply,
 )
-from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
+from headgate.server.shutdown import GatewayShuttingDown, absorb_interrupt, encode_shutdown_error
 
 log = logging.getLogger("headgate.server")
 

@@ -43,10 +43,10 @@ from headgate.server.client_context import (
     ClientContext,
     SubscriptionBudget,
     SubscriptionShare,
+    TooManySubscriptions,
 )
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
 from headgate.server.endpoints import LISTING_MODES
-from headgate.server.errors import TooManySubscriptions
 from headgate.server.http_exchange import HttpExchange, KeepAlive
 from headgate.server.http_request import HttpRequest
 from headgate.server.method_router import MethodRouter
