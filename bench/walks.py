@@ -27,6 +27,10 @@ from bench.tables import table
 # Module and qualified name, as bench.walk_recorder reports them.
 Function = tuple[str, str]
 
+# The goal for a plain call: what a reader can follow in one sitting.
+MOST_MODULES: Final = 35
+MOST_FUNCTIONS: Final = 90
+
 _RECORDER: Final = ("-m", "bench.walk_recorder")
 # Must be the name that bench.walk_recorder reads; importing it would import Headgate.
 _ADDRESS: Final = "HEADGATE_WALK_RECORDER"

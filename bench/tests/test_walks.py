@@ -44,3 +44,9 @@ def test_a_run_records_every_walk_and_lists_its_functions() -> None:
     assert len(found["plain call"]) < min(
         len(functions) for name, functions in found.items() if name != "plain call"
     )
+
+
+def test_a_plain_call_stays_short_enough_to_read() -> None:
+    plain = next(one for one in walks.measure() if one.walk == "plain call")
+    assert len(plain.modules) <= walks.MOST_MODULES
+    assert len(plain.functions) <= walks.MOST_FUNCTIONS

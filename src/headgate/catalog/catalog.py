@@ -262,7 +262,8 @@ class Catalog:
 
     def has_renamed_uris(self, server: str) -> bool:
         """Whether some of the server's URIs have another public URI."""
-        return self._uri_router.renames(server)
+        listed = self._registries[ItemKind.RESOURCES].items or self._registries[ItemKind.TEMPLATES].items
+        return bool(listed) and self._uri_router.renames(server)
 
     def pending_server(self, kind: ItemKind, name: str, caller: Identity = LOCAL_IDENTITY) -> str | None:
         """The server to which an item of that name belongs, if it has not listed that kind yet."""

@@ -16,7 +16,7 @@ from headgate.server.guard import HttpRefusal
 from headgate.server.http_request import RETRY_LATER, TEXT, HttpRequest
 from headgate.server.legacy_sse import LegacySseHandler
 from headgate.server.reply import encode_loop_error
-from headgate.server.request_body import check_accept, check_content_type, read_message
+from headgate.server.request_body import check_content_type, check_post_headers, read_message
 from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
 from headgate.server.stateless_http import StatelessHttpHandler
 from headgate.server.streamable_http import StreamableHttpHandler
@@ -26,7 +26,10 @@ log = logging.getLogger("headgate.server")
 _LOOP_REASON = "the request came back to the gateway that sent it; remove the entry that leads here"
 # Answers what is not MCP: the status, the content type and the body for a method and a path.
 PageHandler = Callable[[str, str], tuple[int, bytes, bytes]]
-_HANDSHAKE_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+# Values of the version header in the handshake era; without one a request is of that era. An unknown version
+# is refused in the stateless era.
+_VERSION = b"mcp-protocol-version"
+_HANDSHAKE_VERSIONS = frozenset({None, *(version.encode() for version in HANDSHAKE_VERSIONS)})
 _Handler = Callable[[HttpRequest, Identity], Awaitable[None]]
 
 
@@ -96,19 +99,18 @@ class HttpRouter:
 
     async def _post(self, http_request: HttpRequest, identity: Identity) -> None:
         headers = http_request.headers
-        check_content_type(headers)
-        check_accept(headers)
+        check_post_headers(headers)
         envelope = await read_message(http_request.body)
         if self.draining and envelope.method and envelope.id:
             # Answers and cancellations belong to calls under way, and pass.
             _refuse_for_shutdown(http_request, bytes(envelope.id))
-        elif _is_stateless(headers):
+        elif headers.get(_VERSION) not in _HANDSHAKE_VERSIONS:
             await self._stateless.post(envelope, http_request, identity)
         else:
             await self._streamable.post(envelope, http_request, identity)
 
     async def _get(self, http_request: HttpRequest, identity: Identity) -> None:
-        if _is_stateless(http_request.headers):
+        if http_request.headers.get(_VERSION) not in _HANDSHAKE_VERSIONS:
             _refuse_method(http_request)
         elif self.draining:
             _refuse_for_shutdown(http_request)
@@ -116,7 +118,7 @@ class HttpRouter:
             await self._streamable.open_get_stream(http_request, identity)
 
     async def _delete(self, http_request: HttpRequest, identity: Identity) -> None:
-        if _is_stateless(http_request.headers):
+        if http_request.headers.get(_VERSION) not in _HANDSHAKE_VERSIONS:
             _refuse_method(http_request)
         else:
             self._streamable.delete(http_request, identity)
@@ -134,12 +136,6 @@ class HttpRouter:
             _refuse_for_shutdown(http_request, bytes(envelope.id))
         else:
             await self._legacy.post(envelope, http_request, identity)
-
-
-def _is_stateless(headers: dict[bytes, bytes]) -> bool:
-    """Whether a request is of the stateless era; so is an unknown version, which is refused there."""
-    version = headers.get(b"mcp-protocol-version")
-    return version is not None and version not in _HANDSHAKE_VERSIONS
 
 
 def _refuse_for_shutdown(http_request: HttpRequest, id: bytes = b"null") -> None:

@@ -109,6 +109,15 @@ async def _skim(
         raise ProtocolViolation(INVALID_REQUEST, f"Not a JSON-RPC message: {error}", id=id) from error
 
 
+def check_post_headers(headers: Mapping[bytes, bytes]) -> None:
+    """Check the content type and Accept of a message; raises HttpRefusal."""
+    if headers.get(b"content-type") == b"application/json" and headers.get(b"accept") == _BOTH_CONTENT_TYPES:
+        # Nearly always.
+        return
+    check_content_type(headers)
+    _check_accept(headers)
+
+
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
     """Refuse everything that a browser could send across origins without asking."""
     kind = headers.get(b"content-type", b"")
@@ -116,7 +125,7 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
         raise HttpRefusal(415, "the body must be application/json")
 
 
-def check_accept(headers: Mapping[bytes, bytes]) -> None:
+def _check_accept(headers: Mapping[bytes, bytes]) -> None:
     """A client must take both kinds of answer."""
     accept = headers.get(b"accept", b"*/*")
     if accept == _BOTH_CONTENT_TYPES or b"*/*" in accept:
