@@ -17,6 +17,7 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.mcp_request import ClientSession, McpRequest
+from headgate.event_loop import BackgroundTasks
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.pending_input import CallAwaitingInput
 
@@ -89,7 +90,7 @@ class ConnectionPool:
         self._acquire_timeout_seconds = acquire_timeout_seconds
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
-        self._closing_tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         # In the order in which they came.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed = False
@@ -131,7 +132,6 @@ class ConnectionPool:
         task = self._connections.pop(connection, None)
         if task is None:
             return
-        self._track_closing(task)
         if connection.peer.done():
             connection.closing.set()
         else:
@@ -193,10 +193,7 @@ class ConnectionPool:
         self._closed = True
         for connection in list(self._connections):
             self.evict(connection)
-        tasks = list(self._closing_tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._background.close()
 
     def _find_reusable(self, pool_key: PoolKey) -> ClientConnection | None:
         reusable = [
@@ -294,7 +291,7 @@ class ConnectionPool:
     def _open(self, pool_key: PoolKey) -> ClientConnection:
         connection = ClientConnection(pool_key, self._loop)
         self.opened += 1
-        self._connections[connection] = self._loop.create_task(
+        self._connections[connection] = self._background.start_task(
             self._run(connection), name=f"connection to {self._server}"
         )
         return connection
@@ -328,15 +325,8 @@ class ConnectionPool:
         return UpstreamUnreachable(self._server, "the gateway closed the connection")
 
     def _remove(self, connection: ClientConnection) -> None:
-        task = self._connections.pop(connection, None)
-        if task is not None:
-            # The connection is still to be closed.
-            self._track_closing(task)
+        self._connections.pop(connection, None)
         self._wake_waiters()
-
-    def _track_closing(self, task: "asyncio.Task[None]") -> None:
-        self._closing_tasks.add(task)
-        task.add_done_callback(self._closing_tasks.discard)
 
     def _wake_waiters(self) -> None:
         for change in self._waiters:

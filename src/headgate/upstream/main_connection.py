@@ -407,7 +407,7 @@ class MainConnection:
                     return lost.result()
                 if self._observer.seconds_until_idle() == 0:
                     self._stopped_idle = True
-                    return "nobody used it"
+                    return "it is idle"
                 if (
                     not done
                     and self._observer.seconds_until_maintenance() != 0

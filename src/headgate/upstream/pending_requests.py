@@ -260,7 +260,7 @@ class PendingRequests:
                 discard_payload(message.result)
                 waiting.future.set_result(McpResponse(error=bytes(message.envelope.error)))
                 return
-        self._discard(message, "an answer that nobody waits for")
+        self._discard(message, "an answer to no request")
 
     def _discard(self, message: UpstreamMessage, what: str) -> None:
         discard_payload(message.result)

@@ -305,7 +305,7 @@ class Http1Client:
     ) -> HttpClientResponse:
         """Send a request with extra header lines; raises ConnectFailed or ConnectionDropped.
 
-        Until `sending` has begun, whoever is cancelled in here knows that nothing was sent.
+        A caller that is cancelled before `sending` has begun knows that nothing was sent.
         """
         connection = self._idle_connection() or await self._connect()
         if sending is not None:

@@ -322,7 +322,7 @@ class StreamableHttpTransport:
         if message.envelope.method:
             self._router.route(message.envelope, about, self._replies.enqueue)
         else:
-            self._router.count_ignored("an answer that nobody waits for")
+            self._router.count_ignored("an answer to no request")
 
     async def _error_response(self, response: HttpClientResponse, outgoing: OutgoingRequest) -> McpResponse:
         """The JSON-RPC error in an HTTP error response; raises UpstreamError or UpstreamSessionExpired."""
