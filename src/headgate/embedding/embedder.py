@@ -29,7 +29,7 @@ _CLAUSE_END: Final = re.compile(
     r"[.!?;:]\s+|[\n\r]+|,\s+|[\u3002\uff01\uff1f\uff1b\uff0c\u3001]|\b(?:and|then|also|additionally|finally)\b",
     re.IGNORECASE,
 )
-# A shorter question asks for one thing, however many commas it has.
+# A shorter query has one intent, however many commas it has.
 LONG_QUESTION_WORDS: Final = 30
 # Fewer words ask for nothing by themselves.
 SHORTEST_CLAUSE: Final = 3
@@ -37,7 +37,7 @@ MOST_CLAUSES: Final = 12
 
 
 class EmbeddingQuery(msgspec.Struct, frozen=True):
-    """What is asked, and where its clauses begin and end, if it is long: each may ask for another tool."""
+    """A query, and the spans of its clauses if it is long: each may need another tool."""
 
     text: str
     clauses: tuple[tuple[int, int], ...] = ()
@@ -102,20 +102,20 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has; 0 as long as nobody knows."""
+        """The length of a vector; 0 while it is unknown."""
 
     @property
     def fingerprint(self) -> str:
         """Changes when the same text would get another vector: a cache keeps vectors under it."""
 
     def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
-        """Return vectors of length one, as little-endian float32; raises EmbedderAway when there are none."""
+        """Return unit vectors as little-endian float32; raises EmbedderUnavailable."""
 
     def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
         """Return the vector of the question and one for each of its clauses, soon or not at all."""
 
     def close(self) -> None:
-        """Leave what is under way, in whichever thread: it raises EmbedderAway."""
+        """Abort running work in any thread, which then raises EmbedderUnavailable."""
 
 
 class PackagesMissing(ConfigError):

@@ -25,20 +25,20 @@ _NEEDS_KEY: Final = "api.openai.com"
 
 
 class OfflineModel:
-    """The offline model, loaded once for all who read with it."""
+    """The offline model, loaded once for all its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._weights: MiniLMWeights | None = None
 
     def tool_embedder(self) -> Embedder:
-        """What reads tools; for a thread to call."""
+        """An embedder of tools; call it in a thread."""
         from headgate.embedding.minilm import MiniLMEmbedder  # noqa: PLC0415
 
         return MiniLMEmbedder(self._loaded())
 
     def passage_embedder(self) -> Embedder:
-        """What reads passages of documents; for a thread to call."""
+        """An embedder of passages; call it in a thread."""
         from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLMEmbedder  # noqa: PLC0415
 
         return MiniLMEmbedder(self._loaded(), pieces=PASSAGE_PIECES, windows=PASSAGE_WINDOWS)
@@ -65,7 +65,7 @@ def embedder_maker(
     """What makes the embedder, for a thread to call; None is words alone.
 
     Nothing chosen means the offline model where its packages are. Raises PackagesMissing, and ConfigError
-    for what cannot work. `passages` are longer than what is said of a tool.
+    for options that cannot work. `passages` selects the variant for the longer texts of documents.
     """
     minilm = offline.passage_embedder if passages else offline.tool_embedder
     if embedder is None:
@@ -101,7 +101,7 @@ def _huggingface(model: str) -> Callable[[], Embedder]:
 def _openai(base_url: str, model: str, key: str) -> Callable[[], Embedder]:
     from headgate.embedding.openai import OpenAIEmbedder  # noqa: PLC0415
 
-    # A URL or a key that cannot work is said now and not when the first tool is embedded.
+    # An invalid URL or key fails here, not when the first tool is embedded.
     OpenAIEmbedder(key, base_url=base_url, model=model)
     if not key and urlsplit(base_url).hostname == _NEEDS_KEY:
         raise ConfigError(

@@ -31,7 +31,7 @@ class HuggingFaceEmbedder:
         self.fingerprint = f"hf-{_digest(self._model)}"
 
     def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
-        """Embed in batches, so that progress can be told."""
+        """Embed in batches, so that progress can be reported."""
         vectors: list[bytes] = []
         for start in range(0, len(texts), BATCH_TEXTS):
             if self._closed:

@@ -26,7 +26,7 @@ TOOL_PIECES = 64
 # A passage of a document is read whole, in windows as long as what the model was trained on.
 PASSAGE_PIECES = 128
 PASSAGE_WINDOWS = 5
-# A request of a hundred words says at its end what is wanted.
+# A request of a hundred words states its goal at the end.
 QUESTION_PIECES = 128
 # In whole numbers what is read together shares a scale, and so changes each other: each window is read alone.
 # A window by one thread is quicker than by two, so that as many are read at once.
@@ -69,7 +69,7 @@ class MiniLMWeights:
         `multiply_int8` takes the variant for passages, which multiplies 8-bit integers; `wide_sums` says
         whether the processor adds their products in 32 bits, and None detects it.
         """
-        # It tells its makers about the machine unless it is asked not to before it is imported.
+        # onnxruntime sends telemetry unless this is set before the import.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         runtime = import_extra("onnxruntime", choice=CHOICE, extra=EXTRA)
         self.numpy: Any = import_extra("numpy", choice=CHOICE, extra=EXTRA)
@@ -77,7 +77,7 @@ class MiniLMWeights:
         _verify(MODEL_FILE, content, MODEL_SHA256)
         options = runtime.SessionOptions()
         # Indexing in the background takes a core or two and not all of them, and idle threads do not spin:
-        # the gate's loop needs a core too.
+        # the event loop needs a core too.
         options.intra_op_num_threads = threads
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.inter_op_num_threads = 1
@@ -91,7 +91,7 @@ class MiniLMWeights:
         self.pieces = WordPiece(_vocabulary())
 
     def read(self, texts: Sequence[list[int]]) -> Any:
-        """What the model says of each piece of each text; all of them are equally long."""
+        """The output of the model for each piece of each text; all texts have the same length."""
         pieces = self.numpy.array(texts, dtype=self.numpy.int64)
         given = {
             "input_ids": pieces,
@@ -132,13 +132,13 @@ class MiniLMEmbedder:
         self._text_pieces = pieces
         self._windows = windows
         self._reads_passages = not _is_of_tools(pieces, windows)
-        # Loaded when the first passage is read: whoever only searches needs none.
+        # Loaded with the first passage: a process that only searches needs none.
         self._for_passages = for_passages
         self.fingerprint = fingerprint_of(pieces, windows)
         self._closed = False
 
     def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
-        """One vector for each text; raises EmbedderAway when it is closed meanwhile."""
+        """One vector for each text; raises EmbedderUnavailable when it is closed meanwhile."""
         windows = [self._windows_of(text) for text in texts]
         owners = [place for place, own in enumerate(windows) for _ in own]
         cut = [window for own in windows for window in own]
@@ -151,13 +151,13 @@ class MiniLMEmbedder:
         return [self._unit(vector) for vector in sums]
 
     def _embed_batched(self, texts: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
-        """What is said of each, with its place; texts of equal length need no padding."""
+        """The output for each text, with its index; texts of equal length need no padding."""
         for places in _of_equal_length(texts):
             self._refuse_when_closed()
             yield from zip(places, self._weights.read([texts[place] for place in places]), strict=True)
 
     def _embed_windows(self, windows: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
-        """What is said of each window, with its place; those of passages are read alone, in some threads."""
+        """The output for each window, with its index; windows of passages run alone, in several threads."""
         self._refuse_when_closed()
         if self._for_passages is None:
             self._for_passages = MiniLMWeights(threads=1, multiply_int8=True)
@@ -214,7 +214,7 @@ def _of_equal_length(texts: Sequence[list[int]]) -> Iterator[list[int]]:
 
 
 def _has_wide_sums() -> bool:
-    """Whether the processor adds products of 8 bits in 32; others are asked for a slower and safe way."""
+    """Whether the processor adds products of 8 bits in 32; others need a slower exact mode."""
     try:
         return "_vnni" in Path("/proc/cpuinfo").read_text()
     except OSError:

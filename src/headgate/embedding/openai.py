@@ -1,4 +1,4 @@
-"""An endpoint that speaks OpenAI's embeddings API: batches go out, vectors come back."""
+"""The embedder of an endpoint with OpenAI's embeddings API."""
 
 import hashlib
 import math
@@ -30,7 +30,7 @@ TIMEOUT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 5.0
 ATTEMPTS: Final = 4
 FIRST_BACKOFF_SECONDS: Final = 0.5
-# An endpoint that asks for a longer rest is away: the caller goes on with words alone.
+# An endpoint that asks for a longer pause is unavailable: the caller continues with BM25 alone.
 LONGEST_BACKOFF_SECONDS: Final = 8.0
 RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
@@ -84,7 +84,7 @@ class OpenAIEmbedder:
         self.fingerprint = f"openai-{where[:24]}"
 
     def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
-        """Embed all texts or raise EmbedderAway; what the endpoint says of its reasons is not repeated."""
+        """Embed all texts or raise EmbedderUnavailable, without the endpoint's own error text."""
         vectors: list[bytes] = []
         for start in range(0, len(texts), BATCH_TEXTS):
             batch = texts[start : start + BATCH_TEXTS]
@@ -94,14 +94,14 @@ class OpenAIEmbedder:
         return vectors
 
     def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
-        """Ask once, and not for long: somebody waits."""
+        """Send one request with a short timeout: a caller waits."""
         return self._ask(question.texts, attempts=1, timeout_seconds=QUERY_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         """Break off what is under way."""
         self._closing.set()
         for connection in list(self._open):
-            # Whoever reads from it wakes up; it may be gone by now, or not be there yet.
+            # A reader of the socket wakes up; the socket may be closed already, or not be connected yet.
             with suppress(OSError, AttributeError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -144,7 +144,7 @@ class OpenAIEmbedder:
         except TimeoutError as late:
             raise _AttemptFailed("it did not answer in time", is_retryable=True) from late
         except (OSError, HTTPException) as lost:
-            # The text of the exception may repeat a header; its kind says enough.
+            # The text of the exception may repeat a header; its type is enough.
             raise _AttemptFailed(
                 f"it could not be reached ({type(lost).__name__})", is_retryable=True
             ) from lost
@@ -159,7 +159,7 @@ class OpenAIEmbedder:
             )
         if len(content) > LARGEST_ANSWER:
             raise _AttemptFailed("its answer is too large", is_retryable=False)
-        # A bounded read says nothing of what is missing.
+        # A bounded read does not report what is missing.
         if response.length:
             raise _AttemptFailed("its answer broke off", is_retryable=True)
         return content
@@ -226,7 +226,7 @@ def _printable(key: str) -> str:
 
 
 def _seconds(header: str | None) -> float | None:
-    """What Retry-After says, where it says seconds; a date is treated as silence."""
+    """The seconds of Retry-After; a date counts as absent."""
     try:
         seconds = float(header or "")
     except ValueError:

@@ -21,7 +21,7 @@ from headgate.embedding.embedder import (
     embedding_query,
 )
 
-# What `texts.tool_texts` says of one tool.
+# The texts of one tool, see `tool_texts`.
 TextsOfTool = tuple[str, str, str]
 
 # Enough texts that several have the same length; offline that is a second or two until the first count.
@@ -50,7 +50,7 @@ class ThreadedEmbedder:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What runs is told to end, and is not waited for.
+        # Running work gets a stop signal, and is not awaited.
         self._embedder.close()
         for threads in (self._questions, self._tools):
             threads.shutdown(wait=False, cancel_futures=True)
@@ -63,7 +63,7 @@ class ThreadedEmbedder:
     async def embed_query(self, text: str, *, clauses: bool = True) -> list[bytes]:
         """Return the vectors of a question and, if wanted, of its clauses.
 
-        Raises EmbedderAway, also when they are late.
+        Raises EmbedderUnavailable, also after a timeout.
         """
         loop = asyncio.get_running_loop()
         question = embedding_query(text) if clauses else EmbeddingQuery(text[:LONGEST_QUESTION])
@@ -77,7 +77,7 @@ class ThreadedEmbedder:
             ) from None
 
     async def embed_texts(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one vector for each text; raises EmbedderAway."""
+        """Return one vector for each text; raises EmbedderUnavailable."""
         return await asyncio.get_running_loop().run_in_executor(self._tools, self._embedder.embed, texts)
 
     async def embed_tools(self, tools: Sequence[TextsOfTool]) -> AsyncGenerator[list[bytes], None]:
@@ -93,12 +93,12 @@ class ThreadedEmbedder:
         return [blend_vectors(vectors[start : start + TEXTS_PER_TOOL]) for start in starts]
 
 
-# A model that cannot be loaded is not tried by each who asks: it may take long until that is known.
+# A failed load is not repeated by every caller: it may take long to fail.
 RELOAD_SECONDS: Final = 60.0
 
 
 class PassageEmbedder:
-    """Vectors of questions and passages, see `knowledge.vectors`."""
+    """Vectors of queries and passages: the AsyncEmbedder of the document server."""
 
     def __init__(self, make: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic) -> None:
         """`make` may take a moment and is called in a thread, once unless it fails."""
@@ -107,7 +107,7 @@ class PassageEmbedder:
         self._embedder: Embedder | None = None
         self._threaded: ThreadedEmbedder | None = None
         self._loading: asyncio.Task[ThreadedEmbedder] | None = None
-        # Why it could not be loaded, and until when nobody tries again.
+        # Why it could not be loaded, and when the next attempt is due.
         self._failure: tuple[ConfigError, float] | None = None
         self._dimensions = 0
 
@@ -131,12 +131,12 @@ class PassageEmbedder:
         await self._ready()
 
     async def embed_query(self, text: str) -> bytes:
-        """The vector of the whole question; raises EmbedderAway, also when it takes too long."""
+        """The vector of the whole query; raises EmbedderUnavailable, also after a timeout."""
         off_loop = await self._ready()
         return (await off_loop.embed_query(text, clauses=False))[0]
 
     async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
-        """One vector for each text; raises EmbedderAway."""
+        """One vector for each text; raises EmbedderUnavailable."""
         off_loop = await self._ready()
         vectors = await off_loop.embed_texts(texts)
         if vectors:
@@ -151,7 +151,7 @@ class PassageEmbedder:
             raise ConfigError(known.message, hint=known.hint)
         if self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load(), name="load embedder")
-        # Whoever waits no longer does not take the model from the others.
+        # A cancelled caller does not abort the load for the others.
         return await asyncio.shield(self._loading)
 
     async def _load(self) -> ThreadedEmbedder:

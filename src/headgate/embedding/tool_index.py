@@ -19,7 +19,7 @@ from headgate.embedding.threaded_embedder import TextsOfTool, ThreadedEmbedder
 from headgate.embedding.vector_index import BYTES_PER_NUMBER, Allowed, DimensionMismatch, VectorIndex
 
 FIRST_BACKOFF_SECONDS: Final = 1.0
-# Whoever mends an endpoint waits so long at most until its vectors count again.
+# The longest wait until a repaired endpoint is used again.
 LONGEST_BACKOFF_SECONDS: Final = 300.0
 
 
@@ -45,7 +45,7 @@ class EmbedderBackoff:
         return self._next == self._first
 
     def begin(self, asked_seconds: float | None = None) -> float:
-        """Rest, as long as the embedder asked for where it did; returns the seconds that are left."""
+        """Back off, for as long as the embedder asked for if it did; returns the seconds left."""
         if not self.remaining_seconds:
             wanted = max(self._next, asked_seconds or 0.0)
             self._until = self._clock() + min(wanted, LONGEST_BACKOFF_SECONDS)
@@ -60,9 +60,9 @@ class EmbedderBackoff:
 
 log = logging.getLogger("headgate.embedding")
 
-# A change of so many tools takes long enough that somebody may wonder.
+# A change of so many tools takes long enough to be logged.
 LARGE_BATCH: Final = 100
-# Vectors of texts that nobody uses now, kept for a server that comes back; 3 MB of the offline model.
+# Unused vectors, kept for a server that comes back; 3 MB with the offline model.
 MOST_UNUSED_VECTORS: Final = 2_000
 # At a start servers come one after the other: what is spare is only known when all is quiet.
 RETENTION_SECONDS: Final = 600.0
@@ -80,7 +80,7 @@ class ToolVectorStore(Protocol):
         """Remember vectors of a model."""
 
     def delete_vectors(self, model: str, digests: Collection[str]) -> "asyncio.Future[None]":
-        """Nobody uses these any more."""
+        """Mark these as unused."""
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ async def open_tool_index(
 
 
 class VectorRetention:
-    """How many vectors that nobody uses are kept, and when that is looked at."""
+    """How many unused vectors are kept, and how often they are pruned."""
 
     def __init__(self, vectors: int, settled_seconds: float) -> None:
         self.vectors = vectors
@@ -121,7 +121,7 @@ class _LoadedEmbedder:
         self.index: VectorIndex | None = None
         # The hash of the text of each tool that has its vector in the index.
         self.placed: dict[ToolKey, str] = {}
-        # Hashes that the store has; None until it was asked.
+        # The hashes in the store; None until they are read.
         self.stored: dict[str, None] | None = None
 
     def place(self, vectors: Mapping[ToolKey, bytes], hashes: Mapping[ToolKey, str]) -> None:
@@ -140,7 +140,7 @@ class _LoadedEmbedder:
 
 
 class _EmbeddingLog:
-    """Tells of work that is large enough that somebody may wonder: when it begins and when it ends."""
+    """Logs the begin and the end of work that takes long."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -171,14 +171,14 @@ class ToolVectorIndex:
         self._loaded: _LoadedEmbedder | None = None
         self._failed = False
 
-    # What the catalog says and asks.
+    # Called by the catalog.
 
     def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
         """These are the server's tools from now on; their vectors follow in the background."""
         before = self._tools.get(server, {})
         now = {document.key: document for document in documents}
         self._tools[server] = now
-        # A tool that says something else now has no vector until the new one is there.
+        # A changed tool has no vector until the new one is made.
         self._drop([key for key, document in before.items() if not _same(document, now.get(key))])
         self._changed.set()
 
@@ -256,7 +256,7 @@ class ToolVectorIndex:
             self._give_up(error)
 
     async def _catch_up(self, loaded: _LoadedEmbedder) -> bool:
-        """Whether every tool has its vector now; where not, whoever makes them is away and has rested."""
+        """Whether every tool has its vector now; if not, the embedder failed and the backoff is over."""
         try:
             await self._place_missing(loaded)
         except EmbedderUnavailable as away:
@@ -323,7 +323,7 @@ class ToolVectorIndex:
         vectors: Mapping[ToolKey, bytes],
         texts: Mapping[ToolKey, "_ToolTexts"],
     ) -> None:
-        """Place the vectors of the tools that still say what they said when their vectors were asked for."""
+        """Add the vectors of the tools whose texts have not changed since the request."""
         still = [
             one.key
             for one in documents
@@ -338,7 +338,7 @@ class ToolVectorIndex:
         await asyncio.shield(self._store.store_vectors(loaded.model, vectors))
 
     async def _wait_and_prune(self, loaded: _LoadedEmbedder, spare: VectorRetention) -> None:
-        """Wait for the next change; when there is none for long, forget what nobody uses."""
+        """Wait for the next change; after a long pause, prune unused vectors."""
         try:
             async with asyncio.timeout(spare.settled_seconds):
                 await self._changed.wait()

@@ -110,7 +110,7 @@ class VectorIndex:
         return rows
 
     def _nearest_of(self, cosines: Any, limit: int, allowed: Allowed) -> Iterable[int]:
-        """The same of those that are allowed; no more of them are asked for than are needed."""
+        """As `nearest`, of the allowed ones; it reads no more candidates than it needs."""
         found: list[int] = []
         if limit <= 0:
             return found

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-# What the types of an entity that is looked up as a vendor are called, by us and by those who import theirs.
+# The types of entities that count as vendors, ours and common ones of imports.
 VENDOR_TYPES = frozenset({"ORG", "ORGANIZATION", "ORGANISATION", "COMPANY", "VENDOR", "SUPPLIER"})
 
 
@@ -38,10 +38,10 @@ class SourceRecord(msgspec.Struct, frozen=True, kw_only=True):
     # Its path relative to what was ingested, with slashes.
     file: str
     category: str = ""
-    # markdown, text, html, pdf, docx, csv, json, or what the document says of itself.
+    # markdown, text, html, pdf, docx, csv, json, or a type of the document's own metadata.
     doc_type: str = ""
     title: str = ""
-    # The day it is of, by itself or by its file; empty when nobody knows.
+    # The date of the document or of its file; empty when unknown.
     date: str = ""
     # Of its bytes and of how they are read: what is equal need not be read again.
     digest: str = ""
@@ -70,7 +70,7 @@ class ChunkRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody or something that documents speak of."""
+    """A person, an organisation or a thing that documents or imports name."""
 
     id: int
     # ORG, PERSON, PRODUCT or PLACE, or what an import calls it.
@@ -79,14 +79,14 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     # From 0 to 1.
     confidence: float = 1.0
-    # In how many places documents speak of it.
+    # The number of its mentions in documents.
     mentions: int = 0
     attributes: dict[str, Any] = {}
     # The id that an import gave it.
     external_id: str = ""
     # When it last changed, in seconds since 1970.
     updated: float = 0.0
-    # Whether any import speaks of it.
+    # Whether any import has a claim about it.
     imported: bool = False
 
 
@@ -175,7 +175,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mention(NamedTuple):
-    """Where a document speaks of an entity: the chunk's place in its document, and characters of its text."""
+    """A mention of an entity: the index of the chunk in its document, and the span in its text."""
 
     chunk_index: int
     start: int
@@ -206,7 +206,7 @@ class NewRelationship(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A source with everything that was found in it; what it held before is replaced by that."""
+    """A source with its chunks, entities and relationships, which replace the earlier ones."""
 
     source: SourceRecord
     chunks: tuple[NewChunk, ...] = ()

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from headgate.domain.errors import KnowledgeError
 
-# Of those who may have been meant.
+# Of suggestions.
 _MAX_LISTED = 20
 
 
@@ -39,7 +39,7 @@ class VendorNotFound(KnowledgeError):
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str], other: "EntityMatch | None" = None) -> None:
-        """`other` is somebody of that name who is no vendor."""
+        """`other` is an entity of that name that is no vendor."""
         hint = f"names like it: {', '.join(nearest)}" if nearest else "search for it with semantic_search"
         if other is not None:
             article = "an" if other.type[:1].upper() in set("AEIOU") else "a"
@@ -54,7 +54,7 @@ class VendorNotFound(KnowledgeError):
 
 
 class EntityMatch(NamedTuple):
-    """One of several who may be meant, with what tells it apart from the others."""
+    """One of several matches, with the fields that distinguish it."""
 
     id: int
     name: str
@@ -110,7 +110,7 @@ def _choice_hint(matches: list[EntityMatch], argument: str) -> str:
 
 
 def _listed(matches: list[str]) -> str:
-    """As many as somebody may want to choose from."""
+    """A list short enough to choose from."""
     more = len(matches) - _MAX_LISTED
     return ", ".join(matches[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
@@ -192,7 +192,7 @@ class InvalidGraph(KnowledgeError):
 
 
 class UnresolvedEndpoint(NamedTuple):
-    """An end of a relationship of an import that fits nobody, or several."""
+    """An end of an imported relationship that matches no entity, or several."""
 
     # Of the relationship among those that were imported, from 1.
     row: int
@@ -231,7 +231,7 @@ class UnresolvedEndpoints(InvalidGraph):
         )
 
 
-# Where an end fits nobody, and where it fits several.
+# Ends without a match, and ends with several.
 _ENDPOINT_ADVICE: Final = {
     False: "Add it to the entities that are imported, or give the name, alias or id of one that is known.",
     True: "Give the external id of the one that is meant, or a name that no other has.",

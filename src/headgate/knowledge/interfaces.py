@@ -24,7 +24,7 @@ from headgate.search.block_postings import ScoredChunk
 
 
 class AsyncEmbedder(Protocol):
-    """An embedder that is asked on the loop and works elsewhere; vectors are little-endian float32."""
+    """An embedder that does not block the event loop; vectors are little-endian float32."""
 
     @property
     def name(self) -> str:
@@ -39,13 +39,13 @@ class AsyncEmbedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has, once it is loaded; 0 as long as nobody knows."""
+        """The length of a vector, once the model is loaded; 0 while it is unknown."""
 
     async def embed_query(self, text: str) -> bytes:
-        """The vector of what somebody asks, soon or not at all; raises EmbedderAway."""
+        """The vector of a query, within a short timeout; raises EmbedderUnavailable."""
 
     async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
-        """One vector for each text; raises EmbedderAway."""
+        """One vector for each text; raises EmbedderUnavailable."""
 
 
 ExtractedGraph = tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]
@@ -67,7 +67,7 @@ ExtractorFactory = Callable[[Sequence[NewEntity]], EntityExtractor]
 
 
 class IndexReader(Protocol):
-    """What a search reads. Everything raises StoreAway when the store cannot be had."""
+    """The part of a store that a search reads. Every method raises StoreUnavailable."""
 
     async def revision(self) -> int:
         """Grows with every change that any reader could see."""
@@ -104,7 +104,7 @@ class IndexReader(Protocol):
 
 
 class GraphReader(Protocol):
-    """What walks from entity to entity. Everything raises StoreAway when the store cannot be had."""
+    """The part of a store that reads the graph. Every method raises StoreUnavailable."""
 
     async def find_by_keys(self, keys: Sequence[str]) -> list[Entity]:
         """The entities that have one of these as the key of their name, of an alias, or as external id."""
@@ -125,10 +125,10 @@ class GraphReader(Protocol):
         """What is one step away from this entity, all of it at one moment."""
 
     async def mentioned_entities(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
-        """Which entities each of the chunks speaks of, by the chunk's id."""
+        """The entities that each of the chunks mentions, by the chunk's id."""
 
     async def chunks_mentioning(self, entity_id: int, limit: int) -> list[int]:
-        """The first of the chunks that speak of an entity, by id."""
+        """The first chunks that mention an entity, by id."""
 
 
 class IndexWriter(Protocol):
@@ -140,7 +140,7 @@ class IndexWriter(Protocol):
     async def reindex(self) -> int:
         """Cut the words of all chunks anew, if an older version did it otherwise; returns how many chunks.
 
-        Until then some words of a query may not be found. Whoever stores or removes a document first does
+        Until then some words of a query may not be found. Storing or removing a document does
         this too, so that nothing is left behind of what was cut otherwise.
         """
 
@@ -151,34 +151,34 @@ class IndexWriter(Protocol):
         """These sources leave with all that was known only by them; returns how many chunks that was."""
 
     async def set_model(self, model: str, dimensions: int) -> int:
-        """From now on vectors are of this model; those of another are dropped. Returns how many."""
+        """Expect vectors of this model from now on, and drop those of another; returns how many."""
 
     async def chunks_without_vector(self, limit: int) -> list[tuple[int, str]]:
         """Chunks that have no vector yet, by id, each as the text that is embedded: header, then text."""
 
     async def store_vectors(self, model: str, vectors: Mapping[int, bytes]) -> int:
-        """Keep the vectors of those chunks that are still there; returns how many. None of another model."""
+        """Store the vectors of existing chunks; returns how many. Vectors of another model are ignored."""
 
     async def import_graph(
         self, origin: str, entities: Sequence[NewEntity], relationships: Sequence[NewRelationship]
     ) -> tuple[int, int]:
-        """What `origin` says replaces all that it said before; returns how many of each there are now.
+        """Replace the import `origin`; returns how many entities and relationships it has.
 
-        Raises UncertainEnds for relationships whose ends are not known, or fit several entities.
+        Raises UnresolvedEndpoints for relationships whose ends match no entity, or several.
         """
 
     async def delete_graph(self, origin: str) -> int:
-        """Everything that was imported under this name leaves; returns how many entities that was."""
+        """Remove everything that was imported under this name; returns how many entities the import had."""
 
     async def graph_origins(self) -> list[str]:
         """The names under which something was imported."""
 
     async def imported_entities(self) -> list[NewEntity]:
-        """Everybody whom imports speak of, by id, as these alone tell of him."""
+        """Every entity of an import, by id, as the imports alone describe it."""
 
 
 class MentionRecord(msgspec.Struct, frozen=True):
-    """Where a chunk speaks of an entity: from and to which character of its text."""
+    """A mention of an entity: the span in the text of a chunk."""
 
     chunk_id: int
     entity_id: int
@@ -208,11 +208,11 @@ class SnapshotReader(Protocol):
         """By chunk, by entity, then as they stand in the text."""
 
     async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
-        """What imports alone say, by id; and at whom else a relationship of theirs ends, as it is known."""
+        """The graph of the imports alone, by id, with the entities at the ends of their relationships."""
 
 
 class KnowledgeStore(IndexReader, GraphReader, IndexWriter, SnapshotReader, Protocol):
-    """The whole store; it is opened and closed by whoever made it."""
+    """The whole store; its creator opens and closes it."""
 
     async def check(self) -> None:
-        """Raise StoreAway when it cannot be read; nothing is made by that."""
+        """Raise StoreUnavailable when it cannot be read; creates nothing."""

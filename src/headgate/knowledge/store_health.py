@@ -10,7 +10,7 @@ from headgate.domain.errors import StoreUnavailable
 
 log = logging.getLogger("headgate.knowledge")
 
-# Callers are told to try again after as long.
+# The retry delay in the error for callers.
 _CHECK_INTERVAL_SECONDS: Final = 5.0
 # A store that has not answered by then hangs; the slowest search is over long before that.
 _ANSWER_SECONDS: Final = 15.0
@@ -19,14 +19,14 @@ _UNAVAILABLE: Final = "the store of the documents cannot be used; the log says w
 
 
 class CheckableStore(Protocol):
-    """What is looked at."""
+    """The store to check."""
 
     async def check(self) -> None:
-        """Raise StoreAway when it cannot be read."""
+        """Raise StoreUnavailable when it cannot be read."""
 
 
 class StoreHealth:
-    """Whether a store can be used, as far as is known; `tell` is told why not, and None once it can again."""
+    """The last known state of a store; `on_change` gets the reason of an outage, and None at its end."""
 
     def __init__(
         self,
@@ -41,19 +41,19 @@ class StoreHealth:
         self._doubted = asyncio.Event()
 
     def record_use(self, *, away: bool) -> None:
-        """Somebody has used the store: where that is news, it is looked at without delay."""
+        """Note the outcome of a use; one that contradicts the last check triggers a check at once."""
         if away != (self._trouble is not None):
             self._doubted.set()
 
     async def check_once(self) -> None:
-        """Look once."""
+        """Check once."""
         self._doubted.clear()
         before, self._trouble = self._trouble, await self._probe()
         if self._trouble != before:
             self._on_change(self._trouble)
 
     async def watch(self) -> None:
-        """Look again and again until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._interval_seconds):
@@ -63,7 +63,7 @@ class StoreHealth:
             try:
                 await self.check_once()
             except Exception:
-                # Nobody would look any more.
+                # Otherwise the checks would end.
                 log.exception("the store of the documents could not be looked at")
 
     async def _probe(self) -> str | None:

@@ -47,7 +47,7 @@ def text_width() -> int:
 
 
 def line_width() -> int:
-    """How wide a line may be that programs read too: nobody but a terminal sets it a limit."""
+    """The width of a line; only a terminal limits it."""
     return shutil.get_terminal_size((_WIDEST, 0)).columns
 
 
@@ -87,7 +87,7 @@ def printed_search(answer: Mapping[str, Any], *, as_json: bool) -> str:
 
 
 def _preview_lines(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> Iterator[str]:
-    """Of each chunk a line that says where it stands, and below it how it begins."""
+    """For each chunk a line with its location, and below it its beginning."""
     shown = {**first, "where": "context_header"}
     rows = [[_cell(result[key]) for key in shown.values()] for result in results]
     # Where a chunk stands is set apart, so that no path is broken.
@@ -157,7 +157,7 @@ def _text(chunk: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where the scores come from, if that was asked for."""
+    """The explanations of the scores, if requested."""
     if not results[0].get("explanation"):
         return []
     head = ("rank", "by meaning", "by words", "fused", "score", "boosts")
@@ -195,7 +195,7 @@ def _more(answer: Mapping[str, Any]) -> str:
 
 
 def printed_chunks(answer: Mapping[str, Any], *, as_json: bool) -> str:
-    """Chunks that were asked for by their ids, one after the other or, without their text, as a table."""
+    """Chunks by their ids, one after the other, or as a table when they have no text."""
     if as_json:
         return json_document(answer)
     chunks = answer["results"]
@@ -268,7 +268,7 @@ def _entities(entities: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _entity(entity: Mapping[str, Any]) -> str:
-    """The name, with what else it is called and has, if that was asked for."""
+    """The name, with aliases and attributes if they were requested."""
     aliases = [f"also {', '.join(entity['aliases'])}"] if entity.get("aliases") else []
     more = "; ".join([*aliases, *filter(None, [_attributes(entity)])])
     return f"{entity['name']} ({more})" if more else str(entity["name"])

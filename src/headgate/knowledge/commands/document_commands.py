@@ -19,7 +19,7 @@ from headgate.knowledge.interfaces import GraphReader, IndexWriter, KnowledgeSto
 from headgate.knowledge.options import KnowledgeOptions
 from headgate.knowledge.tools.find_vendor_info import MOST_PASSAGES
 
-# Of one step; somebody else may write after it.
+# Files per step, so that other writers do not wait for long.
 _FILES_AT_ONCE: Final = 100
 _MOST_NEAREST: Final = 3
 _LIKENESS: Final = 0.5
@@ -31,14 +31,14 @@ class ForgetResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     documents: int = 0
     chunks: int = 0
-    # Those that the graph of this name spoke of; who is known otherwise too is still there.
+    # The entities of the removed graph; those with other claims stay in the store.
     entities: int | None = None
 
 
 async def remove_by_name(store: IndexWriter, name: str) -> ForgetResult:
     """The documents of a root, a directory or a file, and the graph, that are called so leave.
 
-    Raises ConfigError with the nearest names where there is none, and StoreAway: the same call goes on then.
+    Raises ConfigError with similar names for an unknown one, and StoreUnavailable; a repeated call resumes.
     """
     wanted = name.strip().removesuffix("/")
     files, origins = sorted(await store.source_digests()), await store.graph_origins()
@@ -70,7 +70,7 @@ def _ambiguous_graph(name: str, graphs: Sequence[str]) -> ConfigError:
 
 
 def _removable_names(files: Iterable[str], origins: Iterable[str]) -> list[str]:
-    """Everything that could be forgotten; a root before what is below it."""
+    """All names that can be removed; a root before its parts."""
     found: dict[str, None] = dict.fromkeys(origins)
     for file in files:
         parts = file.split("/")
@@ -84,7 +84,7 @@ def _unknown_name(name: str, known: Sequence[str]) -> ConfigError:
         return ConfigError(said, hint="it is empty")
     by_key = {name_key(one): one for one in reversed(known)}
     nearest = difflib.get_close_matches(name_key(name)[:200], by_key, _MOST_NEAREST, _LIKENESS)
-    # Who gives the path of a directory means what it is called in the store.
+    # A path of a directory means the name that it has in the store.
     ends = [key for key in by_key if f"/{name_key(name)}".rstrip("/").endswith(f"/{key}")]
     nearest = sorted(ends, key=len, reverse=True)[:1] or nearest
     # Without any likeness some that there are, the outermost first.
@@ -136,7 +136,7 @@ async def _with_names(answer: dict[str, Any], graph: GraphReader) -> dict[str, A
 
 
 async def stats(options: KnowledgeOptions) -> StoreStatistics:
-    """What there is; raises StoreAway, and ConfigError where nothing has been ingested."""
+    """The counts of the store; raises StoreUnavailable, and ConfigError for an empty data directory."""
     async with _filled_store(options) as store:
         return await store.statistics()
 
@@ -146,7 +146,7 @@ async def export(
 ) -> dict[str, int]:
     """Write a part of the store to the file, or without one to the stream; returns the lines of each kind.
 
-    Raises StoreAway, and ConfigError where nothing has been ingested or it cannot be written.
+    Raises StoreUnavailable, and ConfigError for an empty data directory or a file that cannot be written.
     """
     from headgate.knowledge.commands.export import export_to_file, export_to_stream
 

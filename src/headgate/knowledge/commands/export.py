@@ -1,4 +1,4 @@
-"""Writes what a store has as JSON lines, each with the kind of what it tells."""
+"""Exports a store as JSON lines, each with the kind of its record."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ from headgate.knowledge.tools.result_fields import chunk_fields, source_fields
 ExportPart = Literal["all", "sources", "chunks", "graph", "mentions", "imported"]
 # Lines that are written at once.
 _BATCH_LINES: Final = 500
-# The disk has no room, or its owner has used up his share of it.
+# The disk is full, or the user's quota is exhausted.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ async def _lines(store: SnapshotReader, what: ExportPart) -> AsyncGenerator[tupl
         relationships = [
             relationship
             async for relationship in store.iter_relationships()
-            # Somebody may have been added after the entities were read.
+            # A new entity may have been added after the entities were read.
             if {relationship.source_id, relationship.target_id} <= there
         ]
         for kind, line in _graph_lines(entities, relationships):
@@ -144,7 +144,7 @@ def _write(stream: IO[str], lines: Iterable[str]) -> None:
 async def _atomic_file(path: Path) -> AsyncIterator[IO[str]]:
     """A file that takes the place of what is there when the block ends well, and leaves nothing otherwise.
 
-    Where a link leads it is what is there; who may read that may read what takes its place.
+    A link is followed; the new file has the permissions of the old one.
     """
     if await asyncio.to_thread(_is_special_file, path):
         # Such as a pipe: what is written there is gone at once.

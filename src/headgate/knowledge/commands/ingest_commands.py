@@ -29,7 +29,7 @@ class _NonEmptyPath(click.Path):
     """A path that is not empty: the value of an unset shell variable would be the current directory."""
 
     def __init__(self, empty: str) -> None:
-        """`empty` says what to name instead."""
+        """`empty` is the message for an empty value."""
         super().__init__(path_type=Path)
         self._empty = empty
 

@@ -105,7 +105,7 @@ class _IngestRunner:
         self._failed = failed
         self._files = files
         self._options = options
-        # What is wrong with each graph, which is told once until the graph changes.
+        # The error of each graph, which is logged once until the graph changes.
         self._wrong: dict[Path, str] = {}
         self._last_fingerprints: dict[str, object] = {}
 
@@ -116,7 +116,7 @@ class _IngestRunner:
         return msgspec.structs.replace(ingested, graphs=tuple(graphs))
 
     async def ingest_changes(self, stream: TextIO, changed: frozenset[str]) -> IngestionReport | None:
-        """The same, told as what changed; None where nothing could be taken in.
+        """As `ingest_all`, reported as changes; None where nothing could be ingested.
 
         A graph that is wrong keeps neither the others nor the documents waiting.
         """
@@ -181,7 +181,7 @@ class _IngestRunner:
         failures = {file: kept for file, kept in files.failures.items() if file in still_failing}
         await asyncio.to_thread(self._failed.write, failures)
         if self._knowledge.bm25_only:
-            # Whoever chose words alone needs no advice.
+            # BM25 alone was chosen on purpose.
             summary = msgspec.structs.replace(summary, advice="")
         return IngestionReport(documents=summary, without_text=extractor.without_text)
 
@@ -200,7 +200,7 @@ class _IngestRunner:
         files: dict[str, object] = {}
         if self._files is not None:
             files |= await self._files.fingerprints()
-        # One that is away is as it was: somebody may be replacing it.
+        # A missing graph keeps its fingerprint: it may be about to be replaced.
         self._last_fingerprints |= await asyncio.to_thread(_graph_fingerprints, self._options.graphs)
         return files | self._last_fingerprints
 
@@ -234,7 +234,7 @@ async def _open_runner(
             await asyncio.to_thread(_read_graph, path)
         knowledge = await stack.enter_async_context(open_knowledge(options, OfflineModel()))
         if files is not None:
-            # Whoever watches tells what changed by the names that it has in the store.
+            # Changes are reported under the names that the files have in the store.
             files.use_root_names(SourceRoots(await knowledge.store.source_digests()))
         failed = await asyncio.to_thread(FailedFiles, options.data_dir, ingest_options.paths)
         if files is not None:

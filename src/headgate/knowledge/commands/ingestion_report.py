@@ -16,7 +16,7 @@ from headgate.knowledge.readers.format_registry import known_extensions
 _MOST_FAILED: Final = 20
 # Of files that have something in common, on one line.
 _MOST_NAMED: Final = 3
-# What is said to somebody who searches is of no use to somebody who ingests.
+# The advice for searches, and what replaces it for an ingestion.
 _WHEN_IT_ANSWERS: Final = "vectors follow when the embedder answers again"
 _WITH_THE_NEXT: Final = "the next ingestion makes the vectors that are missing"
 
@@ -34,7 +34,7 @@ class IngestionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     documents: IngestionSummary | None = None
     graphs: tuple[ImportedGraph, ...] = ()
-    # What it was made for; none where everything was looked at.
+    # The files that triggered it; empty for a full run.
     changed: tuple[str, ...] = ()
     # Documents among those that were added or changed in which there is nothing to search.
     without_text: int = 0
@@ -75,7 +75,7 @@ class IngestionProgress:
         self._embedded, self._chunks = 0, 0
 
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
-        """So much of a phase is done; both go on at once, and the line tells of both."""
+        """Update the progress of a phase; both phases run at once and share one line."""
         if phase == "read":
             self._read, self._files, self._file = done, total, file
         else:
@@ -96,7 +96,7 @@ def printed_summary(ingested: IngestionReport, *, as_json: bool) -> str:
 
 
 class IngestionNews:
-    """Tells of one ingestion after the other; what could not be read, once until it changes."""
+    """Renders one ingestion after the other; an unreadable file is reported once until it changes."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -112,7 +112,7 @@ class IngestionNews:
         return "\n".join([f"{self._now():%H:%M:%S}  {changed}{facts}", *self._new(ingested)])
 
     def _new(self, ingested: IngestionReport) -> Iterator[str]:
-        """What was not said of the ingestions before."""
+        """The notes that earlier ingestions did not have."""
         if ingested.documents is None:
             return
         anew = [
@@ -174,7 +174,7 @@ def _facts(ingested: IngestionReport) -> Iterator[tuple[str, str]]:
     if said := _counts(chunks):
         yield "chunks", said
     if summary.entities or summary.relationships:
-        # The store has each of them once, however many documents speak of it.
+        # The store has each of them once, however many documents mention it.
         yield "found", f"{_of_graph(summary.entities, summary.relationships)}, counted in each document"
     fast = f", {format_speed(summary.chunks_per_second)} chunks/s" if summary.chunks_added else ""
     yield "time", f"{summary.seconds:.1f} s{fast}"
@@ -197,7 +197,7 @@ def _notes(failed: Sequence[UnreadableFile], advice: str) -> Iterator[str]:
 
 
 def _by_reason(failed: Iterable[UnreadableFile]) -> Iterator[tuple[list[str], str]]:
-    """The files that failed for one reason; few that do are told one by one."""
+    """The failed files by reason; few files with one reason are listed one by one."""
     files: dict[str, list[str]] = {}
     for failure in failed:
         files.setdefault(failure.reason, []).append(failure.file)

@@ -31,7 +31,7 @@ _OPTIONS: Final = {
 }
 # The argument that a sentence begins with.
 _FIRST: Final = re.compile(r"^(?:filters\.)?([a-z_]+)")
-# What somebody else said; an apostrophe inside of a word neither begins nor ends it.
+# A quotation; an apostrophe inside a word neither begins nor ends one.
 _QUOTED: Final = re.compile(
     r"""(?<!\w)(?:'(?:[^'\\]|\\.|(?<=\w)'(?=\w))*'|"(?:[^"\\]|\\.)*")(?!\w)""", re.DOTALL
 )
@@ -62,7 +62,7 @@ _PHRASES: Final = tuple(
 
 
 def in_command_terms(sentence: str) -> str:
-    """What a tool says of its arguments, and what it advises, with the commands and options of ours.
+    """A message of a tool with the names of commands and options in place of tools and arguments.
 
     What it quotes stays as it is.
     """
@@ -99,7 +99,7 @@ def _mode(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 class _ChunkId(click.IntRange):
-    """A whole number from 1 on; click itself would speak of integer ranges."""
+    """A whole number from 1 on, with a clearer message than click's."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -284,7 +284,7 @@ def sources(
 
 
 def _without_unset(**values: Any) -> dict[str, Any]:
-    """The arguments that somebody gave."""
+    """The arguments that are set."""
     return {name: value for name, value in values.items() if value is not None and value not in ([], {})}
 
 

@@ -70,7 +70,7 @@ class _SurfaceSpan(NamedTuple):
 
 @dataclass(slots=True)
 class _NameSurface:
-    """One spelling of a name, and everything the document says of it."""
+    """One spelling of a name, with its evidence in the document."""
 
     name: str
     legal: str
@@ -113,7 +113,7 @@ def _digest(known: Sequence[NewEntity]) -> str:
 
 
 def extract(chunks: Sequence[NewChunk], known: KnownNames | None = None) -> ExtractedGraph:
-    """The entities that a document speaks of, with every mention, and what its sentences say of two of them.
+    """The entities of a document with every mention, and the relationships that its sentences state.
 
     Names that are `known` are found in any text and keep the type that they have.
     """
@@ -225,7 +225,7 @@ class _NameCollector:
             yield name, (type_, round(certainty * self._trust(surface), 2))
 
     def _trust(self, surface: _NameSurface) -> float:
-        """How much of the evidence counts where a capital says little."""
+        """The weight of the evidence where a capital letter means little."""
         if surface.legal or any(kind in {"list", "defined"} for kind, _ in surface.evidence):
             return 1.0
         single = " " not in surface.name
@@ -237,7 +237,7 @@ class _NameCollector:
         return trust * (0.85 if single and surface.always_first else 1.0)
 
     def _longer(self, types: dict[str, str], known: Mapping[str, KnownEntity]) -> dict[str, str]:
-        """What each name is short for; whom the document calls by a known name it calls by others too."""
+        """The long form of each short name, known names included."""
         lengths = {name: len(name) - len(self._surfaces[name].legal) for name in types}
         types = types | {name: ORG if one.type in VENDOR_TYPES else one.type for name, one in known.items()}
         lengths |= {name: len(without_legal_form(name)[0]) for name in known}
@@ -293,7 +293,7 @@ def _add_known(subjects: dict[str, _DocumentEntity], sightings: Sequence[Sequenc
     )
     for index, page in enumerate(sightings):
         for start, end, known in page:
-            # Acme is known, and the text speaks of Acme Insurance Group.
+            # Acme is known, and the text has Acme Insurance Group.
             if (index, start) in covered:
                 continue
             certainty = min(_KNOWN_CONFIDENCE, known.confidence)

@@ -93,7 +93,7 @@ CITIES: Final = parse_names(
     """
 )
 PLACES: Final = COUNTRIES | REGIONS | CITIES
-# They are as often a person, a company or a word: a place only where the text around them says so.
+# As often a person, a company or a word: a place only with evidence in the context.
 AMBIGUOUS_PLACES: Final = parse_names(
     """
     Chad, Charlotte, Florence, Georgia, Jordan, Lima, Mali, Nice, Phoenix, Orlando, Sofia, Turkey
@@ -184,7 +184,7 @@ GIVEN_NAMES: Final = parse_words(
     Zsolt
     """
 )
-# They are more often something else when they stand alone, so that one word of them says nothing.
+# Alone they are more often something else, so one word of them is no evidence.
 AMBIGUOUS_GIVEN_NAMES: Final = parse_words(
     """
     Adele Alma Amber Angelo Ariel Aria Carmen Chad Charlotte Constance Daria Dean Don Eve Faith Felicity

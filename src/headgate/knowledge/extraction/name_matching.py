@@ -76,7 +76,7 @@ def short_forms(
             shorter = [
                 " ".join(words[:count]) for count in range(1, len(words)) if words[count] not in _OF_ANOTHER
             ]
-            # What everybody knows by one word has more than one company: Microsoft and Microsoft Research.
+            # A well-known one-word name belongs to several companies: Microsoft and Microsoft Research.
             parts_of = (start for start in shorter if len(start) < len(whole) and start not in _BY_THEMSELVES)
             for start in {whole, *parts_of} - {name}:
                 starts.setdefault(start, set()).add(name)
@@ -114,7 +114,7 @@ _LEGAL_FORM: Final = re.compile(rf",? ((?:{'|'.join(LEGAL_FORMS)})(?!\w))")
 
 
 class KnownEntity(NamedTuple):
-    """An entity of the graph, as far as a text can speak of it."""
+    """An entity of the graph with the names that a text may use."""
 
     type: str
     name: str
@@ -123,7 +123,7 @@ class KnownEntity(NamedTuple):
 
 
 class KnownNameMatch(NamedTuple):
-    """Where a text speaks of a known entity."""
+    """The span of a known name in a text."""
 
     start: int
     end: int
@@ -137,7 +137,7 @@ class _TrieEnd(NamedTuple):
     # Whether it is meant in whatever case it is written.
     any_case: bool
     known: KnownEntity
-    # Of a name without its legal form that nobody gave: which form is missing.
+    # The legal form that a derived short name leaves out.
     form: str = ""
 
 
@@ -182,7 +182,7 @@ class KnownNames:
 
     @cached_property
     def _by_first_word(self) -> dict[str, list[KnownEntity]]:
-        """Everybody by the first word of each name.
+        """All known entities by the first word of each name.
 
         Names are cut into all their words when a text has the first: of very many it has few.
         """
@@ -199,7 +199,7 @@ class KnownNames:
         while True:
             end = tokens[place].end()
             if node.ends and (meant := _meant(text, start, end, node.ends)):
-                # A name of two entities says nothing about which one is meant.
+                # A name of two entities is ambiguous.
                 found = KnownNameMatch(start, end, meant[0]) if len(meant) == 1 else None
             place += 1
             if place == len(tokens) or tokens[place].group() not in node.following:
@@ -250,9 +250,9 @@ def _last(node: _TrieNode, name: str) -> _TrieNode:
 
 
 def _meant(text: str, start: int, end: int, ends: Sequence[_TrieEnd]) -> list[KnownEntity]:
-    """Everybody who is called so; of those in another case only where nobody is called exactly so.
+    """The entities of this name; a name in another case counts only without an exact match.
 
-    Without the legal form somebody is meant only where nobody else is called so.
+    A name without its legal form counts only if it is unique.
     """
     spelled = " ".join(text[start:end].split())
     given = [one for one in ends if not one.form]

@@ -41,14 +41,14 @@ _STREET: Final = re.compile(r"(?:stra(?:ß|ss)e|str|gasse|allee|platz|weg|ufer)\
 
 
 def is_german(texts: Iterable[str]) -> bool:
-    """Whether these are German, where all nouns have capitals: then a number behind one says little."""
+    """Whether the texts are German, where all nouns have capitals and a number after one is weak evidence."""
     spoken = [word for text in texts for word in _GERMAN_WORD.findall(text)]
     frequent = sum(word in _FREQUENT for word in spoken)
     return frequent >= max(_FEWEST, len(spoken) / _ONE_OF)
 
 
 def is_numbered(word: str) -> bool:
-    """Whether a number behind the word counts things, or is that of a house."""
+    """Whether a number after the word is a count or a street number."""
     lower = word.lower()
     return lower in GERMAN_NUMBERED_NOUNS or _STREET.search(lower) is not None
 
@@ -101,7 +101,7 @@ class ProseText:
 
 
 def read_prose(text: str, *, german: bool = False) -> ProseText:
-    """The text as prose; `german` says what language its document is in."""
+    """The text as prose; `german` is the language of its document."""
     if "`" in text or "~~~" in text:
         text = _FENCE.sub(_filled, text)
     if "`" in text or "<" in text:
@@ -129,7 +129,7 @@ def _sentences(text: str) -> list[int]:
 
 
 def _ends(text: str, stop: int, following: int) -> bool:
-    """Whether the full stop ends a sentence; after `Inc.` it does when no name goes on."""
+    """Whether the full stop ends a sentence; after `Inc.` it does unless a name continues."""
     before = text[max(0, stop - 8) : stop]
     if _LEGAL_END.search(before):
         word = _WORD.match(text, following)

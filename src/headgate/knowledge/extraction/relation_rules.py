@@ -142,7 +142,7 @@ SYMMETRIC_RULES: Final = (
 
 
 MENTIONED_WITH: Final = "MENTIONED_WITH"
-# More are a list, of which nothing can be said.
+# More are a list without a relation.
 _MOST_IN_SENTENCE: Final = 12
 _LONGEST_GAP: Final = 120
 _BESIDE_CONFIDENCE: Final = 0.5
@@ -176,7 +176,7 @@ def stated_relations(text: str, places: Sequence[EntitySpan], end: int) -> list[
     found: dict[frozenset[str], StatedRelation] = {}
     for left, right in combinations(groups, 2):
         gap = text[left[-1].end : right[0].start]
-        # Somebody who works for a company in Lagos says nothing about where the company is.
+        # An employee in Lagos does not locate the company.
         somebody = gap == " in " and any(place.type == "PERSON" for place in places if place < left[0])
         if len(gap) <= _LONGEST_GAP and not somebody:
             _keep(found, _between(gap, left, right))
@@ -201,7 +201,7 @@ def _groups(text: str, places: Sequence[EntitySpan]) -> list[list[EntitySpan]]:
 def _between(gap: str, left: list[EntitySpan], right: list[EntitySpan]) -> Iterable[StatedRelation]:
     for rule in RULES:
         if left[0].type in rule.left and right[0].type in rule.right and rule.between.match(gap):
-            # Of `Dresden, Germany` the first one says where.
+            # In `Dresden, Germany` the first one is the location.
             ends = right[:1] if rule.type == "LOCATED_IN" else right
             # `A and B's founder`: the owner is the nearest one.
             begins = left[-1:] if gap[:1] in _OWNING or rule.type == "LOCATED_IN" else left

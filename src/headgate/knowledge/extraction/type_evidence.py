@@ -186,13 +186,13 @@ def confidence(evidence: Mapping[tuple[str, str], float]) -> tuple[str, float]:
         return ORG, 0.0
     ranked = sorted((doubt, type_) for type_, doubt in doubts.items())
     best = 1.0 - ranked[0][0]
-    # What speaks for another type speaks against this one.
+    # Evidence for another type counts against this one.
     other = 1.0 - ranked[1][0] if len(ranked) > 1 else 0.0
     return ranked[0][1], round(min(best * (1.0 - 0.2 * other), 0.99), 2)
 
 
 def evidence_of_form(candidate: NameCandidate) -> Evidence | None:
-    """What the name says by itself; None when it cannot be one."""
+    """The evidence of the name itself; None when it cannot be a name."""
     name = bare_name(candidate)
     words = name.split(" ")
     if candidate.legal:
@@ -243,7 +243,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _kind(right: list[str]) -> Evidence:
-    """`, an async library`: the noun says it, and adjectives may stand before it."""
+    """`, an async library`: the noun is the evidence, and adjectives may precede it."""
     if right[:1] not in ([","], ["is"], ["was"]) or right[1:2] not in (["a"], ["an"]):
         return {}
     for word in right[2:_LAST_ADJECTIVE]:

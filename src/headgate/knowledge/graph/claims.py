@@ -26,7 +26,7 @@ class ClaimOwner(NamedTuple):
 
 
 class ClaimChanges(NamedTuple):
-    """What became of the claims of an owner: whom fewer are about now, and what else is said of whom."""
+    """The change of an owner's claims: the ids with withdrawn claims, and the added claims by id."""
 
     owner: ClaimOwner
     withdrawn: frozenset[int]
@@ -34,19 +34,19 @@ class ClaimChanges(NamedTuple):
 
     @property
     def affected_ids(self) -> list[int]:
-        """Everybody whom any of them is about."""
+        """The ids of all changed claims."""
         return sorted({*self.withdrawn, *self.added})
 
     def only_add_to(self, id: int) -> bool:
-        """Whether what was known of it still holds, and the new claims come after all the others.
+        """Whether its earlier claims are unchanged, and the new claims come after all of them.
 
-        Then those need not be read again: thousands of documents may speak of the same entity.
+        The others need not be read again then: thousands of documents may mention the same entity.
         """
         return self.owner.document > 0 and id not in self.withdrawn
 
 
 def encode_claim(claim: NewEntity | NewRelationship) -> str:
-    """A claim as it is stored; where it stands in a text is stored beside it."""
+    """A claim as it is stored; mentions are stored in a table of their own."""
     if isinstance(claim, NewEntity):
         claim = msgspec.structs.replace(claim, mentions=())
     return msgspec.json.encode(claim, order="deterministic").decode()
@@ -55,17 +55,17 @@ def encode_claim(claim: NewEntity | NewRelationship) -> str:
 def claims_unchanged(
     before: Iterable[tuple[int, str]], claims: Iterable[NewEntity] | Iterable[NewRelationship]
 ) -> bool:
-    """Whether the claims that an owner had, each with whom it is about, are these and no others."""
+    """Whether an owner's earlier claims are exactly these."""
     return Counter(words for _, words in before) == Counter(map(encode_claim, claims))
 
 
 def decode_entity_claim(said: str) -> NewEntity:
-    """What `written` made of one."""
+    """The claim that `encode_claim` encoded."""
     return _READ_ENTITY.decode(said)
 
 
 def merge_claims_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity]:
-    """What all claims say of each entity, by the id of the one that they are about."""
+    """The merged claims of each entity, by its id."""
     said: dict[int, list[NewEntity]] = {}
     for id, words in claims:
         said.setdefault(id, []).append(decode_entity_claim(words))
@@ -73,7 +73,7 @@ def merge_claims_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity
 
 
 def imported_entities_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, Entity]:
-    """The entities as these claims of imports alone tell of them, by id."""
+    """The entities by id, as these claims of imports alone describe them."""
     return {
         id: Entity(
             id=id,
@@ -90,7 +90,7 @@ def imported_entities_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, Enti
 
 
 def imported_relationships(claims: Iterable[tuple[int, int, int, str, str]]) -> list[Relationship]:
-    """The relationships, by id, as these claims of imports alone tell of them.
+    """The relationships by id, as these claims of imports alone describe them.
 
     Each comes with the id, both ends and the type of the relationship that it is about.
     """
@@ -107,18 +107,18 @@ def imported_relationships(claims: Iterable[tuple[int, int, int, str, str]]) -> 
 
 
 def missing_endpoints(entities: Container[int], relationships: Iterable[Relationship]) -> list[int]:
-    """At whom else the relationships begin or end."""
+    """The ids at the ends of the relationships that are not among the entities."""
     ends = {end for one in relationships for end in (one.source_id, one.target_id)}
     return sorted(end for end in ends if end not in entities)
 
 
 def decode_relationship_claim(said: str) -> NewRelationship:
-    """What `written` made of one."""
+    """The claim that `encode_claim` encoded."""
     return _READ_RELATIONSHIP.decode(said)
 
 
 def entity_as_claim(entity: Entity) -> NewEntity:
-    """What is known of an entity, as if somebody said it."""
+    """A stored entity as one claim."""
     return NewEntity(
         type=entity.type,
         name=entity.name,
@@ -130,6 +130,6 @@ def entity_as_claim(entity: Entity) -> NewEntity:
 
 
 def lookup_keys(entity: NewEntity) -> set[str]:
-    """Under which keys it is found."""
+    """The keys that find an entity."""
     keys = {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
     return keys | short_keys(entity)

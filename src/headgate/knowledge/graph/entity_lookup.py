@@ -39,7 +39,7 @@ _MOST_SUGGESTED: Final = 5
 _LIKE_ENOUGH: Final = 70
 _COMPARED_AT_ONCE: Final = 1000
 _SHORT: Final = 3
-# Of each of several who may be meant.
+# Of each ambiguous match.
 _MOST_ALIASES: Final = 3
 _MOST_ATTRIBUTES: Final = 2
 _LONGEST_BRIEF: Final = 60
@@ -53,7 +53,7 @@ class EntityLookup:
         self.revision = revision
         # Of each choice of types, with the revision that they are of.
         self._names: dict[tuple[str, ...], tuple[int, _NameIndex]] = {}
-        # There may be very many names, which several who look at once need not each read.
+        # There may be very many names, which concurrent lookups read once.
         self._reading = asyncio.Lock()
 
     async def find_vendor(self, name: str) -> Entity:
@@ -131,7 +131,7 @@ def _vendors(found: Iterable[Entity]) -> list[Entity]:
 
 
 def _matches(found: Sequence[Entity]) -> list[EntityMatch]:
-    """Each as it is told to somebody who has to choose."""
+    """The matches as an error lists them."""
     shown = [
         {_brief(name): _brief(value) for name, value in one.attributes.items() if _brief(value)}
         for one in found

@@ -40,13 +40,13 @@ def without_legal_form(name: str) -> tuple[str, str]:
 
 
 def normalise_legal_form(written: str) -> str:
-    """A legal form as `without_legal_form` tells it."""
+    """A legal form as `without_legal_form` returns it."""
     # Before it stands the name of any company.
     return without_legal_form(f"Any {written}")[1] or written
 
 
 def legal_forms_agree(one: str, other: str) -> bool:
-    """Whether two legal forms, as `without_legal_form` tells them, may be of one company."""
+    """Whether two legal forms, as `without_legal_form` returns them, may belong to one company."""
     return not one or not other or one == other
 
 
@@ -62,7 +62,7 @@ class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
     # The key of its name, and those of its aliases.
     key: str
     aliases: frozenset[str] = frozenset()
-    # Whether any import speaks of it.
+    # Whether any import has a claim about it.
     imported: bool = False
     external_id: str = ""
 
@@ -80,13 +80,13 @@ class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntityCandidates:
-    """Everybody who may be meant: those the store knows under the keys in question, and those added since."""
+    """The entities that a name may mean: those of the store with its keys, and those added since."""
 
     def __init__(self, known: Iterable[EntityCandidate] = (), importing: Iterable[NewEntity] = ()) -> None:
-        """`importing` is everybody whom the import speaks of whose entities are looked for."""
+        """`importing` are all entities of the import that is resolved."""
         self._by_id: dict[int, EntityCandidate] = {}
         self._by_key: defaultdict[str, set[int]] = defaultdict(set)
-        # Whom imports call so, also without the legal form; who has an external id is known by that.
+        # Imported entities by name, also without the legal form; an external id identifies its entity.
         self._claimed: defaultdict[str, set[str]] = defaultdict(set)
         for candidate in known:
             self.add(candidate)
@@ -109,10 +109,10 @@ class EntityCandidates:
             self._by_key[key].add(candidate.id)
 
     def match_in_text(self, new: NewEntity) -> int | None:
-        """Which entity a text speaks of: one of the same type, or an imported one of a kindred type.
+        """The entity that a text means: one of the same type, or an imported one of a related type.
 
-        Of several that fit equally well it is none of them, but for one of the name that only texts speak of.
-        Where nobody is called so it is the one imported company that is, but for the legal form.
+        Several equally good matches are none, except for one of that name that only texts mention.
+        Without a match it is the one imported company of that name without the legal form.
         """
         key = name_key(new.name)
         fitting = [
@@ -124,7 +124,7 @@ class EntityCandidates:
             return self._company(new)
 
         def likeness(one: EntityCandidate) -> tuple[bool, bool]:
-            # The name says more than an alias, and the same type more than a kindred one.
+            # A name outranks an alias, and the same type outranks a related one.
             return (not _same_type(one.type, new.type), one.key != key)
 
         best = min(map(likeness, fitting))
@@ -139,9 +139,9 @@ class EntityCandidates:
         return next((one.id for one in called if one.imported and self._is_short(spoken_of, one)), None)
 
     def match_in_import(self, new: NewEntity) -> int | None:
-        """Which entity an import speaks of, beside what it said before under the same external id.
+        """The entity that an import means, apart from its own earlier claims with the same external id.
 
-        One of the same type and name, or else one that only texts speak of, of a kindred type, under the name
+        One of the same type and name, or else one that only texts mention, of a related type, under the name
         or an alias, or a company that they call so but for the legal form. Two that have different external
         ids are never the same.
         """
@@ -203,7 +203,7 @@ def _same_type(one: str, other: str) -> bool:
 
 
 def merge_entity_claims(claims: Iterable[NewEntity]) -> NewEntity:
-    """One entity from all that is said of it: the first gives type, name and what only one can say.
+    """One entity from all its claims: the first claim gives type, name and the other single values.
 
     It may be continued: `united((united(first), *rest))` is `united((*first, *rest))`.
     """
@@ -230,7 +230,7 @@ def _other_names(first: NewEntity, rest: Sequence[NewEntity]) -> tuple[str, ...]
 
 
 def merge_relationship_claims(claims: Sequence[NewRelationship]) -> tuple[float, dict[str, Any]]:
-    """Confidence and attributes of a relationship that several speak of, the first of them first."""
+    """Confidence and attributes of a relationship with several claims, in their order."""
     attributes: dict[str, Any] = {}
     for claim in claims:
         attributes = {**claim.attributes, **attributes}
@@ -244,7 +244,7 @@ class EndpointResolver:
         self._tiers: tuple[defaultdict[str, set[int]], ...] = tuple(defaultdict(set) for _ in range(4))
 
     def add(self, id: int, entity: NewEntity, *, own: bool) -> None:
-        """It may be meant; `own` says whether the same document or import speaks of it."""
+        """Add a possible endpoint; `own` is one of the same document or import."""
         by_external_id, by_name = self._tiers[:2] if own else self._tiers[2:]
         if entity.external_id:
             by_external_id[name_key(entity.external_id)].add(id)
@@ -257,7 +257,7 @@ class EndpointResolver:
         return next((sorted(tier[key]) for tier in self._tiers if tier.get(key)), [])
 
     def resolve_all(self, relationships: Sequence[NewRelationship]) -> list[tuple[int, int, NewRelationship]]:
-        """Both ends of each relationship of an import; raises UncertainEnds that names all that are not."""
+        """Both ends of each relationship of an import; raises UnresolvedEndpoints with all failures."""
         related: list[tuple[int, int, NewRelationship]] = []
         uncertain: list[UnresolvedEndpoint] = []
         for row, one in enumerate(relationships, 1):
@@ -280,7 +280,7 @@ def endpoint_keys(relationships: Iterable[NewRelationship]) -> set[str]:
 
 
 def candidate_keys(entities: Iterable[NewEntity]) -> set[str]:
-    """The keys under which a store finds everybody who may be one of them."""
+    """The keys that find every entity which may be one of these."""
     return {key for one in entities for key in _every_key(one)}
 
 
@@ -303,7 +303,7 @@ def _short_keys(kind: str, key: str) -> tuple[str, ...]:
 
 
 def match_chunks_by_digest(chunks: Mapping[int, str], wanted: Sequence[str]) -> list[int | None]:
-    """For each wanted digest the id of a chunk that has it and stays, each only once; None where it is new.
+    """For each digest the id of a stored chunk with that digest, each used once; None for a new chunk.
 
     `chunks` are those of the document as it was, in their order.
     """

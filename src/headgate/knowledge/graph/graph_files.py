@@ -84,7 +84,7 @@ def _line(members: Mapping[str, Any]) -> str:
 
 
 def _ids(entities: Sequence[Entity]) -> tuple[dict[int, str], set[int]]:
-    """What relationships call each entity, and for whom that is made up.
+    """The name of each entity in relationships, and the entities whose name is generated.
 
     Nothing else in the graph is called so, in any case. Two imports may have given the same id to different
     entities: the first keeps it.
@@ -161,7 +161,7 @@ class _GraphFileReader:
         except csv.Error as error:
             self._wrong.append((number, f"is no CSV ({error})"))
         except _InvalidGraphLine as wrong:
-            # The header, without which nothing else says anything.
+            # The header, without which the rows have no meaning.
             self._wrong.append((number, str(wrong)))
 
     def refuse_wrong(self) -> None:
@@ -182,7 +182,7 @@ class _GraphFileReader:
 
     @contextmanager
     def _collecting_errors(self, number: int) -> Iterator[None]:
-        """The other lines are read on, so that all that is wrong is told at once."""
+        """Read the other lines too, so that all errors are reported at once."""
         try:
             yield
         except _InvalidGraphLine as wrong:
@@ -233,7 +233,7 @@ def _decoded(line: str) -> dict[str, Any]:
 
 
 def _until_header(lines: Iterator[str]) -> Iterator[str]:
-    """The lines up to the first that says something, with it."""
+    """The lines up to and including the first that is not empty."""
     for line in lines:
         yield line
         if line.strip(_OF_EMPTY_CELLS):
@@ -270,7 +270,7 @@ def _members(header: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
     cells = {column: cell.strip() for column, cell in zip(header, row, strict=True) if cell.strip()}
     own = _RELATIONSHIP_COLUMNS if {"source", "target"} <= set(header) else _ENTITY_COLUMNS
     members: dict[str, Any] = {column: cell for column, cell in cells.items() if column in own}
-    # An empty cell where something is needed is told as that.
+    # An empty cell of a required column has its own message.
     members["kind"] = "relationship" if own is _RELATIONSHIP_COLUMNS else "entity"
     members["attributes"] = {column: cell for column, cell in cells.items() if column not in own}
     _check_kind(members)
@@ -282,7 +282,7 @@ def _members(header: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
 
 
 def _check_kind(members: dict[str, Any]) -> None:
-    """A column that tells the kind, as JSON lines do, tells the same in every row."""
+    """A column of kinds, as JSON lines have, has one value in all rows."""
     column = next((name for name in members["attributes"] if name.lower() == "kind"), None)
     if column is None or members["attributes"][column].lower() not in _KINDS:
         return

@@ -13,7 +13,7 @@ from headgate.knowledge.interfaces import GraphReader
 
 T = TypeVar("T")
 
-# From so many neighbours the walk goes on, the surest first: a hub has thousands, and each of them as many.
+# The traversal continues from so many neighbours, most confident first: a hub has thousands.
 MOST_EXPANDED: Final = 200
 # Along so many relationships, and those of a few neighbours more: each of them may be a hub too.
 MOST_EDGES: Final = 100_000
@@ -22,7 +22,7 @@ MOST_REACHED: Final = 2000
 _BATCH: Final = 500
 # A hub may be among them, and all edges of a batch are read at once.
 _EXPANDED_AT_ONCE: Final = 20
-# More edges than that are sorted in a thread: of a hub that takes a while, and everybody else would wait.
+# More edges than that are sorted in a thread, so that a hub does not block the event loop.
 _FEW_EDGES: Final = 1000
 
 
@@ -82,7 +82,7 @@ async def _in_batches(
 
 
 class TraversalOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a walk goes, along which relationships, and whom it tells of."""
+    """The depth of a traversal, the relationships it follows, and the entities it returns."""
 
     hops: int = 1
     # In upper case; of any type when empty.
@@ -93,7 +93,7 @@ class TraversalOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chooses_types(self) -> bool:
-        """Whether not everybody is told of, whatever the way to them."""
+        """Whether the result leaves out some of the entities it reaches."""
         return bool(self.entity_types or self.relationship_types)
 
     def fits(self, edge: Edge) -> bool:
@@ -113,10 +113,10 @@ class ReachedEntity(msgspec.Struct, frozen=True):
 
 
 class TraversalResult(msgspec.Struct, frozen=True):
-    """Whom a walk came to: the nearest first, of those the surest."""
+    """The entities of a traversal, nearest first, then most confident."""
 
     reached: dict[int, ReachedEntity]
-    # The relationships that lead to each of those who are told of; each belongs to one entity only.
+    # The relationships that lead to each returned entity; each belongs to one entity only.
     leading: dict[int, tuple[int, ...]]
     # Whether there is more than was walked.
     cut: bool
@@ -125,7 +125,7 @@ class TraversalResult(msgspec.Struct, frozen=True):
 
 
 async def traverse(graph: GraphReader, start: int, terms: TraversalOptions) -> TraversalResult:
-    """Everybody within one or two hops, as far as the breadth is bounded."""
+    """The entities within one or two hops, within the limit of breadth."""
     steps = _TraversalState(start, terms)
     edges = await graph.edges([start])
     near = await _run_off_loop(len(edges), partial(steps.add_first_hop, edges))
@@ -173,7 +173,7 @@ class _TraversalState:
         return len(self._edges) + len(self.unsure)
 
     def add_first_hop(self, edges: Iterable[Edge]) -> list[ReachedEntity]:
-        """Go along those that pass; returns whom they lead to, in order."""
+        """Follow the relationships that pass; returns the entities they lead to, in order."""
         for edge in self._passing(edges):
             self._edges[edge.id] = edge
             far = edge.target_id if edge.source_id == self._start else edge.source_id
@@ -207,9 +207,9 @@ class _TraversalState:
         return sorted(self._best.values(), key=_distance_key)
 
     def leading(self, order: list[ReachedEntity], kept: Container[int]) -> dict[int, tuple[int, ...]]:
-        """Each relationship under that one of its ends that comes later, for those who are kept.
+        """Each relationship under the later one of its ends, for the returned entities.
 
-        Where somebody in between is not kept, the way to him is under the first who is reached through him.
+        The path to an entity in between that is not returned is under the first entity reached through it.
         """
         places = {one.entity_id: place for place, one in enumerate(order)}
         found: defaultdict[int, list[int]] = defaultdict(list)

@@ -157,7 +157,7 @@ class _OpenChunk:
     # The headings above its first character; where headings are all that comes before a text, its path has
     # those of the text, for as long as no other section follows.
     begins: tuple[str, ...] = ()
-    # Whether no other section may follow: what only its path tells would get lost.
+    # Whether no other section may follow: its path has information that would get lost.
     stands_apart: bool = False
 
     @classmethod
@@ -208,7 +208,7 @@ class _TextSplitter:
                 break
             taken.append(unit)
             tokens += unit.tokens
-            # What goes on in the middle of a record has nothing to do with the one before that.
+            # A continued record is unrelated to the record before it.
             if unit.begins_record and not following.begins_record:
                 break
         if following.begins_record:

@@ -11,7 +11,7 @@ import msgspec
 
 
 class SourceRoot(NamedTuple):
-    """A directory or a file that was asked for, or such a part of one that was asked for before."""
+    """A directory or a file to ingest, or a part of one that was ingested before."""
 
     # A part of another begins with that one's name: `<root name>/<relative path>`.
     name: str
@@ -37,7 +37,7 @@ class SourceDigest(NamedTuple):
 
     @classmethod
     def of(cls, written: str) -> "SourceDigest":
-        """All parts are empty where it was written by somebody else."""
+        """All parts are empty for a digest of another program."""
         parts = written.split("-")
         # At first there was nothing above the place.
         return cls(*parts) if len(parts) in (len(cls._fields) - 1, len(cls._fields)) else cls()
@@ -52,7 +52,7 @@ class SourceDigest(NamedTuple):
 
 
 def short_hash(text: str) -> str:
-    """Enough to tell two texts apart."""
+    """A short digest that distinguishes texts."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
 
 
@@ -92,7 +92,7 @@ class DocumentSection(msgspec.Struct, frozen=True):
     text: str
     # Whether each paragraph is a record, of which nothing may be read without the rest.
     records: bool = False
-    # Whether its path tells what its text does not, such as the number of a page.
+    # Whether its path has information that its text lacks, such as the number of a page.
     apart: bool = False
 
 
@@ -138,7 +138,7 @@ class FileInventory(msgspec.Struct, frozen=True, kw_only=True):
 
     roots: tuple[SourceRoot, ...]
     files: tuple[ListedFile, ...]
-    # Files that nobody reads, by their extension.
+    # Files without a reader, by their extension.
     skipped: dict[str, int] = {}
     # Directories and files that could not be looked at: nothing is known of what is below them.
     failed: tuple[UnreadableFile, ...] = ()
@@ -163,4 +163,4 @@ class DocumentLibrary(Protocol):
         """What there is now, by name; what is `known` as a part of another root is called as that part."""
 
     async def read(self, file: str, known: str) -> ReadDocument | None:
-        """The file, or None when the SHA-256 of its bytes is `known`; raises Unreadable."""
+        """The file, or None when the SHA-256 of its bytes is `known`; raises DocumentUnreadable."""

@@ -9,7 +9,7 @@ from headgate.knowledge.interfaces import AsyncEmbedder, IndexWriter
 
 # Of one step: a kill loses at most so many vectors.
 _BATCH_CHUNKS: Final = 32
-# When so many wait nobody reads more documents, so that a progress bar tells the truth.
+# With so many waiting, no more documents are read, so that the progress bar is right.
 _MOST_WAITING: Final = 2_000
 _ATTEMPTS: Final = 3
 _LONGEST_PAUSE_SECONDS: Final = 30.0
@@ -27,7 +27,7 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 class IngestionProgressListener(Protocol):
-    """Whoever shows how far an ingestion is."""
+    """Receives the progress of an ingestion."""
 
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
         """So much of a phase is done; `file` is the one that is being read, or empty."""
@@ -62,7 +62,7 @@ class EmbeddingBacklog:
             return
         try:
             await self._vectors.load()
-            # An endpoint tells its dimensions only with a vector.
+            # An endpoint reveals its dimensions only with a vector.
             dimensions = self._vectors.dimensions or len(await self._vectors.embed_query("dimensions")) // 4
         except EmbedderUnavailable as away:
             self._give_up(away.sentence)

@@ -45,7 +45,7 @@ _LONGEST_WORD: Final = 100
 _LONGEST_TITLE: Final = 300
 # Documents of a directory that do not leave all at once: it may be a disk that is not there now.
 _SEVERAL: Final = 2
-# Files of one step: a whole tree at once would hold up everybody else who writes.
+# Files per step: a whole tree at once would block other writers.
 _REMOVED_AT_ONCE: Final = 100
 
 
@@ -57,7 +57,7 @@ class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
     changed: int = 0
     unchanged: int = 0
     removed: int = 0
-    # Those that nobody reads, by their extension.
+    # Files without a reader, by their extension.
     skipped: dict[str, int] = {}
     failed: tuple[UnreadableFile, ...] = ()
     chunks_added: int = 0
@@ -113,7 +113,7 @@ class IngestionPipeline:
         `category` is of those that name none themselves; `moved` says that a root of a known name is that
         root at a new place, and `emptied` that one in which nothing is left is meant to be so: otherwise its
         documents stay, and it has failed. Raises ConfigError for roots that would mix and for an embedder
-        that cannot be used, and StoreAway.
+        that cannot be used, and StoreUnavailable.
         """
         started = time.monotonic()
         known = await self._store.source_digests()
@@ -259,7 +259,7 @@ class _IngestionRun:
         leaving = [inventory.taken_over.get(file, file) for file in (*self.gone(), *self.renamed())]
         for root in inventory.roots:
             stay = sum(map(root.contains, leaving))
-            # Whoever leaves something out by a pattern sees that it is there.
+            # An excluded file proves that the directory is there.
             there = root.name in inventory.excluded_from or any(map(root.contains, self._there))
             if stay >= _SEVERAL and not there:
                 reason = f"has no documents any more, and its {stay:,} stay; pass --emptied to remove them"
@@ -267,7 +267,7 @@ class _IngestionRun:
         return found
 
     def _has_failed(self, file: str) -> bool:
-        """Whether nobody knows what is in it now, or if it is still there."""
+        """Whether its content, or its existence, is unknown now."""
         return any(f"{file}/".startswith(f"{failure.file}/") for failure in self.failed)
 
     def known_content(self, file: str) -> str:
@@ -317,7 +317,7 @@ class _IngestionRun:
 def _with_title(parsed: ParsedDocument) -> tuple[DocumentSection, ...]:
     """The sections, with the title before the first one's text, unless that begins with it anyway.
 
-    Many a document is asked for by a title that stands in its metadata only.
+    Queries often name a title that is only in the metadata.
     """
     if not parsed.title or not parsed.sections:
         return parsed.sections

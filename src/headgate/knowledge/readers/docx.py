@@ -29,7 +29,7 @@ _OFF: Final = frozenset(["0", "false", "off"])
 def remove_hidden_text(document: Document) -> None:
     """Take runs and rows of tables that are hidden out of the document."""
     hiding = _hiding_styles(document)
-    # Each once: a careless program says twice of a run that it is hidden.
+    # Each once: a document may mark a run as hidden twice.
     for hidden in dict.fromkeys(_hidden(document.element.body, hiding)):
         hidden.getparent().remove(hidden)
 
@@ -81,7 +81,7 @@ def _is_hidden(run: Any, hiding: Mapping[str | None, bool]) -> bool:
 
 
 def _flag_value(element: Any, *path: str) -> bool | None:
-    """Whether something is switched on there, or None when nothing is said of it."""
+    """Whether the property is on; None where it is not set."""
     found = element.find("/".join(map(qn, path)))
     return None if found is None else _is_on(found)
 
@@ -124,7 +124,7 @@ _COMPOUND: Final = b"\xd0\xcf\x11\xe0"
 
 
 def parse(content: bytes) -> ParsedDocument:
-    """The text by its headings; raises Unreadable for what is encrypted, packed as a bomb, or no DOCX."""
+    """The text by its headings; raises DocumentUnreadable for an encrypted file, a zip bomb, or no DOCX."""
     if content.startswith(_COMPOUND):
         raise DocumentUnreadable("is encrypted, or of an old Word; save it as DOCX without a password")
     try:
@@ -153,7 +153,7 @@ def parse(content: bytes) -> ParsedDocument:
 
 
 def _check_size(content: bytes) -> None:
-    """The archive never gives more bytes for a part than its list says."""
+    """The archive never yields more bytes for a part than its directory lists."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         parts = archive.infolist()
     if len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > MOST_UNPACKED_BYTES:
@@ -163,7 +163,7 @@ def _check_size(content: bytes) -> None:
 
 
 def _blocks(parent: Any) -> Iterator[Any]:
-    """The paragraphs and tables, also those in forms and in what somebody proposes to add."""
+    """The paragraphs and tables, also those in forms and in proposed insertions."""
     for child in parent:
         if child.tag in (_PARAGRAPH, _TABLE):
             yield child
@@ -220,7 +220,7 @@ def _texts(parent: Any) -> Iterator[str]:
 
 def _rows(table: Any) -> Iterator[str]:
     for row in table.iter(_ROW):
-        # A table in a cell is told with that cell.
+        # A nested table belongs to its cell.
         if next(row.iterancestors(_TABLE)) is table:
             own = (cell for cell in row.iter(_CELL) if next(cell.iterancestors(_ROW)) is row)
             cells = [one_line(" ".join((*_lines(cell), *_in_boxes(cell)))) for cell in own]

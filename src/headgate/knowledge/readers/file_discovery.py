@@ -79,7 +79,7 @@ def _one_of(letters: str) -> str:
     return choice
 
 
-# Nobody's own documents.
+# Generated files and dependencies.
 _SKIPPED_DIRECTORIES: Final = frozenset(["node_modules", "__pycache__"])
 # As a byte that is no UTF-8 is written.
 _ESCAPED: Final = re.compile(r"\\x[89a-f][0-9a-f]")
@@ -93,7 +93,7 @@ class DiscoveredFile(NamedTuple):
     path: Path
     size_bytes: int
     modified_ns: int
-    # Nobody can set it back, and it changes with the rights too: the file may be readable now.
+    # It cannot be set back, and changes with permissions too: the file may be readable now.
     changed_ns: int
     inode: int
 
@@ -162,7 +162,7 @@ def readable(path: str) -> str:
 def _readable_name(name: str) -> str:
     raw = name.encode("utf-8", "surrogateescape")
     text = raw.decode("utf-8", "backslashreplace")
-    # Only where something was written with a backslash, or looks so, the others have to be told from it.
+    # Names that look alike are only distinguished where one was written with a backslash.
     return raw.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace") if _ESCAPED.search(text) else text
 
 

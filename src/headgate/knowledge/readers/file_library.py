@@ -95,7 +95,7 @@ class FailedFiles:
         return record if record.edition == PARSER_VERSION else FailedFilesRecord()
 
 
-# Somebody who writes all the time does not keep the others waiting for longer than so many looks.
+# A file that changes all the time delays the others by at most so many polls.
 _MOST_POLLS: Final = 10
 
 FileFingerprints = Mapping[str, object]
@@ -108,7 +108,7 @@ async def poll_changes(
 ) -> AsyncGenerator[frozenset[str], None]:
     """Which files are to be read anew: at first all of them, then those that changed; never ends by itself.
 
-    `look` tells what each file looks like. What changes while the caller reads is noticed after that.
+    `look` returns the fingerprints of the files. Changes during the caller's work are noticed afterwards.
     """
     settled = await look()
     yield frozenset(settled)
@@ -181,7 +181,7 @@ class FileLibrary:
         return {name: file.fingerprint for name, file in found.files.items()}
 
     async def read(self, file: str, known: str) -> ReadDocument | None:
-        """A file of the inventory, or None when the SHA-256 of its bytes is `known`; raises Unreadable."""
+        """A file of the inventory, or None when its SHA-256 is `known`; raises DocumentUnreadable."""
         if file not in self._files:
             raise DocumentUnreadable("is not there")
         content, digest = await asyncio.to_thread(_read, self._files[file].path)
@@ -197,7 +197,7 @@ class FileLibrary:
             if reason := self._known_failures.get(content_key):
                 raise DocumentUnreadable(reason)
             parsed = await self._parsing.parse(extension_of(file), content, file=file)
-            # What the document says of itself comes first.
+            # The document's own metadata comes first.
             return structs.replace(parsed, date=parsed.date or day_in_name(file))
         except ParserUnavailable:
             raise

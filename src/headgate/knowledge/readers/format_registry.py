@@ -40,10 +40,10 @@ def is_known(extension: str) -> bool:
 
 
 def parse(extension: str, content: bytes) -> ParsedDocument:
-    """What is in the file; raises Unreadable, and anything that a parser stumbles over."""
+    """The content of the file; raises DocumentUnreadable, and any error of a parser."""
     doc_type = _DOCUMENT_TYPES[extension]
     if is_empty(content):
-        # Somebody may have begun it, so it is no mistake, whatever it is to become.
+        # A new file may be empty at first: that is no error.
         return ParsedDocument(sections=(), doc_type=doc_type)
     try:
         parser = _load_parser(extension)

@@ -69,7 +69,7 @@ def _declared(style: str) -> dict[str, str]:
 
 
 def _size_in(font: str) -> str:
-    """The size among all that is said of a font at once, as in `bold 12px/1.5 serif`."""
+    """The size in a combined font property, as in `bold 12px/1.5 serif`."""
     words = font.replace("/", " / ").split()
     return next(filter(_SIZE.fullmatch, words), font)
 
@@ -100,7 +100,7 @@ _UNSEEN: Final = frozenset(
 )
 # What any element may say that it is.
 _UNSEEN_ROLES: Final = frozenset(["navigation", "contentinfo"])
-# In these a footer is part of what is told; elsewhere it is the same on each page.
+# In these a footer is part of the content; elsewhere it is the same on each page.
 _PARTS: Final = frozenset(["article", "aside", "blockquote", "details", "figure", "main", "section", "td"])
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 _INLINE: Final = frozenset(
@@ -227,7 +227,7 @@ class _HtmlDocumentReader:
         self._rows: list[str] = []
         self._lists = 0
         self._parts = 0
-        # An item of a list has begun, and nothing was said of it yet.
+        # A list item has begun, and has no text yet.
         self._item = False
         self._verbatim = 0
 
@@ -326,7 +326,7 @@ class _HtmlDocumentReader:
 
 
 def _node_visibility(node: LexborNode, around: StyleVisibility) -> StyleVisibility | None:
-    """How what is inside looks; None when it is not shown, or not part of what the page tells."""
+    """The style of an element's content; None when it is hidden, or not part of the page's content."""
     attributes = node.attributes
     if "hidden" in attributes or (attributes.get("aria-hidden") or "").lower() == "true":
         return None

@@ -1,4 +1,4 @@
-"""How much of a document is taken: whoever sends a hostile one gets a sentence, and the rest goes on."""
+"""Limits on the size of a document, so that a hostile one fails alone."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ MIB: Final = 1024 * 1024
 MOST_FILE_BYTES: Final = 100 * MIB
 # What a table of a hundred mebibytes may become with the names of its columns in each row.
 MOST_TEXT_CHARACTERS: Final = 128 * MIB
-# Of a DOCX, all parts together: a bomb says that it has more, or has no more than it says.
+# All parts of a DOCX together; a zip bomb exceeds it.
 MOST_UNPACKED_BYTES: Final = 256 * MIB
 MOST_PARTS: Final = 10_000
 # Of which one is made from the other; a hostile one is made from itself.

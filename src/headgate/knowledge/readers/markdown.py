@@ -12,7 +12,7 @@ from headgate.knowledge.readers.dates import day_of
 from headgate.knowledge.readers.section_builder import HeadingStack
 from headgate.knowledge.readers.text import decoded
 
-# Without an end after so many lines it is a rule, and the text goes on below it.
+# Without an end after so many lines it is a horizontal rule.
 _MOST_LINES: Final = 200
 _ENDS: Final = ("---", "...")
 _KEY: Final = re.compile(r"([A-Za-z_][\w-]*):(?:[ \t]+(.*))?$")
@@ -91,7 +91,7 @@ def _is_list(text: str) -> bool:
 
 
 def parse(content: bytes) -> ParsedDocument:
-    """The sections, and what the front matter says; without it the first heading is the title."""
+    """The sections, and the fields of the front matter; without it the first heading is the title."""
     text = decoded(content)
     said = front_matter(text)
     text = text[said.end :]

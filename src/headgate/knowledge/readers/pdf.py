@@ -98,7 +98,7 @@ def form_values(reader: PdfReader) -> dict[int, list[str]]:
 
 
 def _lines_of(number: int, page: PageObject, told: set[str]) -> Iterator[str]:
-    """A field that stands in several places, as a radio button does, is told at the first."""
+    """The fields of a form; one in several places, as a radio button, counts at the first."""
     try:
         for annotation in page.get("/Annots") or ():
             line = _line(_inherited(annotation.get_object()))
@@ -154,7 +154,7 @@ def _value(value: Any, *, is_button: bool) -> str:
 
 
 def parse(content: bytes) -> ParsedDocument:
-    """The pages; raises Unreadable for one that is encrypted, has no text, or is no PDF at all."""
+    """The pages; raises DocumentUnreadable for a file that is encrypted, has no text, or is no PDF."""
     try:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:

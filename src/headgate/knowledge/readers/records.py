@@ -15,7 +15,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constan
 
 
 def parse(content: bytes) -> ParsedDocument:
-    """The records of the file; raises Unreadable for what is no JSON or is nested too deeply."""
+    """The records of the file; raises DocumentUnreadable for invalid JSON and for deep nesting."""
     text = decoded_data(content)
     builder = SectionBuilder()
     try:

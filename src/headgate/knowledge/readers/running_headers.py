@@ -27,7 +27,7 @@ _WHOLE: Final = rf"{_WORD} ?{_NUMBER} ?{_OF} ?\d{{1,6}}"
 _DASHES: Final = r"-\u2013\u2014"
 _ORNAMENT: Final = rf"[{_DASHES}~*·•|<>()\[\]]+"
 _SEPARATOR: Final = r" ?[|·•] ?"
-# Beside a word that says what it is, any is enough.
+# Beside a word such as `page`, any number is enough.
 _ANY_SEPARATOR: Final = rf"(?:{_SEPARATOR}| [{_DASHES}] |, )"
 
 _ALONE: Final = tuple(
@@ -49,7 +49,7 @@ _DIGIT: Final = re.compile(r"\d")
 
 
 class PageNumberMatch(NamedTuple):
-    """What stands around the number of a page, and whether that tells nothing else."""
+    """The text around the number of a page, and whether it has no other content."""
 
     before: str
     number: int
@@ -70,7 +70,7 @@ def match_page_number(line: str) -> PageNumberMatch | None:
 
 # What runs along stands among so many lines at the top or at the bottom of a page.
 _EDGE_LINES: Final = 3
-# Of fewer pages nobody can tell.
+# Fewer pages give no evidence.
 _FEWEST_PAGES: Final = 3
 # A cover and the first page of a chapter often go without.
 _NEARLY_ALL: Final = 0.75
@@ -150,13 +150,13 @@ def _running(edges: Sequence[_PageEdges]) -> dict[Hashable, int]:
 
 
 def _taken_off(page: _PageEdges, number: int, running: Mapping[Hashable, int]) -> set[int]:
-    """The places of lines that run along, from the outermost inwards and never most of what a page tells."""
+    """The positions of running lines, from the outermost inwards, and never most of a page."""
     taken: set[int] = set()
     has_number, room = False, page.filled // 2
     for line in chain(_outer(page.top, running), _outer(page.bottom, running)):
         if min(running[kind] for kind in line.kinds if kind in running) == number or line.place in taken:
             continue
-        # One number tells nothing; of several, which are a list rather, the others do.
+        # One number is no evidence; several are rather a list.
         if line.is_only_number and not has_number:
             has_number = True
         elif room:

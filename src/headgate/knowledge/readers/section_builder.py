@@ -33,7 +33,7 @@ _BLANK_LINES: Final = re.compile(r"\n\s*\n")
 
 
 class SectionBuilder:
-    """Collects the sections of a document; what becomes too long raises Unreadable."""
+    """Collects the sections of a document; raises DocumentUnreadable when it becomes too long."""
 
     def __init__(self) -> None:
         self._outline = HeadingStack()

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"[-+]?[\d.,]+%?")
 
 
 def parse(content: bytes) -> ParsedDocument:
-    """The rows, under the names of their columns; raises Unreadable for what is no table."""
+    """The rows, under the names of their columns; raises DocumentUnreadable for text that is no table."""
     encoding, start = encoding_of(content)
     file = io.BytesIO(content)
     file.seek(start)

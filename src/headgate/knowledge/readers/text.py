@@ -68,7 +68,7 @@ _MARKS: Final = (
 # All that is no text: controls without line feed and tab, marks of the order of bytes, halves of characters.
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ud800-\udfff]")
 _LINE_END: Final = re.compile("\r\n?|\x0c")
-# These end a line for those who read it, but in data they may stand inside of a value.
+# Line breaks in text, but possibly part of a value in data.
 _READERS_LINE_END: Final = re.compile("[\u2028\u2029\x85]")
 
 
@@ -126,7 +126,7 @@ def _without_controls(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and without white space that says nothing."""
+    """The text on one line, without redundant white space."""
     return " ".join(text.split())
 
 

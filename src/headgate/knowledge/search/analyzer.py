@@ -9,7 +9,7 @@ from headgate.search.text_analysis import content_words, stem, terms
 
 # Grows with that of the words, and whenever the same text would give other terms: stores keep them.
 ANALYZER_VERSION: Final = WORDS_EDITION * 100 + 1
-# A query of so few words asks for each of them.
+# Each word of such a short query counts.
 _FEW_WORDS: Final = 3
 _LONGEST: Final = 80
 
@@ -50,7 +50,7 @@ def codes(text: str) -> list[str]:
 
 
 def _numbered(word: str, number: str) -> str:
-    """Empty for a word that says nothing, as in `of 12`; no other term has a `#` in it."""
+    """Empty for a stop word, as in `of 12`; no other term has a `#` in it."""
     said = content_words("section" if word[0] == "\u00a7" else word)
     return f"{stem(said[-1])}#{number}" if said else ""
 

@@ -38,7 +38,7 @@ def passes(filters: DocumentFilters, file: str, category: str, doc_type: str, da
         _one_of(category, filters.categories)
         and (not filters.files or matches_any(file, filters.files))
         and (_one_of(doc_type, filters.doc_types) or _ends(file, file_suffixes(filters.doc_types)))
-        # Without a date nobody knows whether it is in the range.
+        # A document without a date matches no range.
         and (not filters.date_from or (bool(date) and date >= filters.date_from))
         and (not filters.date_to or (bool(date) and date <= filters.date_to))
     )
@@ -137,7 +137,7 @@ async def _value_suggestions(name: str, wanted: Sequence[str], there: Iterable[s
 async def _type_suggestions(
     passages: IndexReader, wanted: Sequence[str], there: Iterable[str]
 ) -> Notice | None:
-    # A document that calls itself something is still of the type of its file.
+    # A document with a type of its own still has the type of its file.
     if not wanted or await passages.source_ids(DocumentFilters(doc_types=tuple(wanted))):
         return None
     return await _value_suggestions("doc_type", wanted, there)
@@ -155,7 +155,7 @@ async def _file_suggestions(passages: IndexReader, wanted: Sequence[str]) -> Not
     if not near:
         names = {file: _last(file) for file in files}
         near = await asyncio.to_thread(_nearest, [_last(one) for one in wanted], names)
-    # What was added to a pattern nobody has asked for.
+    # The caller did not write the added part of the pattern.
     asked = [one for one in wanted if not (one.startswith("*/") and one[2:] in wanted)]
     return _notice("source_file", asked, near)
 
@@ -181,7 +181,7 @@ def _days_of(there: StoreStatistics) -> str:
 
 
 def _holding(files: Iterable[str], wanted: Sequence[str]) -> list[str]:
-    """The first files whose path has what is wanted somewhere, in any case."""
+    """The first files whose path contains one of the names, in any case."""
     parts = [one.strip("*/").casefold() for one in wanted[:_MOST_WANTED]]
     parts = [part for part in parts if len(part) >= _SHORTEST_PART]
     return sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
@@ -192,7 +192,7 @@ def _last(path: str) -> str:
 
 
 def _nearest(wanted: Sequence[str], known: dict[str, str]) -> list[str]:
-    """The keys whose values are most like one of those that are wanted, the most like first."""
+    """The keys whose values are most similar to one of the given ones, most similar first."""
     best: dict[str, float] = {}
     for one in wanted[:_MOST_WANTED]:
         found = process.extract(

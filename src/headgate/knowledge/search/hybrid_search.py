@@ -81,7 +81,7 @@ class CachedRanking(NamedTuple):
 class HybridSearch:
     """Every search of a process; equal ones are made once as long as the store does not change.
 
-    `vectors` is None where nothing makes vectors; `words_wanted` says that this is on purpose. `clock` tells
+    `vectors` is None without an embedder; `bm25_only` means that this is on purpose. `clock` returns
     seconds that only grow, `today` the day that recency is counted from. Raises ConfigError for boosts that
     cannot be used.
     """
@@ -113,9 +113,9 @@ class HybridSearch:
         return self._cache.statistics
 
     async def find(self, query: SearchQuery) -> tuple[ChunkRanking, bool]:
-        """Everything that was found, and whether it was found before.
+        """The ranking, and whether it came from the cache.
 
-        Raises StoreAway, SearchFailed for what is our fault, and for strategy vector where nothing makes
+        Raises StoreUnavailable, SearchFailed for internal errors, and for strategy vector without an embedder
         vectors InvalidQuestion, or VectorsUnavailable where there are none now.
         """
         # An explanation is made of what is kept anyway, so that both kinds of questions share it.
@@ -185,7 +185,7 @@ class HybridSearch:
     async def _lists(
         self, query: SearchQuery, strategy: SearchStrategy, revision: int
     ) -> tuple[list[ScoredChunk] | VectorSearchOutage, list[ScoredChunk], list[ScoredChunk]]:
-        """What vectors and what words found side by side, and what has a rare term; empty if not wanted."""
+        """The results of vectors and BM25 in parallel, and of rare terms; empty if not requested."""
         if strategy is SearchStrategy.BM25:
             return [], await self._by_words(query), []
         by_meaning = self._vector_search.nearest(query.text, RESULT_DEPTH, query.filters, revision)
@@ -195,7 +195,7 @@ class HybridSearch:
         return near, by_words, exact
 
     async def _by_words(self, query: SearchQuery) -> list[ScoredChunk]:
-        # A word that a question repeats is not asked for twice.
+        # A repeated word of a query counts once.
         wanted = list(dict.fromkeys(index_terms(query.text)))
         return await self._passages.match_terms(wanted, RESULT_DEPTH, query.filters) if wanted else []
 
@@ -209,7 +209,7 @@ class HybridSearch:
         return by_words, exact
 
     async def _shares(self, query: SearchQuery, found: Sequence[FusedChunk]) -> dict[int, dict[str, float]]:
-        """By which shares each of the chunks grows; none unless that is wanted."""
+        """The boosts of each chunk; none unless requested."""
         if not query.boosted or not found:
             return {}
         ids = [one.chunk_id for one in found]
@@ -223,7 +223,7 @@ class HybridSearch:
         }
 
     async def _named(self, text: str, ids: Sequence[int]) -> tuple[QueryMentions, dict[int, frozenset[int]]]:
-        """Whom the query names, and which of the chunks speak of whom."""
+        """The entities that the query names, and those that the chunks mention."""
         possible = name_spans(text)
         known = (
             await self._graph.find_by_keys(list(dict.fromkeys(span.key for span in possible)))
@@ -265,15 +265,15 @@ class HybridSearch:
         return tuple(notice for notice in notices if notice is not None)
 
     async def _no_match_notice(self, query: SearchQuery, strategy: SearchStrategy) -> Notice | None:
-        """What to tell somebody for whom nothing was found."""
+        """The notice for a search without results."""
         if strategy is SearchStrategy.BM25 and not terms(query.text):
             return _NO_WORDS
         sources = query.filters.source_filters
         if sources != NO_FILTERS and not await self._passages.source_ids(sources):
-            # It is the filters, and whoever gives the answer tells of them.
+            # The filters are the reason, and the tool adds a notice about them.
             return None
         if query.filters.phrases and query.min_score > 0:
-            # Otherwise it is searched for without the quotes next, and that tells more.
+            # Otherwise the search is repeated without quotes, which has a better notice.
             return phrases_not_found_notice(query.filters.phrases)
         if strategy is not SearchStrategy.BM25:
             return None

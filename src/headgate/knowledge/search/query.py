@@ -62,7 +62,7 @@ class RankedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ChunkRanking(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was found, the best first."""
+    """All results, best first."""
 
     found: tuple[RankedChunk, ...] = ()
     # Never auto.
@@ -70,8 +70,8 @@ class ChunkRanking(msgspec.Struct, frozen=True, kw_only=True):
     # Of the store when it was made.
     revision: int = 0
     warnings: tuple[SearchNotice, ...] = ()
-    # Tells where the score of one of them comes from; None unless that was asked for. Hundreds are found and
-    # a few are shown, so each is explained when it is.
+    # Explains the score of one result; None unless requested. Hundreds are found and
+    # a few are returned, so each is explained on demand.
     explain: Callable[[RankedChunk], dict[str, object]] | None = None
 
 
@@ -102,12 +102,12 @@ def with_phrases(query: SearchQuery) -> SearchQuery:
 
 
 def phrases_ignored_notice(phrases: Sequence[Sequence[str]]) -> SearchNotice:
-    """What to tell where no chunk has what the query quotes, and it was searched for without quotes."""
+    """The notice when no chunk has the quoted phrases and they were ignored."""
     return _phrase_notice(phrases, "; searched without the quotes", "Quote")
 
 
 def phrases_not_found_notice(phrases: Sequence[Sequence[str]]) -> SearchNotice:
-    """What to tell where no chunk has what the query quotes."""
+    """The notice when no chunk has the quoted phrases."""
     return _phrase_notice(phrases, "", "Leave out the quotes, or quote")
 
 
@@ -121,7 +121,7 @@ def _phrase_notice(phrases: Sequence[Sequence[str]], done: str, advice: str) -> 
     )
 
 
-# From so many words on a query is a question of somebody, whatever else stands in it.
+# A query of so many words is a question, whatever else is in it.
 _LONG_WORDS: Final = 8
 _LIKENESS: Final = re.compile(
     r"\b(?:(?:similar|comparable|akin|close) to|resembl(?:e|es|ing)|in the spirit of|like th(?:is|ese|at)"
@@ -160,7 +160,7 @@ class RoutedStrategy(NamedTuple):
 
     @property
     def notice(self) -> SearchNotice:
-        """For a caller who wants to know."""
+        """The notice about the chosen strategy."""
         return SearchNotice(
             level="info",
             code="STRATEGY_CHOSEN",

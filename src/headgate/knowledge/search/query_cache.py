@@ -10,7 +10,7 @@ log = logging.getLogger("headgate.knowledge")
 
 ENTRIES: Final = 1000
 TTL_SECONDS: Final = 3600.0
-# Work that nobody waits for any more gets so long to end before we stop looking.
+# Abandoned work gets so long to end before it is left alone.
 _ENDING_SECONDS: Final = 1.0
 
 Key = TypeVar("Key", bound=Hashable)
@@ -27,7 +27,7 @@ class CacheStatistics(NamedTuple):
 
 
 class ComputedValue(NamedTuple, Generic[Value]):
-    """An answer; one that is not `lasting` is given to those who wait for it and not kept."""
+    """A computed value; one that is not cacheable is given to its waiters and not stored."""
 
     value: Value
     is_cacheable: bool = True
@@ -48,7 +48,7 @@ class _InFlightComputation(Generic[Value]):
 
 
 class QueryCache(Generic[Key, Value]):
-    """The answers used last, each for one revision of the store. `clock` tells seconds that only grow."""
+    """The most recently used values, each for one revision of the store; `clock` is monotonic."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class QueryCache(Generic[Key, Value]):
     ) -> tuple[Value, bool]:
         """The answer, and whether it was there or in the making already; raises what `make` raises.
 
-        Whoever is cancelled does not take the work from others who wait for it.
+        A cancelled caller does not abort the computation for other waiters.
         """
         if revision > self._newest:
-            # Nobody will ask for what was before.
+            # Values of earlier revisions are never requested again.
             self._newest = revision
             self._kept.clear()
         kept = self._kept.get(key)
@@ -103,7 +103,7 @@ class QueryCache(Generic[Key, Value]):
         try:
             made = await make()
         finally:
-            # After a cancellation the place may be somebody else's already.
+            # After a cancellation another computation may have taken the key.
             own = self._under_way.get(place)
             if own is not None and own.task is asyncio.current_task():
                 del self._under_way[place]
@@ -115,7 +115,7 @@ class QueryCache(Generic[Key, Value]):
         key, revision = place
         known = self._kept.get(key)
         if known is not None and known.revision > revision:
-            # Who began earlier ended later.
+            # An older computation may end later.
             return
         self._kept[key] = _QueryCacheEntry(value, revision, self._clock() + self._ttl_seconds)
         self._kept.move_to_end(key)
@@ -137,7 +137,7 @@ class QueryCache(Generic[Key, Value]):
             work.waiting -= 1
 
     async def _abandon(self, place: tuple[Key, int], work: _InFlightComputation[Value]) -> None:
-        # Before anything else, so that nobody joins what is ending.
+        # First, so that no caller joins a computation that ends.
         if self._under_way.get(place) is work:
             del self._under_way[place]
         work.task.cancel()

@@ -65,7 +65,7 @@ def validate_boosts(boosts: ScoreBoosts) -> ScoreBoosts:
 
 
 def name_spans(text: str) -> list[NameSpan]:
-    """Everything in the query that may be the name of somebody, as keys of names."""
+    """Every span of the query that may be a name, as keys of names."""
     parts = text.split()
     return [
         NameSpan(start, end, key)
@@ -76,7 +76,7 @@ def name_spans(text: str) -> list[NameSpan]:
 
 
 def _spellings(words: str) -> Iterable[str]:
-    """With and without what a sentence puts around a name; none when it says nothing."""
+    """The span with and without the words that a sentence puts around a name; none for stop words."""
     bare = words.strip(_AROUND)
     plain = bare.strip(".")
     found = dict.fromkeys(map(name_key, (words, bare, plain, _POSSESSIVE.sub("", plain))))
@@ -85,7 +85,7 @@ def _spellings(words: str) -> Iterable[str]:
 
 
 def resolve_mentions(text: str, found: Iterable[NameSpan], known: Iterable[Entity]) -> QueryMentions:
-    """What a query asks for, where `known` are the entities that have one of the keys.
+    """The mentions in a query, where `known` are the entities with one of the keys.
 
     Of names within a longer name only the longest counts: `Bank of America` is no place.
     """
@@ -194,7 +194,7 @@ def score_results(
 
 def with_min_score(found: Iterable[ScoredResult], min_score: float) -> tuple[ScoredResult, ...]:
     """Those that have the minimum."""
-    # As it is shown: a caller who gives a score that he was shown gets what had it.
+    # Rounded as it is returned: a returned score used as min_score keeps its result.
     least = round(min_score, _DIGITS)
     return tuple(one for one in found if one.score >= least)
 
@@ -214,7 +214,7 @@ def assign_ranks(found: Iterable[ScoredResult]) -> tuple[RankedChunk, ...]:
 
 
 def low_similarity_notice(found: Sequence[FusedChunk]) -> Notice | None:
-    """What to tell when nothing has a word of the query or is near to it; something is always nearest."""
+    """The notice when no result has a word of the query or is similar: some chunk is always the nearest."""
     nearest = max((one.similarity for one in found if one.similarity is not None), default=None)
     if nearest is None or nearest >= LOW_SIMILARITY or any(one.bm25 is not None for one in found):
         return None
@@ -227,7 +227,7 @@ def low_similarity_notice(found: Sequence[FusedChunk]) -> Notice | None:
 
 
 class ScoreExplanations(NamedTuple):
-    """What explanations are made of, in little room: it is kept for every ranking, and seldom wanted."""
+    """The data of explanations, compact because every ranking keeps it and few need it."""
 
     vector_ranks: "array[int]"
     bm25_ranks: "array[int]"
@@ -292,7 +292,7 @@ def _given(
 def unreachable_min_score_notice(
     min_score: float, strategy: SearchStrategy, fusion: ReciprocalRankFusion, boosts: ScoreBoosts | None
 ) -> Notice | None:
-    """What to tell somebody who asks for more than a strategy can give, where `boosts` are those in use."""
+    """The notice for a min_score above the maximum of a strategy, where `boosts` are those in use."""
     most = fusion.best_possible_score if strategy is SearchStrategy.HYBRID else 1.0
     if boosts is not None:
         most *= 1 + sum(msgspec.structs.asdict(boosts).values())
@@ -308,7 +308,7 @@ def unreachable_min_score_notice(
 
 
 def below_min_score_notice(min_score: float, found: Sequence[ScoredResult]) -> Notice | None:
-    """What to tell somebody for whom nothing of what was found is good enough."""
+    """The notice when all results are below min_score."""
     if not found or with_min_score(found[:1], min_score):
         return None
     best = found[0].score

@@ -29,12 +29,12 @@ class VectorSearchOutage(NamedTuple):
     retry_after_seconds: float | None = _RETRY_SECONDS
     # Whether it stays so as long as the store does not change.
     is_permanent: bool = True
-    # Whether whoever gets what words found instead is told: not where somebody wanted it so.
+    # Whether the BM25 results get a notice: not where embeddings are turned off on purpose.
     is_reported: bool = True
 
     @property
     def refusal(self) -> KnowledgeError:
-        """For a caller who wants nothing else."""
+        """The error for strategy vector."""
         if self.retry_after_seconds is not None:
             return VectorSearchUnavailable(
                 self.reason, self.remedy, retry_after_seconds=self.retry_after_seconds
@@ -46,7 +46,7 @@ class VectorSearchOutage(NamedTuple):
 
     @property
     def warning(self) -> Notice:
-        """For a caller who gets what words found instead."""
+        """The notice for a caller that gets BM25 results instead."""
         return Notice(
             level="warning",
             code="VECTORS_UNAVAILABLE",
@@ -75,7 +75,7 @@ _NOT_LOADED: Final = VectorSearchOutage(
 
 
 def incomplete_vectors_notice(statistics: StoreStatistics) -> Notice | None:
-    """What to tell as long as only a part of the chunks can be found by meaning."""
+    """The notice while only a part of the chunks has vectors."""
     if statistics.vectors >= statistics.chunks:
         return None
     return Notice(
@@ -88,7 +88,7 @@ def incomplete_vectors_notice(statistics: StoreStatistics) -> Notice | None:
 
 
 class VectorSearch:
-    """Asks the embedder and the store; what it learns of a revision of the store it asks once."""
+    """Searches by vectors; facts about a revision of the store are read once."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class VectorSearch:
     async def nearest(
         self, text: str, limit: int, filters: DocumentFilters, revision: int
     ) -> list[ScoredChunk] | VectorSearchOutage:
-        """The chunks nearest to a text, or why there are none to be had; raises StoreAway."""
+        """The chunks nearest to a text, or why there are none; raises StoreUnavailable."""
         if self._vectors is None:
             return self._missing
         model = await self._model_of(revision)
@@ -130,7 +130,7 @@ class VectorSearch:
                 )
             vector = await self._vectors.embed_query(text)
         except ConfigError as error:
-            # What it says is for operators.
+            # Its message is for operators.
             log.warning("searched without vectors", extra={"reason": error.message, "hint": error.hint})
             return _NOT_LOADED
         except EmbedderUnavailable as error:

@@ -1,4 +1,4 @@
-"""Reads the arguments of the knowledge tools, forgivingly; one sentence says what is wrong with them."""
+"""Reads the arguments of the knowledge tools leniently; an error is one sentence."""
 
 import math
 import re
@@ -22,7 +22,7 @@ _MOST_WORDS: Final = 50
 _LONGEST_TOGETHER: Final = 2000
 _FILTERS: Final = ("date_from", "date_to", "doc_type", "source_category", "source_file")
 
-# What those who know other tools call an argument; of several the first that the tool has.
+# Names of arguments in other tools; of several the first that the tool has.
 _ARGUMENT_ALIASES: Final[dict[str, tuple[str, ...]]] = {
     word: meant
     for words, meant in {
@@ -111,7 +111,7 @@ class KnowledgeArguments:
         return number
 
     def switch(self, name: str, *, default: bool) -> bool:
-        """Whether something is wanted."""
+        """A boolean argument."""
         value = self._given.get(name)
         if value is None:
             return default
@@ -131,7 +131,7 @@ class KnowledgeArguments:
         return allowed(value)
 
     def fields(self) -> tuple[str, ...] | None:
-        """The keys that are wanted; None is all."""
+        """The requested fields; None is all."""
         value = _list(self._given.get("fields"))
         if value is None:
             return None
@@ -305,7 +305,7 @@ def _object(name: str, value: object) -> Mapping[str, Any]:
 
 
 def _decoded(text: str) -> object:
-    """What it says as JSON; the text itself where it is none."""
+    """The text decoded as JSON; the text itself where it is none."""
     try:
         found: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -39,7 +39,7 @@ class SnapshotCursor(NamedTuple):
 
 
 def fingerprint_lists(lists: Sequence[Sequence[int]]) -> bytes:
-    """A few bytes by which lists of ids are told apart."""
+    """A short digest of a list of ids."""
     written = blake2b(digest_size=_PRINT_BYTES)
     for ids in lists:
         written.update(array("q", (len(ids), *ids)).tobytes())
@@ -57,7 +57,7 @@ def write_cursor(cursor: SnapshotCursor, tool: str, caller: Identity, bound: Map
 
 
 def read_cursor(text: str, tool: str, caller: Identity, bound: Mapping[str, object]) -> SnapshotCursor:
-    """Where it points to; raises InvalidQuestion that says which part of it is wrong."""
+    """The position of a cursor; raises InvalidKnowledgeArgument that names the wrong part."""
     body = _body(text)
     given_for = _TOOLS[body[0]] if body[0] < len(_TOOLS) else "another tool"
     if given_for != tool:
@@ -108,7 +108,7 @@ def _digest(value: object, size: int) -> bytes:
 
 
 def _check(marked: bytes) -> bytes:
-    # Against damage, and the same after a restart, so that paging goes on. It need not keep anybody out: a
+    # Against damage, and the same after a restart, so that paging continues. It is no protection: a
     # cursor leads to nothing that its caller could not ask for without it.
     return blake2b(marked, digest_size=_CHECK_BYTES, person=b"headgate cursor").digest()
 
@@ -176,7 +176,7 @@ class OpenedSnapshot(Generic[T]):
 
 
 class CursorPager(Generic[T]):
-    """The snapshots of one tool that somebody has a cursor into, each for whoever asked for it."""
+    """The snapshots of one tool with a valid cursor, each bound to its caller."""
 
     def __init__(self, tool: str, clock: Callable[[], float], revision: Callable[[], Awaitable[int]]) -> None:
         self._tool = tool
@@ -221,7 +221,7 @@ class CursorPager(Generic[T]):
     async def _rebuild(
         self, place: SnapshotCursor, make: Callable[[], Awaitable[PageSnapshot[T]]]
     ) -> PageSnapshot[T]:
-        # Asked first, so that an old cursor costs no search.
+        # First, so that an expired cursor costs no search.
         if await self._revision() == place.revision:
             made = await make()
             if (made.revision, made.fingerprint) == (place.revision, place.fingerprint):
@@ -236,7 +236,7 @@ class CursorPager(Generic[T]):
         found = self._kept.pop(key, None)
         if found is None:
             return None
-        # Who goes on reading has another hour.
+        # Each page extends the lifetime by an hour.
         self._kept[key] = (self._clock(), found[1])
         return found[1]
 
@@ -277,7 +277,7 @@ class SnapshotPage(Generic[T]):
     items: tuple[tuple[int, T], ...]
     # None at the end.
     following: int | None
-    # Where it begins again for those who read on in another mode.
+    # The position for a caller that continues in another mode.
     place: int
 
 
@@ -287,7 +287,7 @@ async def page_of(
     """The next so many that are still there; what was removed meanwhile is made up for by what follows."""
     items: list[tuple[int, T]] = []
     places: list[int] = []
-    # One more than is shown, so that the last page is known as the last.
+    # One more than returned, so that the last page is known as the last.
     here, step = start, size + 1
     while len(items) <= size and here < len(ids):
         batch = ids[here : here + step]
@@ -297,7 +297,7 @@ async def page_of(
                 items.append((id, there[id]))
                 places.append(place)
         here += len(batch)
-        # Of a long list nearly everything may be gone, which is not found out one by one.
+        # Nearly all of a long list may be deleted, so ids are checked in batches.
         step = max(step, min(2 * step, _MOST_AT_ONCE))
     if len(items) <= size:
         return SnapshotPage(tuple(items), None, len(ids))

@@ -39,7 +39,7 @@ def _switch(*, default: bool) -> dict[str, Any]:
 
 
 def _word(words: Iterable[str], default: str) -> dict[str, Any]:
-    # The type says nothing new, but some clients leave out a tool that has a place without one.
+    # Redundant, but some clients drop a tool with an untyped schema.
     return {**_TEXT, "enum": [*words], "default": default}
 
 

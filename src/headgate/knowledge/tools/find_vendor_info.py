@@ -59,17 +59,17 @@ _MOST: Final = {
     ResponseMode.PREVIEW: VendorLimits(5, 5),
     ResponseMode.FULL: VendorLimits(100, 500),
 }
-# Of the chunks that speak of the vendor itself.
+# Of the chunks that mention the vendor itself.
 MOST_PASSAGES: Final = 10
 # Fields that have the entities, and those that have the relationships.
 _ENTITIES: Final = frozenset({"entity_ids", "top_entities", "entities"})
 _RELATIONSHIPS: Final = frozenset({"relationship_ids", "relationships"})
-# Those that mean to tell everything.
+# Modes that return everything.
 _WHOLE: Final = (ResponseMode.IDS_ONLY, ResponseMode.FULL)
 
 
 class VendorQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asked for."""
+    """The arguments of a call."""
 
     name: str
     modes: tuple[ResponseMode, ...]
@@ -128,7 +128,7 @@ class FindVendorInfo:
             return await self._token_meter.charge_answer(reserved, answer)
 
     async def _snapshot(self, question: VendorQuery) -> PageSnapshot[VendorNeighbourhood]:
-        # Asked first: what changes while it is read is then known to have changed.
+        # First, so that a change during the reads is noticed.
         revision = await self._vendors.revision()
         found = await vendor_neighbourhood(self._graph, await self._vendors.find_vendor(question.name))
         if question.include_relationships:
@@ -185,7 +185,7 @@ class FindVendorInfo:
 async def _paged(
     ids: Sequence[int], start: int, size: int, read: Callable[[Sequence[int]], Awaitable[Mapping[int, T]]]
 ) -> SnapshotPage[T]:
-    """A page of what is shown; of what is not, none, and it begins where it did."""
+    """A page of the returned list; of another list nothing, and its position is unchanged."""
     return await page_of(ids, start, size, read) if size else SnapshotPage((), None, start)
 
 
@@ -196,7 +196,7 @@ def _view(
     relationships: SnapshotPage[Relationship],
     names: Mapping[int, Entity],
 ) -> dict[str, Any]:
-    """Everything that any mode shows, as this mode shows it."""
+    """The fields of all modes, in the form of this mode."""
     whole = mode is ResponseMode.FULL
     shown = [entity_fields(entity, whole=whole) for _, entity in entities.items]
     return {

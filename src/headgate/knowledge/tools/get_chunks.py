@@ -78,7 +78,7 @@ class GetChunks:
 
 
 class _ChunkFieldRequest(NamedTuple):
-    """Which keys are wanted, and the modes that have them."""
+    """The requested fields, and the modes that have them."""
 
     fields: tuple[str, ...] | None
     modes: tuple[ResponseMode, ...]
@@ -92,7 +92,7 @@ def _field_request(arguments: KnowledgeArguments) -> _ChunkFieldRequest:
 
 
 class _ChunkPlan(NamedTuple):
-    """What is wanted of each chunk, and what that may cost."""
+    """The requested fields of each chunk, and their estimated tokens."""
 
     price: CostEstimate
     mode: ResponseMode

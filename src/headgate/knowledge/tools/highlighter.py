@@ -28,7 +28,7 @@ _WITHOUT_HEADINGS: Final = frozenset(["text", "pdf", "csv", "json"])
 
 
 class HighlightedPassage(NamedTuple):
-    """A part of a chunk's text as it is shown, and the headings above it."""
+    """A snippet of a chunk's text, and the headings above it."""
 
     snippet: str
     header: str
@@ -61,7 +61,7 @@ def _best_match(text: str, query: str) -> int | None:
 
 
 def _start(text: str, match: int | None) -> int:
-    """Where the shown part begins."""
+    """The start of the snippet."""
     if match is None or match < _BEFORE or len(text) <= LENGTH:
         return 0
     # From a word on, and with all of the text where little is left of it.
@@ -96,7 +96,7 @@ def _header(chunk: ChunkRecord, match: int | None) -> str:
     open_headings = list(enumerate(path, 1))
     for level, heading in _headings(chunk.text, match):
         if open_headings and open_headings[-1][1] == heading:
-            # The chunk begins with it, which tells the levels of those above.
+            # The chunk begins with it, which gives the levels of those above.
             shift = level - open_headings[-1][0]
             open_headings = [(own + shift, one) for own, one in open_headings]
             continue

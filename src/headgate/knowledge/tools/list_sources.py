@@ -60,7 +60,7 @@ class ListSources:
             )
 
     async def _snapshot(self, filters: DocumentFilters) -> PageSnapshot[None]:
-        # Asked first: what changes while it is read is then known to have changed.
+        # First, so that a change during the reads is noticed.
         revision = await self._passages.revision()
         return PageSnapshot((tuple(await self._passages.source_ids(filters)),), revision, None)
 

@@ -67,7 +67,7 @@ _CUT: Final = {
 
 
 class NeighboursQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asked for."""
+    """The arguments of a call."""
 
     name: str
     terms: TraversalOptions
@@ -88,11 +88,11 @@ class NeighboursQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NeighboursResult(msgspec.Struct, frozen=True):
-    """Where a walk began, and whom it came to."""
+    """The start of a traversal, and the entities it reached."""
 
     start: Entity
     walk: TraversalResult
-    # What is next to it, where nothing of the types that were asked for is.
+    # The neighbours of other types, where there is none of the requested types.
     instead: VendorNeighbourhood | None = None
 
 
@@ -123,14 +123,14 @@ class NeighboursTool:
             return await self._token_meter.charge_answer(reserved, answer)
 
     async def _snapshot(self, question: NeighboursQuery) -> PageSnapshot[NeighboursResult]:
-        # Asked first: what changes while it is read is then known to have changed.
+        # First, so that a change during the reads is noticed.
         revision = await self._vendors.revision()
         start = await self._vendors.find_entity(question.name)
         walked = await traverse(self._graph, start.id, question.terms)
         related = sum(map(len, walked.leading.values()))
         missed = question.terms.chooses_types and not walked.reached
         if missed and walked.unsure:
-            # What is only not sure enough is told as that.
+            # Neighbours below the minimum confidence have a notice of their own.
             however_unsure = msgspec.structs.replace(question.terms, min_confidence=0.0)
             missed = not (await traverse(self._graph, start.id, however_unsure)).reached
         instead = await vendor_neighbourhood(self._graph, start) if missed else None
@@ -170,7 +170,7 @@ class NeighboursTool:
         warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
         if around.instead is not None:
             warnings.append(_of_other_types(around.instead))
-        # Once is enough for those who read on.
+        # Only on the first page.
         elif around.walk.unsure and not opened.offsets[0]:
             warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
         return result_fields.with_warnings(answer, warnings)

@@ -54,7 +54,7 @@ RESULT_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
     ResponseMode.FULL: _FULL,
 }
 _SCORES: Final = frozenset({"hybrid_score", "rank", "similarity_score", "bm25_score", "score_type"})
-# What is shown of a chunk that was not searched for, and so has no scores.
+# The fields of a chunk that was fetched by id, and so has no scores.
 CHUNK_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
     mode: tuple(field for field in fields if field not in _SCORES) for mode, fields in RESULT_FIELDS.items()
 }
@@ -87,7 +87,7 @@ def fitting_modes(
     return tuple(mode for mode in RICHEST_FIRST if wanted <= set(known[mode]))
 
 
-# Of each name, and so many of them: who sends thousands need not read them all again.
+# Of each name, and of their number: an error does not repeat thousands.
 _LONGEST = 60
 _MOST = 20
 _NO_OTHER_MODES: Final[Mapping[ResponseMode, Sequence[str]]] = {}
@@ -148,7 +148,7 @@ def select_fields(item: Mapping[str, Any], fields: Iterable[str]) -> dict[str, A
 
 # What has one is read rather than looked through, and keeps its keys beside it.
 _TEXT_KEY: Final = "chunk_text"
-# Tells a model nothing, and without it the same question is answered with the same bytes.
+# Useless to a model, and without it equal calls have byte-identical answers.
 _OMITTED_KEY: Final = "execution_time_ms"
 # How a table begins; inside of a text the quotes are escaped.
 _COLUMNS_MARKER: Final = b'"columns":'

@@ -90,7 +90,7 @@ def with_tokens(answer: dict[str, Any], tokens: int) -> int:
 
 
 def iso_timestamp(seconds: float) -> str | None:
-    """A moment as ISO 8601 in UTC; None for one that nobody knows."""
+    """A time as ISO 8601 in UTC; None for an unknown one."""
     if seconds <= 0:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -119,7 +119,7 @@ SOURCE_FIELDS: Final = (
 
 
 def chunk_fields(chunk: ChunkRecord) -> dict[str, Any]:
-    """Everything that any mode shows of it, but for scores."""
+    """The fields of all modes, except for scores."""
     return {
         "chunk_id": chunk.id,
         "chunk_text": chunk.text,
@@ -170,7 +170,7 @@ def source_fields(source: SourceRecord) -> dict[str, Any]:
 
 
 def entity_fields(entity: Entity, *, whole: bool = False) -> dict[str, Any]:
-    """One entity, with aliases and attributes when all of it is wanted."""
+    """One entity, with aliases and attributes when it is requested whole."""
     view: dict[str, Any] = {
         "entity_id": entity.id,
         "name": entity.name,

@@ -1,4 +1,4 @@
-"""semantic_search: passages by meaning and by words, as little or as much of them as is wanted."""
+"""The tool semantic_search: passages by vectors and BM25, with the requested fields."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -65,7 +65,7 @@ class ResponseFormat(StrEnum):
 
 
 class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asked for."""
+    """The arguments of a call."""
 
     query: SearchQuery
     page_size: int
@@ -95,7 +95,7 @@ class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SemanticSearch:
-    """Answers the tool; `hits` and `misses` tell how often a search was known already."""
+    """Answers the tool; `hits` and `misses` count uses of the cache."""
 
     def __init__(
         self,

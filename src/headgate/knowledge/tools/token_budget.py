@@ -22,7 +22,7 @@ DAY_SECONDS: Final = 24 * 3600.0
 # What was spent is kept in steps of ten minutes, so an account is small. All of a step comes back a day after
 # the last of it was spent: a token counts a little longer than a day at most.
 _STEP_SECONDS: Final = 600.0
-# Accounts; beyond that those that nobody used for longest are forgotten.
+# Accounts; beyond that the least recently used ones are dropped.
 _MOST_CALLERS: Final = 10_000
 # Until an answer that is under way has been given.
 _SOON_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenReservation:
-    """Tokens that nobody else gets until they are settled; given back when the work fails."""
+    """Reserved tokens until they are settled; a failure returns them."""
 
     def __init__(self, account: "_CallerAccount | None", tokens: int, now: Callable[[], float]) -> None:
         self.tokens = tokens
@@ -67,7 +67,7 @@ class TokenReservation:
 
 
 class TokenBudget:
-    """The accounts of all callers; without a total nobody is refused."""
+    """The accounts of all callers; without a total no call is refused."""
 
     def __init__(self, total_per_day: int | None = 100_000, *, clock: Callable[[], float]) -> None:
         self._total = total_per_day
@@ -77,7 +77,7 @@ class TokenBudget:
 
     @property
     def limited(self) -> bool:
-        """Whether anybody can be refused."""
+        """Whether a call can be refused."""
         return self._total is not None
 
     def remaining(self, caller: Identity) -> int | None:
@@ -87,7 +87,7 @@ class TokenBudget:
         return max(0, self._total - self._account(caller).used(self._clock()))
 
     def reserve(self, caller: Identity, tokens: int, advice: Advice = lambda left: "") -> TokenReservation:
-        """Set so many tokens aside; raises BudgetSpent, which says what is left and what to do instead."""
+        """Reserve tokens; raises TokenBudgetExceeded with what is left and a cheaper option."""
         left = self.remaining(caller)
         if left is None:
             return TokenReservation(None, tokens, self._clock)
@@ -120,7 +120,7 @@ class TokenBudget:
     def _forget_the_idle(self) -> None:
         while len(self._accounts) > _MOST_CALLERS:
             newest = next(reversed(self._accounts))
-            # One who is being answered is kept, or he could be answered twice for the same tokens.
+            # An account with a reservation stays, or its tokens could be spent twice.
             idle = (key for key, account in self._accounts.items() if not account.reserved and key != newest)
             key = next(idle, None)
             if key is None:
@@ -145,7 +145,7 @@ class TokenBudget:
 
 
 class _CallerAccount:
-    """What one caller spent in the last day, by steps, and what is reserved for him."""
+    """The tokens that one caller spent in the last day, by steps, and the reserved ones."""
 
     def __init__(self) -> None:
         self.reserved = 0
@@ -204,7 +204,7 @@ class CostEstimate(msgspec.Struct, frozen=True):
     """Tokens of an answer by mode; a tool without modes has the full one alone."""
 
     by_mode: Mapping[ResponseMode, int]
-    # Tokens of an answer with at most so many results, the most that can be asked for, and how that is said.
+    # The tokens of an answer by its number of results, the largest number, and its wording.
     of_results: Callable[[ResponseMode, int], int]
     most: int
     lever: str = "page_size {}"
@@ -228,7 +228,7 @@ class CostEstimate(msgspec.Struct, frozen=True):
         return "" if fewer is None else self.lever.format(fewer)
 
     def _cheaper(self, left: int) -> str:
-        """The richest mode that fits; the one that was asked for does not."""
+        """The richest mode that fits; the requested one does not."""
         cheaper = next((mode for mode in self.proposed if self.by_mode.get(mode, left + 1) <= left), None)
         return "" if cheaper is None else f"response_mode '{cheaper}'"
 
@@ -259,7 +259,7 @@ def estimate_texts(texts: Sequence[int], modes: Iterable[ResponseMode], lever: s
         )
 
     by_mode = {mode: tokens(mode, len(texts)) for mode in modes}
-    # Who names the chunks knows their ids.
+    # A caller that names the chunks knows their ids.
     proposed = tuple(mode for mode in RICHEST_FIRST if mode is not ResponseMode.IDS_ONLY)
     return CostEstimate(by_mode, tokens, len(texts), lever, proposed)
 
@@ -275,7 +275,7 @@ class TokenMeter:
     def affordable_mode(
         self, caller: Identity, price: CostEstimate, modes: Sequence[ResponseMode]
     ) -> ResponseMode:
-        """The first of the modes that the caller can pay; the last when he can pay none."""
+        """The first of the modes that the caller can afford; the last when there is none."""
         left = self._budget.remaining(caller)
         fitting = (mode for mode in modes if left is None or price.by_mode[mode] <= left)
         return next(fitting, modes[-1])

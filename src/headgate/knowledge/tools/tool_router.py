@@ -34,7 +34,7 @@ from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, Toke
 
 
 def error_content(error: KnowledgeError) -> dict[str, Any]:
-    """What is wrong, what to do and the code; who may have been meant, and when to try again, where known."""
+    """The error, the action and the code; possible matches and the retry delay, where known."""
     told: dict[str, Any] = {
         "error": redact(error.sentence),
         "action": redact(error.hint),
@@ -81,13 +81,13 @@ class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
     # Searches that were known already, and that were not.
     cache_hits: int
     cache_misses: int
-    # Lists that somebody may be paging through.
+    # Lists with a valid cursor.
     snapshots: int
     budget: BudgetUsage
 
 
 class KnowledgeTools:
-    """The tools over one store; `definitions` is what clients are told of them."""
+    """The tools over one store; `definitions` lists them for clients."""
 
     definitions: Final = DEFINITIONS
 
@@ -151,7 +151,7 @@ class KnowledgeTools:
     def failure_content(
         self, name: str, arguments: Mapping[str, Any], error: KnowledgeError
     ) -> dict[str, Any]:
-        """The structured content of a call that was refused or failed, in the envelope if that was wanted."""
+        """The structured content of a failed call, in the envelope if that was requested."""
         told = error_content(error)
         if (
             name != semantic_search.NAME

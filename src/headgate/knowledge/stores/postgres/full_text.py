@@ -113,7 +113,7 @@ def lexeme(word: str) -> str:
     return "'" + word[:LONGEST_LEXEME].replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-# So many ids of chunks are asked for at once, rather than the best chunks first.
+# Up to so many allowed chunks, their ids are read first; otherwise the best chunks are filtered.
 _MOST_ALLOWED: Final = 50_000
 # Of the best so many are looked at whether they pass; nearly always enough of them do.
 _CANDIDATES: Final = 5_000
@@ -132,7 +132,7 @@ async def match_terms(
     most_allowed: int = _MOST_ALLOWED,
     looked_at: int = _CANDIDATES,
 ) -> list[ScoredChunk]:
-    """The chunks with the best BM25 score, see `Passages.containing`."""
+    """The chunks with the best BM25 score, see IndexReader."""
     postings = await _postings(connection, terms)
     if not postings or limit <= 0:
         return []
@@ -291,7 +291,7 @@ async def reindex_chunks(connection: Connection, now: StoreCounters) -> int:
     await execute(connection, "UPDATE knowledge_meta SET words_edition = %s", ANALYZER_VERSION)
     if now.chunks == 0:
         return 0
-    # Not TRUNCATE, which nobody could search beside.
+    # Not TRUNCATE, which would block searches.
     await execute(connection, "DELETE FROM knowledge_postings")
     now.length = 0
     # One block after the other, so that each is written once and only its texts are in memory.

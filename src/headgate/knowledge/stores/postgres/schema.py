@@ -15,7 +15,7 @@ MIGRATIONS: Final = tuple(sorted((Path(__file__).parent / "migrations").glob("*.
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 # With fewer it cannot search on until enough chunks have passed a filter.
 _OLDEST_PGVECTOR: Final = (0, 8)
-# Any number that nobody else takes; all who open a store at once make its tables one after the other.
+# Any fixed number; concurrent openers migrate one after the other.
 _LOCK: Final = 7_430_119_028
 _OTHER_TABLES: Final = (
     "this database has tables of something else under the names that the documents need;"

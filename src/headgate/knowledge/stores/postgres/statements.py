@@ -49,7 +49,7 @@ _COUNTER_COLUMNS: Final = tuple(field.name for field in fields(StoreCounters))
 async def fetch_rows(
     connection: Connection, statement: str, *values: object, binary: bool = False
 ) -> list[tuple[Any, ...]]:
-    """Everything that a statement finds."""
+    """All rows of a statement."""
     async with connection.cursor(binary=binary) as cursor:
         await cursor.execute(statement, values)
         return await cursor.fetchall()
@@ -61,14 +61,14 @@ async def execute(connection: Connection, statement: str, *values: object) -> in
 
 
 async def read_counters(connection: Connection) -> StoreCounters:
-    """The numbers as they are."""
+    """The current counters."""
     return _counters_from_rows(
         await fetch_rows(connection, f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta")
     )
 
 
 async def read_revision(connection: Connection) -> int:
-    """The revision alone, which every search asks for."""
+    """The revision alone, which every search reads."""
     found = await fetch_rows(connection, "SELECT revision FROM knowledge_meta")
     if not found:
         raise StoreUnavailable(TABLES_EMPTIED)
@@ -76,7 +76,7 @@ async def read_revision(connection: Connection) -> int:
 
 
 async def lock_counters(connection: Connection) -> StoreCounters:
-    """The numbers as they are, and nobody else writes until this transaction ends."""
+    """The current counters; other writers wait until this transaction ends."""
     return _counters_from_rows(
         await fetch_rows(connection, f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta FOR UPDATE")
     )
@@ -89,7 +89,7 @@ def _counters_from_rows(found: Sequence[tuple[Any, ...]]) -> StoreCounters:
 
 
 async def save_counters(connection: Connection, now: StoreCounters) -> None:
-    """Keep the numbers, and tell whoever has read something that it may be otherwise now."""
+    """Save the counters with a new revision, which invalidates what readers have cached."""
     now.revision += 1
     assignments = ", ".join(f"{name} = %s" for name in _COUNTER_COLUMNS)
     await execute(connection, f"UPDATE knowledge_meta SET {assignments}", *astuple(now))

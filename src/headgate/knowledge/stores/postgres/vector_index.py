@@ -43,7 +43,7 @@ async def nearest(
     *,
     most_compared: int = MOST_COMPARED,
 ) -> list[ScoredChunk]:
-    """The best of those selected, see `Passages.nearest`."""
+    """The nearest of the selected chunks, see IndexReader."""
     if not now.vectors or len(vector) != 4 * now.dimensions or limit <= 0:
         return []
     count = now.vectors if selection is None else min(now.vectors, selection.most)
@@ -116,7 +116,7 @@ _HEAD: Final = struct.Struct(">HH")
 
 
 async def set_model(connection: Connection, model: str, dimensions: int) -> int:
-    """From now on vectors are of this model, see `Intake.use_model`."""
+    """Expect vectors of this model from now on, see IndexWriter."""
     now = await lock_counters(connection)
     if (now.model, now.dimensions) == (model, dimensions):
         return 0
@@ -136,7 +136,7 @@ async def set_model(connection: Connection, model: str, dimensions: int) -> int:
 
 
 async def store_vectors(connection: Connection, model: str, vectors: Mapping[int, bytes]) -> int:
-    """Keep the vectors of those chunks that are still there, see `Intake.keep_vectors`."""
+    """Store the vectors of existing chunks, see IndexWriter."""
     now = await lock_counters(connection)
     if model != now.model:
         return 0

@@ -117,7 +117,7 @@ def index_chunks(connection: sqlite3.Connection, stored: Sequence[StoredChunkTex
 
 def unindex_chunks(connection: sqlite3.Connection, stored: Sequence[StoredChunkText]) -> None:
     """These chunks leave; they are as they were when they were put in."""
-    # A table that does not keep its texts has to be told what it forgets.
+    # A contentless FTS table needs the old text of a row to delete it.
     connection.executemany("INSERT INTO plain (plain, rowid, words) VALUES ('delete', ?, ?)", _plain(stored))
     _update_blocks(connection, stored, leaving=True)
 

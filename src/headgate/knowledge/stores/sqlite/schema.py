@@ -63,7 +63,7 @@ def new_ids(connection: sqlite3.Connection, of: str, count: int) -> range:
 
 
 def bump_revision(connection: sqlite3.Connection) -> None:
-    """Tell whoever has read something that it may be otherwise now."""
+    """Invalidate what readers have cached."""
     add_to_counter(connection, "revision", 1)
 
 
@@ -84,14 +84,14 @@ _REMEDIES: Final = {
     "the file cannot be written": _ACCESS,
     "the file cannot be opened": _ACCESS,
     "the file is not a database": _ANEW,
-    # Whoever has it open would go on with the damaged one.
+    # A process that has it open would continue with the damaged file.
     "the file is damaged": f"end every process that uses it, {_ANEW}",
     "the file cannot be read or written": "see that knowledge.db is a file, and that its disk is well",
     NEWER_VERSION_MESSAGE: "update this Headgate, or name another --data-dir",
     FOREIGN_FILE_MESSAGE: "name another --data-dir",
     REPLACED: "restart this process",
 }
-# What the system says before SQLite is asked.
+# Errors of the system, before SQLite runs.
 _OF_THE_SYSTEM: Final = {
     errno.EACCES: _ACCESS,
     errno.EPERM: _ACCESS,
@@ -105,7 +105,7 @@ _OF_THE_SYSTEM: Final = {
 
 
 def explain_error(error: Exception) -> str:
-    """What is wrong and what to do, in one sentence; without a path, or what SQLite said."""
+    """The problem and its remedy in one sentence, without paths and messages of SQLite."""
     failed = store_failure(error)
     said = str(failed)
     if said in _REMEDIES:

@@ -22,7 +22,7 @@ _SIGNS: Final = bytes(b"1"[0] if byte < 0x80 else b"0"[0] for byte in range(256)
 
 
 def binary_code(vector: bytes) -> bytes:
-    """One bit for each dimension, which says whether it is positive; whole words, zeros first."""
+    """One bit for each dimension: whether it is positive; whole words, zeros first."""
     signs = vector[_NUMBER_BYTES - 1 :: _NUMBER_BYTES].translate(_SIGNS)
     return int(signs or b"0", 2).to_bytes(_width(len(signs)) * _WORD_BYTES, "big")
 
@@ -131,7 +131,7 @@ class _BinaryCodes:
                 differing[part] += numpy.bitwise_count(self._words[place, part] ^ word)
         if len(rows) < len(differing):
             differing = differing[rows]
-        # All that differ as much as the last one: who is among them must not depend on the order.
+        # Including all ties with the last one, so that the result does not depend on the order.
         most = numpy.searchsorted(numpy.cumsum(numpy.bincount(differing)), count)
         return rows[differing <= most]
 
@@ -166,7 +166,7 @@ def _rescore_exactly(
 
 
 def set_model(connection: sqlite3.Connection, model: str, dimensions: int) -> int:
-    """From now on vectors are of this model; those of another are dropped. Returns how many."""
+    """Expect vectors of this model from now on, and drop those of another; returns how many."""
     if (schema.model_fingerprint(connection), schema.read_counter(connection, "dimensions")) == (
         model,
         dimensions,
@@ -183,7 +183,7 @@ def set_model(connection: sqlite3.Connection, model: str, dimensions: int) -> in
 
 
 def store_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[int, bytes]) -> int:
-    """Keep the vectors of those chunks that are still there; returns how many. None of another model."""
+    """Store the vectors of existing chunks; returns how many. Vectors of another model are ignored."""
     size = schema.read_counter(connection, "dimensions") * _NUMBER_BYTES
     if model != schema.model_fingerprint(connection):
         return 0
