@@ -33,7 +33,7 @@ class BoostSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KnowledgeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the documents are kept in, and how they are searched."""
+    """The store of the documents, and the parameters of their search."""
 
     # None is knowledge.db in the data directory.
     store: (
@@ -83,9 +83,9 @@ def check_store_address(value: object, where: str) -> object:
 
 
 def consistent_knowledge_settings(
-    settings: KnowledgeSettings, told: Collection[str], warnings: list[str]
+    settings: KnowledgeSettings, given: Collection[str], warnings: list[str]
 ) -> KnowledgeSettings:
-    """Consistent settings; `told` are the names of those that were given.
+    """The settings made consistent; `given` are the names of those that were set.
 
     Raises ConfigError where given settings contradict each other.
     """
@@ -96,17 +96,17 @@ def consistent_knowledge_settings(
         )
     if settings.replica is not None and settings.store is None:
         warnings.append("knowledge.replica has no effect without knowledge.store, of which it is a replica")
-    return _with_consistent_pool(settings, told)
+    return _with_consistent_pool(settings, given)
 
 
-def _with_consistent_pool(settings: KnowledgeSettings, told: Collection[str]) -> KnowledgeSettings:
+def _with_consistent_pool(settings: KnowledgeSettings, given: Collection[str]) -> KnowledgeSettings:
     if settings.pool_min <= settings.pool_max:
         return settings
-    if {"pool_min", "pool_max"}.issubset(told):
+    if {"pool_min", "pool_max"}.issubset(given):
         raise ConfigError(
             f"knowledge.poolMin is {settings.pool_min}, which is more than poolMax, {settings.pool_max}",
             hint="make poolMax at least as large as poolMin",
         )
-    # Whoever gave one of the two means it.
-    size = settings.pool_min if "pool_min" in told else settings.pool_max
+    # The one that was set wins.
+    size = settings.pool_min if "pool_min" in given else settings.pool_max
     return msgspec.structs.replace(settings, pool_min=size, pool_max=size)

@@ -1,1 +1,5 @@
-"""Texts become vectors: by an offline model, an endpoint or a model of Hugging Face; and their index."""
+"""Embedders: an offline model, a Hugging Face model or an OpenAI-compatible endpoint; and an index of tools.
+
+In come texts; out go unit vectors of little-endian float32. It may import catalog, search and domain; the
+libraries of an embedder are imported when it is chosen.
+"""

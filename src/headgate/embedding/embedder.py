@@ -17,7 +17,7 @@ BLEND_WEIGHTS: Final = (1.0, 0.5, 0.5)
 TEXTS_PER_TOOL: Final = len(BLEND_WEIGHTS)
 # Raised whenever a tool would get another vector from the same model.
 INPUT_VERSION: Final = 2
-# What a tool is for stands at the beginning.
+# A description begins with the purpose of the tool.
 LONGEST_SENTENCE: Final = 300
 LONGEST_DESCRIPTION: Final = 2_000
 LONGEST_QUESTION: Final = 4_000
@@ -56,7 +56,7 @@ def tool_texts(server: str, name: str, description: str) -> tuple[str, str, str]
 
 
 def embedding_query(text: str) -> EmbeddingQuery:
-    """What of a request is embedded."""
+    """The part of a request that is embedded."""
     text = text[:LONGEST_QUESTION]
     if len(_WORD.findall(text)) < LONG_QUESTION_WORDS:
         return EmbeddingQuery(text)
@@ -98,7 +98,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call the model."""
+        """The display name of the model."""
 
     @property
     def dimensions(self) -> int:

@@ -62,7 +62,7 @@ def embedder_maker(
     openai_api_key: str | None,
     passages: bool = False,
 ) -> Callable[[], Embedder] | None:
-    """What makes the embedder, for a thread to call; None is words alone.
+    """The factory of the embedder, to call in a thread; None is BM25 alone.
 
     Nothing chosen means the offline model where its packages are. Raises PackagesMissing, and ConfigError
     for options that cannot work. `passages` selects the variant for the longer texts of documents.

@@ -57,7 +57,7 @@ class HuggingFaceEmbedder:
 
 
 def _digest(model: Any) -> str:
-    """Of the weights: a name may stand for another model tomorrow."""
+    """A digest of the weights: a name may refer to another model tomorrow."""
     digest = hashlib.sha256()
     for name, weights in sorted(model.state_dict().items()):
         digest.update(name.encode())

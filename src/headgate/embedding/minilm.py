@@ -102,7 +102,7 @@ class MiniLMWeights:
 
 
 def fingerprint_of(pieces: int = TOOL_PIECES, windows: int = 1) -> str:
-    """What makes a vector: the weights, the vocabulary, and how much of a text is read and how."""
+    """Identifies the vectors: the weights, the vocabulary, and how much of a text is read and how."""
     model = f"minilm-{MODEL_SHA256[:16]}-{VOCABULARY_SHA256[:8]}-{TOOL_PIECES}-{QUESTION_PIECES}"
     return model if _is_of_tools(pieces, windows) else f"{model}-passages-{pieces}-{windows}-whole"
 

@@ -107,14 +107,14 @@ class OpenAIEmbedder:
 
     def _ask(self, texts: Sequence[str], *, attempts: int, timeout_seconds: float) -> list[bytes]:
         # An empty input is refused; a space stands for it.
-        asked: dict[str, object] = {
+        payload: dict[str, object] = {
             "model": self._model,
             "input": [text[:LONGEST_TEXT].strip() or " " for text in texts],
             "encoding_format": "float",
         }
         if self._asked_dimensions:
-            asked["dimensions"] = self._asked_dimensions
-        body = msgspec.json.encode(asked)
+            payload["dimensions"] = self._asked_dimensions
+        body = msgspec.json.encode(payload)
         wait = FIRST_BACKOFF_SECONDS
         for attempt in range(1, attempts + 1):
             try:

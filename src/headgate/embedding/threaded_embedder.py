@@ -113,12 +113,12 @@ class PassageEmbedder:
 
     @property
     def name(self) -> str:
-        """What people call the model; empty until it is loaded."""
+        """The display name of the model; empty until it is loaded."""
         return self._embedder.name if self._embedder is not None else ""
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and how much it reads; empty until it is loaded."""
+        """The fingerprint of the model and of how much it reads; empty until it is loaded."""
         return self._embedder.fingerprint if self._embedder is not None else ""
 
     @property

@@ -47,8 +47,8 @@ class EmbedderBackoff:
     def begin(self, asked_seconds: float | None = None) -> float:
         """Back off, for as long as the embedder asked for if it did; returns the seconds left."""
         if not self.remaining_seconds:
-            wanted = max(self._next, asked_seconds or 0.0)
-            self._until = self._clock() + min(wanted, LONGEST_BACKOFF_SECONDS)
+            pause_seconds = max(self._next, asked_seconds or 0.0)
+            self._until = self._clock() + min(pause_seconds, LONGEST_BACKOFF_SECONDS)
             self._next = min(2 * self._next, LONGEST_BACKOFF_SECONDS)
         return self.remaining_seconds
 
@@ -66,7 +66,7 @@ LARGE_BATCH: Final = 100
 MOST_UNUSED_VECTORS: Final = 2_000
 # At a start servers come one after the other: what is spare is only known when all is quiet.
 RETENTION_SECONDS: Final = 600.0
-# So many vectors are read at once, and others have their turn: well under a millisecond.
+# Vectors per step on the event loop, which takes well under a millisecond.
 READ_VECTORS: Final = 64
 
 
@@ -385,7 +385,7 @@ class ToolVectorIndex:
             log.error("search by words alone: the embedder failed", exc_info=error)
 
     def _start_over(self, loaded: _LoadedEmbedder) -> None:
-        """What is kept under this model's name is of another model."""
+        """The vectors stored under this model's name are of another model."""
         log.warning("vectors of another model; all are made anew", extra={"model": loaded.embedder.name})
         loaded.index = None
         loaded.placed.clear()
@@ -394,14 +394,14 @@ class ToolVectorIndex:
 
 
 class _ToolTexts:
-    """What is embedded of one tool."""
+    """The embedded texts of one tool."""
 
     __slots__ = ("hash", "texts")
 
     def __init__(self, document: ToolDocument) -> None:
         self.texts: TextsOfTool = tool_texts(document.key[0], document.name, document.description)
-        said = "\0".join(self.texts).encode("utf-8", "surrogatepass")
-        self.hash = hashlib.sha256(said).hexdigest()
+        joined = "\0".join(self.texts).encode("utf-8", "surrogatepass")
+        self.hash = hashlib.sha256(joined).hexdigest()
 
 
 async def _texts_of(documents: Sequence[ToolDocument]) -> dict[ToolKey, _ToolTexts]:

@@ -85,10 +85,10 @@ class VectorIndex:
 
     def _cosines(self, question: Sequence[bytes]) -> Any:
         self._check(question)
-        asked = self._numpy.frombuffer(b"".join(question), dtype="<f4").reshape(-1, self._dimensions)
+        vectors = self._numpy.frombuffer(b"".join(question), dtype="<f4").reshape(-1, self._dimensions)
         rows = self._rows[: len(self)]
         # Not a product of matrices: that waits for threads, on a busy machine ten times as long.
-        cosines, *clauses = (self._numpy.vecdot(rows, vector) for vector in asked)
+        cosines, *clauses = (self._numpy.vecdot(rows, vector) for vector in vectors)
         if clauses:
             nearest = functools.reduce(self._numpy.maximum, clauses)
             cosines = (1 - CLAUSE_SHARE) * cosines + CLAUSE_SHARE * nearest

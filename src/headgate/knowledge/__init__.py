@@ -1,1 +1,6 @@
-"""The team's own documents: hybrid search over them, and the graph of those they speak of."""
+"""The document server: hybrid search over the team's own documents, and a graph of the entities in them.
+
+In come documents, imported graphs and tool calls; out go search results and parts of the graph. The rest of
+Headgate uses `knowledge.server` alone. It may import storage, workers, embedding, search, schema, protocol
+and domain.
+"""

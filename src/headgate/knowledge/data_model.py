@@ -1,4 +1,4 @@
-"""What a knowledge store holds: sources, chunks, entities and relationships, and the filters on them."""
+"""The records of a knowledge store: sources, chunks, entities and relationships, and the filters on them."""
 
 import unicodedata
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ class DocumentFilters(msgspec.Struct, frozen=True):
     """Which chunks are looked at; what is empty does not matter, and of several words one suffices."""
 
     categories: tuple[str, ...] = ()
-    # Of a source: its path as it was ingested; a * stands for anything.
+    # The path of a source as it was ingested; a * matches anything.
     files: tuple[str, ...] = ()
     doc_types: tuple[str, ...] = ()
     # Days such as 2026-11-16, both of them included.
@@ -24,7 +24,7 @@ class DocumentFilters(msgspec.Struct, frozen=True):
 
     @property
     def source_filters(self) -> "DocumentFilters":
-        """Those that a whole source passes or not."""
+        """The filters that apply to whole sources."""
         return msgspec.structs.replace(self, phrases=())
 
 
@@ -43,7 +43,7 @@ class SourceRecord(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     # The date of the document or of its file; empty when unknown.
     date: str = ""
-    # Of its bytes and of how they are read: what is equal need not be read again.
+    # A digest of its bytes and of the versions of its readers: an equal one is not read again.
     digest: str = ""
     size_bytes: int = 0
     chunks: int = 0
@@ -123,7 +123,7 @@ class Neighbour(NamedTuple):
 
 
 class Neighbourhood(NamedTuple):
-    """What is one step away from an entity."""
+    """The entities one relationship away from an entity."""
 
     # By id, without the entity itself.
     neighbours: list[Neighbour]
@@ -134,11 +134,11 @@ class Neighbourhood(NamedTuple):
 
 
 class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is in a store."""
+    """The counts of a store."""
 
     sources: int = 0
     chunks: int = 0
-    # Those that have a vector, and which model made it.
+    # Chunks with a vector, and the model of the vectors.
     vectors: int = 0
     model: str = ""
     tokens: int = 0
@@ -155,7 +155,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_key(name: str) -> str:
-    """What two spellings of a name have in common: case, spacing and how accents are coded do not matter."""
+    """The key of a name: independent of case, spacing and the coding of accents."""
     # Taken apart before and put together after: only so ΐ and its capital, which is of three parts, are one.
     folded = unicodedata.normalize("NFD", name).casefold()
     return " ".join(unicodedata.normalize("NFC", folded).split())
@@ -170,7 +170,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     header: str
     tokens: int
-    # Of header and text: a chunk that was there before keeps its id and its vector.
+    # A digest of header and text: an unchanged chunk keeps its id and its vector.
     digest: str
 
 
@@ -215,7 +215,7 @@ class IngestedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplaceResult(NamedTuple):
-    """What became of the chunks of a document."""
+    """How many chunks of a document were added, kept and removed."""
 
     added: int
     kept: int

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from headgate.domain.errors import KnowledgeError
 
-# Of suggestions.
+# The number of suggestions.
 _MAX_LISTED = 20
 
 
@@ -105,7 +105,7 @@ class EntityAmbiguous(KnowledgeError):
 
 
 def _choice_hint(matches: list[EntityMatch], argument: str) -> str:
-    """What names one of them; with the word before it, an id cannot be taken for one of an import."""
+    """A reference to one match; the word before an id separates it from ids of imports."""
     return f"the id of the one that is meant as {argument}, such as 'id {matches[0].id}'"
 
 
@@ -194,7 +194,7 @@ class InvalidGraph(KnowledgeError):
 class UnresolvedEndpoint(NamedTuple):
     """An end of an imported relationship that matches no entity, or several."""
 
-    # Of the relationship among those that were imported, from 1.
+    # The number of the relationship in the import, from 1.
     row: int
     # The whole relationship in words, and the end as it was given.
     relationship: str
@@ -216,11 +216,13 @@ class UnresolvedEndpoints(InvalidGraph):
             f"line {lines[end.row - 1]}" if end.row <= len(lines) else f"relationship {end.row}"
             for end in self.ends
         ]
-        told = [f"{place} {end}" for place, end in zip(places, self.ends, strict=True)]
-        what = f"{file}, {told[0]}" if file else f"{told[0][:1].upper()}{told[0][1:]}"
-        if len(told) > 1:
-            what = f"{file or 'The graph'} has {len(told)} ends of relationships that are not certain: "
-            what += _listed(told)
+        descriptions = [f"{place} {end}" for place, end in zip(places, self.ends, strict=True)]
+        what = f"{file}, {descriptions[0]}" if file else f"{descriptions[0][:1].upper()}{descriptions[0][1:]}"
+        if len(descriptions) > 1:
+            what = (
+                f"{file or 'The graph'} has {len(descriptions)} ends of relationships that are not certain: "
+            )
+            what += _listed(descriptions)
         advice = " ".join(
             _ENDPOINT_ADVICE[several] for several in sorted({end.fitting > 0 for end in self.ends})
         )

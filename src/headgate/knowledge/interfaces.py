@@ -28,7 +28,7 @@ class AsyncEmbedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call the model."""
+        """The display name of the model."""
 
     @property
     def fingerprint(self) -> str:
@@ -91,16 +91,16 @@ class IndexReader(Protocol):
         """How many chunks have each of the terms; a term that none has is left out."""
 
     async def chunks(self, ids: Sequence[int]) -> dict[int, ChunkRecord]:
-        """Those that are still there, by id."""
+        """The existing ones of these ids, by id."""
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
         """The sources that pass, by the names of their files."""
 
     async def sources(self, ids: Sequence[int]) -> dict[int, SourceRecord]:
-        """Those that are still there, by id."""
+        """The existing ones of these ids, by id."""
 
     async def statistics(self) -> StoreStatistics:
-        """What there is."""
+        """The counts of everything in the store."""
 
 
 class GraphReader(Protocol):
@@ -113,16 +113,16 @@ class GraphReader(Protocol):
         """Every name and alias of the entities of these types, with the entity's id; of all without types."""
 
     async def entities(self, ids: Sequence[int]) -> dict[int, Entity]:
-        """Those that are still there, by id."""
+        """The existing ones of these ids, by id."""
 
     async def relationships(self, ids: Sequence[int]) -> dict[int, Relationship]:
-        """Those that are still there, by id."""
+        """The existing ones of these ids, by id."""
 
     async def edges(self, entity_ids: Sequence[int]) -> list[Edge]:
         """Every relationship that begins or ends at one of these, by its id."""
 
     async def neighbourhood(self, entity_id: int) -> Neighbourhood:
-        """What is one step away from this entity, all of it at one moment."""
+        """The entities one relationship away from this entity, in one snapshot."""
 
     async def mentioned_entities(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
         """The entities that each of the chunks mentions, by the chunk's id."""
@@ -132,7 +132,7 @@ class GraphReader(Protocol):
 
 
 class IndexWriter(Protocol):
-    """What ingestion writes. Each method is one step that is done or not, also when the process is killed."""
+    """The part of a store that ingestion writes. Each method is atomic, also when the process is killed."""
 
     async def source_digests(self) -> dict[str, str]:
         """The digest of every source by its file."""
@@ -190,7 +190,7 @@ class MentionRecord(msgspec.Struct, frozen=True):
 
 
 class SnapshotReader(Protocol):
-    """What an export reads: all of it, as it was at one moment."""
+    """The part of a store that an export reads: each iterator is a snapshot."""
 
     def iter_sources(self) -> AsyncIterator[SourceRecord]:
         """By id."""

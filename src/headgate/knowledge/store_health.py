@@ -31,11 +31,11 @@ class StoreHealth:
     def __init__(
         self,
         store: CheckableStore,
-        tell: Callable[[str | None], None],
+        on_change: Callable[[str | None], None],
         look_seconds: float = _CHECK_INTERVAL_SECONDS,
     ) -> None:
         self._store = store
-        self._on_change = tell
+        self._on_change = on_change
         self._interval_seconds = look_seconds
         self._trouble: str | None = None
         self._doubted = asyncio.Event()
@@ -79,10 +79,10 @@ class StoreHealth:
 
 @asynccontextmanager
 async def watch_health(
-    store: CheckableStore, tell: Callable[[str | None], None]
+    store: CheckableStore, on_change: Callable[[str | None], None]
 ) -> AsyncIterator[StoreHealth]:
     """The health of a store, which has been looked at, and is watched while the block lasts."""
-    health = StoreHealth(store, tell)
+    health = StoreHealth(store, on_change)
     await health.check_once()
     watching = asyncio.create_task(health.watch(), name="health of the documents")
     try:

@@ -18,7 +18,7 @@ _BELOW: Final = "      "
 _DEEPER: Final = "        "
 # A terminal that is narrower breaks the lines itself.
 _NARROWEST: Final = 20
-# Of a line that is better wide than cut.
+# The width of a line that must not be cut.
 _WIDEST: Final = 100_000
 _CHUNK: Final = {"chunk": "chunk_id"}
 _RANKED: Final = {"rank": "rank", "score": "hybrid_score", **_CHUNK}
@@ -52,7 +52,7 @@ def line_width() -> int:
 
 
 def warning_lines(answer: Mapping[str, Any]) -> list[str]:
-    """What an answer warns of, a line for each."""
+    """The warnings of an answer, one line each."""
     return [
         printable(
             f"{one['message'].removesuffix('.')}; {one['suggestion'][:1].lower()}{one['suggestion'][1:]}"
@@ -82,16 +82,16 @@ def printed_search(answer: Mapping[str, Any], *, as_json: bool) -> str:
         else f"{len(results)} of {total:,} found"
     )
     how = f"{answer['strategy_used']}, {answer['execution_time_ms']:.0f} ms"
-    shown = "\n".join(lines).rstrip()
-    return "\n".join([shown, *_explained(results), "", f"{found} ({how}){_more(answer)}"])
+    table = "\n".join(lines).rstrip()
+    return "\n".join([table, *_explained(results), "", f"{found} ({how}){_more(answer)}"])
 
 
 def _preview_lines(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> Iterator[str]:
     """For each chunk a line with its location, and below it its beginning."""
-    shown = {**first, "where": "context_header"}
-    rows = [[_cell(result[key]) for key in shown.values()] for result in results]
-    # Where a chunk stands is set apart, so that no path is broken.
-    head, *begins = table_lines(list(shown)[:-1], [row[:-1] for row in rows], _WIDEST)
+    columns = {**first, "where": "context_header"}
+    rows = [[_cell(result[key]) for key in columns.values()] for result in results]
+    # The location has a line of its own, so that no path is broken.
+    head, *begins = table_lines(list(columns)[:-1], [row[:-1] for row in rows], _WIDEST)
     yield f"{head}{_GAP}where"
     for begin, result, row in zip(begins, results, rows, strict=True):
         yield from _whole_words(f"{begin}{_GAP}", printable(row[-1]))
@@ -118,11 +118,13 @@ def _whole_words(begin: str, text: str) -> list[str]:
 
 def _table(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> list[str]:
     """The first columns, and as many more as the mode has to show."""
-    shown = dict(first)
+    columns = dict(first)
     if "source_file" in results[0]:
         results = [{**result, "part": _place(result)} for result in results]
-        shown |= {"part": "part", "category": "source_category", "file": "source_file"}
-    return _with_files(list(shown), [[_cell(result[key]) for key in shown.values()] for result in results])
+        columns |= {"part": "part", "category": "source_category", "file": "source_file"}
+    return _with_files(
+        list(columns), [[_cell(result[key]) for key in columns.values()] for result in results]
+    )
 
 
 def _with_files(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -163,18 +165,24 @@ def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
     head = ("rank", "by meaning", "by words", "fused", "score", "boosts")
     rows = []
     for result in results:
-        said = result["explanation"]
-        boosts = ", ".join(f"{name} +{share:.0%}" for name, share in said["boosts"].items())
-        lists = [_contribution(said["vector"]), _contribution(said["bm25"])]
+        explanation = result["explanation"]
+        boosts = ", ".join(f"{name} +{share:.0%}" for name, share in explanation["boosts"].items())
+        lists = [_contribution(explanation["vector"]), _contribution(explanation["bm25"])]
         rows.append(
-            (_cell(result["rank"]), *lists, _cell(said["fused"]), _cell(said["score"]), boosts or "-")
+            (
+                _cell(result["rank"]),
+                *lists,
+                _cell(explanation["fused"]),
+                _cell(explanation["score"]),
+                boosts or "-",
+            )
         )
     table = table_lines(head, rows, _WIDEST)
     return ["", *(table if max(map(display_width, table)) <= line_width() else _one_by_one(head, rows))]
 
 
 def _one_by_one(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """What would be a table if there were room for it: a line for each value, and a block for each row."""
+    """A table too wide for the terminal: a line for each value, and a block for each row."""
     longest = max(map(len, head[1:]))
     for row in rows:
         yield f"{_GAP}{head[0]} {row[0]}"
@@ -225,7 +233,7 @@ def printed_sources(answer: Mapping[str, Any], *, as_json: bool) -> str:
 
 
 def printed_vendor(answer: Mapping[str, Any], *, as_json: bool) -> str:
-    """What is known of a vendor: its facts, then tables of entities and relationships."""
+    """A vendor: its facts, then tables of entities and relationships."""
     if as_json:
         return json_document(answer)
     lines = [f"{printable(answer['vendor_name'])} (id {answer['vendor_id']})"]
@@ -258,8 +266,8 @@ def _distribution(statistics: Mapping[str, Any], kind: str) -> str:
 
 
 def _entities(entities: Sequence[Mapping[str, Any]]) -> list[str]:
-    shown = ("entity_id", "entity_type", "confidence", "mentions")
-    rows = [[*(_cell(entity[key]) for key in shown), _entity(entity)] for entity in entities]
+    keys = ("entity_id", "entity_type", "confidence", "mentions")
+    rows = [[*(_cell(entity[key]) for key in keys), _entity(entity)] for entity in entities]
     return (
         ["", *table_lines(("id", "type", "confidence", "mentions", "entity"), rows, text_width())]
         if rows
@@ -296,7 +304,7 @@ def _relationships(relationships: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def printed_statistics(statistics: StoreStatistics, *, as_json: bool) -> str:
-    """What there is in the store: a line for each fact, or one JSON document."""
+    """The statistics of the store: a line for each fact, or one JSON document."""
     facts = msgspec.structs.asdict(statistics)
     return json_document(facts) if as_json else "\n".join(_lines(facts))
 
@@ -309,10 +317,10 @@ def printed_counts(counts: Mapping[str, int], *, as_json: bool) -> str:
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     longest = max(map(len, facts), default=0)
     for name, value in facts.items():
-        said = f"{value:,}" if isinstance(value, int) else printable(_cell(value))
+        text = f"{value:,}" if isinstance(value, int) else printable(_cell(value))
         if isinstance(value, dict):
-            said = ", ".join(f"{printable(key)} {count:,}" for key, count in value.items())
-        yield f"{name.replace('_', ' '):<{longest}}  {said or '-'}"
+            text = ", ".join(f"{printable(key)} {count:,}" for key, count in value.items())
+        yield f"{name.replace('_', ' '):<{longest}}  {text or '-'}"
 
 
 def _cell(value: object) -> str:

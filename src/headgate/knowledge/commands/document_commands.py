@@ -26,7 +26,7 @@ _LIKENESS: Final = 0.5
 
 
 class ForgetResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What left under a name."""
+    """The documents and the graph that were removed under a name."""
 
     name: str
     documents: int = 0
@@ -40,10 +40,12 @@ async def remove_by_name(store: IndexWriter, name: str) -> ForgetResult:
 
     Raises ConfigError with similar names for an unknown one, and StoreUnavailable; a repeated call resumes.
     """
-    wanted = name.strip().removesuffix("/")
+    wanted_name = name.strip().removesuffix("/")
     files, origins = sorted(await store.source_digests()), await store.graph_origins()
-    leaving = [file for file in files if file == wanted or (wanted and file.startswith(f"{wanted}/"))]
-    graphs = _matching_graphs(wanted, origins)
+    leaving = [
+        file for file in files if file == wanted_name or (wanted_name and file.startswith(f"{wanted_name}/"))
+    ]
+    graphs = _matching_graphs(wanted_name, origins)
     if not leaving and len(graphs) != 1:
         raise (
             _ambiguous_graph(name, graphs)
@@ -54,14 +56,14 @@ async def remove_by_name(store: IndexWriter, name: str) -> ForgetResult:
     for start in range(0, len(leaving), _FILES_AT_ONCE):
         chunks += await store.remove_sources(leaving[start : start + _FILES_AT_ONCE])
     entities = await store.delete_graph(graphs[0]) if len(graphs) == 1 else None
-    return ForgetResult(name=wanted, documents=len(leaving), chunks=chunks, entities=entities)
+    return ForgetResult(name=wanted_name, documents=len(leaving), chunks=chunks, entities=entities)
 
 
-def _matching_graphs(wanted: str, origins: Sequence[str]) -> list[str]:
+def _matching_graphs(wanted_name: str, origins: Sequence[str]) -> list[str]:
     """The imports that are called so: by their whole name, or else by that of the file alone."""
-    if wanted in origins:
-        return [wanted]
-    return [origin for origin in origins if origin.rpartition("/")[2] == wanted]
+    if wanted_name in origins:
+        return [wanted_name]
+    return [origin for origin in origins if origin.rpartition("/")[2] == wanted_name]
 
 
 def _ambiguous_graph(name: str, graphs: Sequence[str]) -> ConfigError:
@@ -79,21 +81,21 @@ def _removable_names(files: Iterable[str], origins: Iterable[str]) -> list[str]:
 
 
 def _unknown_name(name: str, known: Sequence[str]) -> ConfigError:
-    said = f"nothing in the store is called {quoted(name)!r}"
+    message = f"nothing in the store is called {quoted(name)!r}"
     if not known:
-        return ConfigError(said, hint="it is empty")
+        return ConfigError(message, hint="it is empty")
     by_key = {name_key(one): one for one in reversed(known)}
     nearest = difflib.get_close_matches(name_key(name)[:200], by_key, _MOST_NEAREST, _LIKENESS)
     # A path of a directory means the name that it has in the store.
     ends = [key for key in by_key if f"/{name_key(name)}".rstrip("/").endswith(f"/{key}")]
     nearest = sorted(ends, key=len, reverse=True)[:1] or nearest
     # Without any likeness some that there are, the outermost first.
-    shown = [by_key[key] for key in nearest] or sorted(known, key=lambda one: (one.count("/"), one))[:3]
-    return ConfigError(said, hint=f"did you mean {', '.join(repr(quoted(one)) for one in shown)}?")
+    suggested = [by_key[key] for key in nearest] or sorted(known, key=lambda one: (one.count("/"), one))[:3]
+    return ConfigError(message, hint=f"did you mean {', '.join(repr(quoted(one)) for one in suggested)}?")
 
 
 def print_forget_result(forgotten: ForgetResult, *, as_json: bool) -> str:
-    """What left, in one sentence or as one JSON document."""
+    """The removed parts, in one sentence or as one JSON document."""
     if as_json:
         return json_document(msgspec.structs.asdict(forgotten))
     parts = []
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
 
 
 async def call_tool(options: KnowledgeOptions, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a tool answers; raises KnowledgeError, and ConfigError where nothing has been ingested."""
+    """The answer of a tool; raises KnowledgeError, and ConfigError for an empty data directory."""
     await _check_file(options)
     async with open_knowledge(options, OfflineModel()) as knowledge:
         answer = await knowledge.tools.call(tool, arguments, LOCAL_IDENTITY)
@@ -120,7 +122,7 @@ async def call_tool(options: KnowledgeOptions, tool: str, arguments: dict[str, A
 
 
 async def _with_names(answer: dict[str, Any], graph: GraphReader) -> dict[str, Any]:
-    """What else a vendor is called and has, which models pay for in the richest mode alone; people do not."""
+    """Add aliases and attributes of a vendor, which only the richest mode has to save tokens."""
     if "vendor_id" not in answer or "entity_ids" in answer:
         return answer
     vendor = (await graph.entities([answer["vendor_id"]])).get(answer["vendor_id"])

@@ -165,7 +165,7 @@ async def _atomic_file(path: Path) -> AsyncIterator[IO[str]]:
             yield made
         await asyncio.to_thread(_replace, made.name, target)
     finally:
-        # Where it took its place there is nothing left to remove.
+        # After the rename there is nothing left to remove.
         await asyncio.to_thread(Path(made.name).unlink, missing_ok=True)
 
 

@@ -41,11 +41,11 @@ _RETRY_SECONDS: Final = 5.0
 
 
 class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be taken in."""
+    """The documents and graphs to ingest."""
 
     paths: tuple[Path, ...] = ()
     graphs: tuple[Path, ...] = ()
-    # Of documents that name none.
+    # For documents without a category of their own.
     category: str = ""
     exclude: tuple[str, ...] = ()
     # Whether a path whose name is known is the same one at a new place.
@@ -126,7 +126,7 @@ class _IngestRunner:
         while True:
             try:
                 graphs = [await self._import_again(path, changed) for path in self._options.graphs]
-                told = tuple(graph for graph in graphs if graph is not None)
+                changed_graphs = tuple(graph for graph in graphs if graph is not None)
                 ingested = await self._ingest(stream)
             except StoreUnavailable as away:
                 log.warning(away.message)
@@ -135,12 +135,14 @@ class _IngestRunner:
                 log.warning("%s; %s", error.message, error.hint)
                 return None
             else:
-                if ingested.documents is None and not told:
+                if ingested.documents is None and not changed_graphs:
                     return None
-                return msgspec.structs.replace(ingested, graphs=told, changed=tuple(sorted(changed)))
+                return msgspec.structs.replace(
+                    ingested, graphs=changed_graphs, changed=tuple(sorted(changed))
+                )
 
     async def _import_again(self, path: Path, changed: frozenset[str]) -> ImportedGraph | None:
-        """What a graph brought that changed; None for another, and for one that is wrong, which is logged."""
+        """Import a graph; None for an unchanged one, and for an invalid one, which is logged."""
         try:
             imported = await self._import(path)
         except (ConfigError, InvalidGraph) as error:
@@ -196,7 +198,7 @@ class _IngestRunner:
         return ImportedGraph(file=path.name, entities=counts[0], relationships=counts[1])
 
     async def fingerprints(self) -> FileFingerprints:
-        """What changes with the files and the graphs."""
+        """Fingerprints that change with the files and the graphs."""
         files: dict[str, object] = {}
         if self._files is not None:
             files |= await self._files.fingerprints()
@@ -243,7 +245,7 @@ async def _open_runner(
 
 
 def _origin(path: Path) -> str:
-    """What an import is called: two files of one name in two directories are two imports.
+    """The name of an import: two files of one name in two directories are two imports.
 
     By the path as it was named: a link on the way may lead elsewhere tomorrow, to what is the same import.
     """
@@ -265,7 +267,7 @@ def _read_graph(path: Path) -> tuple[list[NewEntity], list[NewRelationship]]:
 
 
 def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
-    """What `read` makes of the name and the lines of a graph."""
+    """The result of `read` for the name and the lines of a graph file."""
     try:
         # A line break inside of quotes belongs to the value.
         with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
@@ -279,7 +281,7 @@ def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
 
 
 def _graph_fingerprints(graphs: tuple[Path, ...]) -> dict[str, object]:
-    """Of those that are there."""
+    """The fingerprints of the existing graphs."""
     found: dict[str, object] = {}
     for path in graphs:
         with suppress(OSError):

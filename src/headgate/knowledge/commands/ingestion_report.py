@@ -12,9 +12,9 @@ from headgate.knowledge.ingestion.document_source import UnreadableFile
 from headgate.knowledge.ingestion.pipeline import IngestionSummary
 from headgate.knowledge.readers.format_registry import known_extensions
 
-# Of the lines about what could not be read; the JSON document has all of it.
+# Lines about unreadable files; the JSON document has all of them.
 _MOST_FAILED: Final = 20
-# Of files that have something in common, on one line.
+# Files per line with a common reason.
 _MOST_NAMED: Final = 3
 # The advice for searches, and what replaces it for an ingestion.
 _WHEN_IT_ANSWERS: Final = "vectors follow when the embedder answers again"
@@ -22,7 +22,7 @@ _WITH_THE_NEXT: Final = "the next ingestion makes the vectors that are missing"
 
 
 class ImportedGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file of entities and relationships brought."""
+    """The counts of one imported graph file."""
 
     file: str
     entities: int
@@ -30,7 +30,7 @@ class ImportedGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an ingestion did; no documents where only graphs were imported."""
+    """The result of an ingestion; without documents where only graphs were imported."""
 
     documents: IngestionSummary | None = None
     graphs: tuple[ImportedGraph, ...] = ()
@@ -50,20 +50,20 @@ class IngestionReport(msgspec.Struct, frozen=True, kw_only=True):
         summary = self.documents
         if summary is None or summary.added or summary.changed or summary.unchanged:
             return False
-        # Where documents left, others may well be all that is there.
+        # After a removal, unreadable files may be all that is left.
         return bool(summary.failed or (summary.skipped and not summary.removed))
 
     @property
     def advice(self) -> str:
-        """What to do to get vectors that are missing, or to have a file that can be read; or nothing."""
+        """How to get missing vectors or readable files; or nothing."""
         if self.documents is None:
             return ""
         kinds = f"what can be read are {', '.join(known_extensions())}"
-        said = [
+        notes = [
             kinds if self.all_failed and not self.failed else "",
             self.documents.advice.replace(_WHEN_IT_ANSWERS, _WITH_THE_NEXT),
         ]
-        return "; ".join(filter(None, said))
+        return "; ".join(filter(None, notes))
 
 
 class IngestionProgress:
@@ -171,8 +171,8 @@ def _facts(ingested: IngestionReport) -> Iterator[tuple[str, str]]:
         "removed": summary.chunks_removed,
         "given a vector": summary.vectors,
     }
-    if said := _counts(chunks):
-        yield "chunks", said
+    if counts := _counts(chunks):
+        yield "chunks", counts
     if summary.entities or summary.relationships:
         # The store has each of them once, however many documents mention it.
         yield "found", f"{_of_graph(summary.entities, summary.relationships)}, counted in each document"
@@ -181,7 +181,7 @@ def _facts(ingested: IngestionReport) -> Iterator[tuple[str, str]]:
 
 
 def _notes(failed: Sequence[UnreadableFile], advice: str) -> Iterator[str]:
-    """What could not be read, and what to do."""
+    """The unreadable files, and the advice."""
     if failed:
         yield ""
         groups = list(_by_reason(failed))

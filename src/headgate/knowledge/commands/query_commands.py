@@ -17,7 +17,7 @@ from headgate.knowledge.commands.command_options import (
     with_store_options,
 )
 
-# What the arguments of the tools are called here.
+# The options for the arguments of the tools.
 _OPTIONS: Final = {
     "source_category": "--category",
     "source_file": "--file",

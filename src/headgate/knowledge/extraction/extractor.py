@@ -51,7 +51,7 @@ _KNOWN_CONFIDENCE: Final = 0.95
 # A short form is as sure as the long one, almost.
 _SHORT: Final = 0.95
 _DEFINITION: Final = 0.6
-# What the first ones say of a name, the others will not change.
+# The first ones decide; more would not change the result.
 _MOST_LOOKED_AT: Final = 10
 _STOPPED: Final = re.compile(r"[a-zA-Z]{2}\.\Z")
 _LOWER_WORD: Final = re.compile(r"(?<![\w])[a-z]+(?![\w])")
@@ -64,7 +64,7 @@ class _SurfaceSpan(NamedTuple):
     chunk: int
     start: int
     end: int
-    # Where it ends with its version.
+    # The end including a version.
     whole: int
 
 
@@ -129,7 +129,7 @@ def extract(chunks: Sequence[NewChunk], known: KnownNames | None = None) -> Extr
 
 
 class _NameCollector:
-    """What was seen of each name."""
+    """Collects the spans and the evidence of each name."""
 
     def __init__(self) -> None:
         self._surfaces: dict[str, _NameSurface] = {}
@@ -142,7 +142,7 @@ class _NameCollector:
         self._lower.update(_LOWER_WORD.findall(page.text))
         ends = [sighting.end for sighting in sightings]
         for candidate in find_candidates(page):
-            # What was refused before may be defined here.
+            # A rejected name may be defined here.
             refused = candidate.surface in self._refused and not page.text.startswith(" (", candidate.end)
             if refused or _is_inside(candidate, sightings, ends):
                 continue
@@ -350,7 +350,7 @@ def _document_relations(
 
 
 def _pronoun(page: ProseText, start: int, before: Sequence[EntitySpan]) -> list[EntitySpan]:
-    """What `It` or `The company` at the beginning of a sentence stands for: what the last one began with."""
+    """The referent of `It` or `The company` at the start of a sentence: the subject of the previous one."""
     pronoun = _PRONOUN.match(page.text, start)
     first = min(before, default=None)
     if pronoun is None or first is None or first.type not in {ORG, PRODUCT}:
@@ -365,7 +365,7 @@ def _sentences(
     for subject in subjects:
         for mention in subject.mentions:
             page = pages[mention.chunk_index]
-            # What an import calls a vendor does what organisations do.
+            # An imported vendor counts as an organisation.
             type_ = ORG if subject.type in VENDOR_TYPES else subject.type
             place = EntitySpan(mention.start, mention.end, subject.name, type_)
             sentences.setdefault((mention.chunk_index, page.sentence_of(mention.start)), []).append(place)

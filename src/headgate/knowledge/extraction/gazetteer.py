@@ -101,7 +101,7 @@ AMBIGUOUS_PLACES: Final = parse_names(
     Mobile, Amazon River, Pacific, Atlantic, Arctic, Kiel, Verona
     """
 )
-# What a place is called by: the first ones after its name, the others before it with `of`.
+# Words for places: the first ones after the name, the others before it with `of`.
 PLACE_NOUNS: Final = parse_words(
     """
     River Lake Canal County Province Prefecture Island Islands Valley Bay Peninsula Mountains Mountain Coast

@@ -201,7 +201,7 @@ MONTHS_AND_DAYS: Final = parse_words(
     thu fri sat sun spring summer autumn winter christmas easter q1 q2 q3 q4 am pm
     """
 )
-# What contracts, policies, manuals and tables like to capitalise.
+# Words that contracts, policies, manuals and tables often capitalise.
 COMMON_WORDS: Final = parse_words(
     """
     access account accounts accounting action addendum address admin administration administrator advanced

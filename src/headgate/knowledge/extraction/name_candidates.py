@@ -35,7 +35,7 @@ _VERSION: Final = r" v?\d{1,4}(?:\.\d+){0,3}(?![\w%/:]|[.,-]\d)"
 
 
 def _run(first: tuple[str, ...]) -> re.Pattern[str]:
-    """What a name looks like where these may be the first particle in it."""
+    """The pattern of a name with these particles."""
     second = "|".join((*NAME_PARTICLES, *NAME_ARTICLES))
     join = rf"(?: & | (?:{'|'.join(first)}) (?:(?:{second}) )?| (?=\S))"
     return re.compile(
@@ -62,13 +62,13 @@ _NEVER_FIRST: Final = (FUNCTION_WORDS - _NAME_WORDS) | MONTHS_AND_DAYS
 
 
 class NameCandidate(NamedTuple):
-    """Where a name may stand, and how it is built."""
+    """A candidate for a name: its span and its parts."""
 
     start: int
     end: int
     # As it is written, without a title.
     surface: str
-    # What ends a company's name, with the comma before it: `, Inc.`.
+    # The legal form with the comma before it: `, Inc.`.
     legal: str
     version: str
     # A title was written before it without a full stop.

@@ -142,7 +142,7 @@ class _TrieEnd(NamedTuple):
 
 
 class _TrieNode:
-    """Where one has come to in a name, word by word."""
+    """A node of the trie of names, one level per word."""
 
     __slots__ = ("ends", "following")
 
@@ -165,7 +165,7 @@ class KnownNames:
         return cls(KnownEntity(one.type, one.name, one.aliases, one.confidence) for one in entities)
 
     def find(self, text: str) -> list[KnownNameMatch]:
-        """Where the names stand as whole words, in order; of two that overlap the first and longest."""
+        """The spans of known names as whole words, in order; of two that overlap the first and longest."""
         if not self._known:
             return []
         tokens = list(_TOKEN.finditer(_lowered(text)))
@@ -207,7 +207,7 @@ class KnownNames:
             node = node.following[tokens[place].group()]
 
     def _beginning(self, first: str) -> _TrieNode:
-        """Where one is after the first word of a name."""
+        """The trie node after the first word of a name."""
         if first not in self._cut:
             root = self._cut[first] = _TrieNode()
             for known in self._by_first_word[first]:
@@ -243,7 +243,7 @@ def _insert_short_form(node: _TrieNode, name: str, known: KnownEntity) -> None:
 
 
 def _last(node: _TrieNode, name: str) -> _TrieNode:
-    """Where one has come to at the end of a name, from its first word."""
+    """The trie node at the end of a name."""
     for token in _TOKEN.findall(_lowered(name))[1:]:
         node = node.following.setdefault(token, _TrieNode())
     return node

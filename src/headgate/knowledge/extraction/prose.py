@@ -16,7 +16,7 @@ _FREQUENT: Final = parse_words(
     """
 )
 _GERMAN_WORD: Final = re.compile(r"[^\W\d_]+")
-# Of this many words one is frequent, and there are a few of them.
+# One in so many words is a frequent one, and there are at least so many of them.
 _ONE_OF: Final = 12
 _FEWEST: Final = 3
 # With a capital they begin a sentence, and no name.
@@ -78,7 +78,7 @@ class ProseText:
     """The prose of a chunk; offsets are those of the chunk's text."""
 
     text: str
-    # Where sentences begin.
+    # The starts of sentences.
     sentences: list[int]
     # Begin and end of the lines that are headings.
     headings: list[tuple[int, int]]
@@ -90,7 +90,7 @@ class ProseText:
         return bisect_right(self.sentences, place) - 1
 
     def bounds(self, sentence: int) -> tuple[int, int]:
-        """Where a sentence begins and ends."""
+        """The span of a sentence."""
         following = self.sentences[sentence + 1 : sentence + 2]
         return self.sentences[sentence], following[0] if following else len(self.text)
 

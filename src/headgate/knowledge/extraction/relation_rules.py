@@ -131,7 +131,7 @@ RULES: Final = (
     _rule("INVESTED_IN", _INVESTOR, _ORG, _does(r"(?:invested|invests|took a stake) (?:[^,;]{1,30} )?in")),
     _rule("INVESTED_IN", _INVESTOR, _ORG, _does(r"(?:led|joined) (?:a|the) [^,;]{1,40} round (?:in|of|for)")),
 )
-# Of organisations that are listed, directly after the last of them.
+# After a list of organisations.
 SYMMETRIC_RULES: Final = (
     (
         "PARTNER_OF",

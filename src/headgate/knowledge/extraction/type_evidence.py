@@ -213,7 +213,7 @@ def bare_name(candidate: NameCandidate) -> str:
 
 
 def evidence_of_context(text: str, candidate: NameCandidate) -> Evidence:
-    """What the words before and after the name say."""
+    """The evidence of the words before and after the name."""
     found: Evidence = {}
     left = _tokens(text[max(0, candidate.start - _AROUND) : candidate.start])
     for length in range(min(BEFORE_BY_LAST.get(left[-1], 0), len(left)) if left else 0, 0, -1):
@@ -257,7 +257,7 @@ def _kind(right: list[str]) -> Evidence:
 
 
 def add_evidence(evidence: Evidence, more: Evidence) -> None:
-    """Of each kind the best counts."""
+    """Keep the strongest evidence of each type."""
     for cue, weight in more.items():
         if weight > evidence.get(cue, 0.0):
             evidence[cue] = weight

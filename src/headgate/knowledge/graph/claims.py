@@ -59,17 +59,17 @@ def claims_unchanged(
     return Counter(words for _, words in before) == Counter(map(encode_claim, claims))
 
 
-def decode_entity_claim(said: str) -> NewEntity:
+def decode_entity_claim(claim: str) -> NewEntity:
     """The claim that `encode_claim` encoded."""
-    return _READ_ENTITY.decode(said)
+    return _READ_ENTITY.decode(claim)
 
 
 def merge_claims_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity]:
     """The merged claims of each entity, by its id."""
-    said: dict[int, list[NewEntity]] = {}
+    claims_by_id: dict[int, list[NewEntity]] = {}
     for id, words in claims:
-        said.setdefault(id, []).append(decode_entity_claim(words))
-    return {id: merge_entity_claims(of_one) for id, of_one in sorted(said.items())}
+        claims_by_id.setdefault(id, []).append(decode_entity_claim(words))
+    return {id: merge_entity_claims(of_one) for id, of_one in sorted(claims_by_id.items())}
 
 
 def imported_entities_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, Entity]:
@@ -77,15 +77,15 @@ def imported_entities_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, Enti
     return {
         id: Entity(
             id=id,
-            type=said.type,
-            name=said.name,
-            aliases=said.aliases,
-            confidence=said.confidence,
-            attributes=said.attributes,
-            external_id=said.external_id,
+            type=merged.type,
+            name=merged.name,
+            aliases=merged.aliases,
+            confidence=merged.confidence,
+            attributes=merged.attributes,
+            external_id=merged.external_id,
             imported=True,
         )
-        for id, said in merge_claims_by_id(claims).items()
+        for id, merged in merge_claims_by_id(claims).items()
     }
 
 
@@ -94,14 +94,16 @@ def imported_relationships(claims: Iterable[tuple[int, int, int, str, str]]) -> 
 
     Each comes with the id, both ends and the type of the relationship that it is about.
     """
-    said: dict[tuple[int, int, int, str], list[NewRelationship]] = {}
+    claims_by_relationship: dict[tuple[int, int, int, str], list[NewRelationship]] = {}
     for id, source, target, kind, words in claims:
-        said.setdefault((id, source, target, kind), []).append(decode_relationship_claim(words))
+        claims_by_relationship.setdefault((id, source, target, kind), []).append(
+            decode_relationship_claim(words)
+        )
     return [
         Relationship(
             id=id, source_id=source, target_id=target, type=kind, confidence=confidence, attributes=attributes
         )
-        for (id, source, target, kind), of_one in sorted(said.items())
+        for (id, source, target, kind), of_one in sorted(claims_by_relationship.items())
         for confidence, attributes in [merge_relationship_claims(of_one)]
     ]
 
@@ -112,9 +114,9 @@ def missing_endpoints(entities: Container[int], relationships: Iterable[Relation
     return sorted(end for end in ends if end not in entities)
 
 
-def decode_relationship_claim(said: str) -> NewRelationship:
+def decode_relationship_claim(claim: str) -> NewRelationship:
     """The claim that `encode_claim` encoded."""
-    return _READ_RELATIONSHIP.decode(said)
+    return _READ_RELATIONSHIP.decode(claim)
 
 
 def entity_as_claim(entity: Entity) -> NewEntity:

@@ -33,7 +33,7 @@ _SURELY_ID: Final = re.compile(r"id\s*:?\s*\d{1,18}", re.IGNORECASE)
 # With dots each letter is a word: S.A. is two of them.
 _LONGEST_DOTTED: Final = 4
 _VENDORS: Final = tuple(sorted(VENDOR_TYPES))
-# Of whatever type.
+# Entities of any type.
 _ANYBODY: Final = ()
 _MOST_SUGGESTED: Final = 5
 _LIKE_ENOUGH: Final = 70
@@ -51,7 +51,7 @@ class EntityLookup:
     def __init__(self, graph: GraphReader, revision: Callable[[], Awaitable[int]]) -> None:
         self._graph = graph
         self.revision = revision
-        # Of each choice of types, with the revision that they are of.
+        # By choice of types, with the revision of the store.
         self._names: dict[tuple[str, ...], tuple[int, _NameIndex]] = {}
         # There may be very many names, which concurrent lookups read once.
         self._reading = asyncio.Lock()
@@ -83,7 +83,7 @@ class EntityLookup:
         return found[0]
 
     async def _exact_matches(self, name: str) -> list[Entity]:
-        """Those with this name, alias, external id or id, by id."""
+        """The entities with this name, alias, external id or id, by id."""
         found: dict[int, Entity] = {}
         if number := _ID.fullmatch(name):
             found |= await self._graph.entities([int(number.group(1))])
@@ -94,7 +94,7 @@ class EntityLookup:
         return [found[id] for id in sorted(found)]
 
     async def _similar_matches(self, name: str, types: tuple[str, ...]) -> list[Entity]:
-        """Those that are called so but for punctuation and legal form, by id."""
+        """The entities of this name apart from punctuation and legal form, by id."""
         ids = sorted((await self._name_index(types)).alike(name))
         found = await self._graph.entities(ids) if ids else {}
         return [found[id] for id in ids if id in found]
@@ -132,7 +132,7 @@ def _vendors(found: Iterable[Entity]) -> list[Entity]:
 
 def _matches(found: Sequence[Entity]) -> list[EntityMatch]:
     """The matches as an error lists them."""
-    shown = [
+    attributes_of_each = [
         {_brief(name): _brief(value) for name, value in one.attributes.items() if _brief(value)}
         for one in found
     ]
@@ -143,9 +143,9 @@ def _matches(found: Sequence[Entity]) -> list[EntityMatch]:
             type=entity.type,
             external_id=_brief(entity.external_id),
             aliases=tuple(map(_brief, entity.aliases[:_MOST_ALIASES])),
-            attributes=_distinguishing_attributes(attributes, shown),
+            attributes=_distinguishing_attributes(attributes, attributes_of_each),
         )
-        for entity, attributes in zip(found, shown, strict=True)
+        for entity, attributes in zip(found, attributes_of_each, strict=True)
     ]
 
 
@@ -177,7 +177,7 @@ class _NameIndex:
             self._bare[_bare(parts)].append(id)
 
     def alike(self, name: str) -> set[int]:
-        """Those that are the same without punctuation, or else without the legal form as well."""
+        """The names equal without punctuation, or else without the legal form as well."""
         parts = _parts(name)
         for known, key in ((self._plain, " ".join(parts)), (self._bare, _bare(parts))):
             if key and key in known:
@@ -188,7 +188,7 @@ class _NameIndex:
         """The names most like it, one of each entity."""
         likely = sorted(self._likely(name), key=itemgetter(1), reverse=True)
         by_vendor: dict[int, str] = {}
-        # Of two vendors that share a spelling, the second is better known by another.
+        # Two vendors with one spelling: the second is listed under another of its names.
         keys: set[str] = set()
         for spelled, _ in likely:
             id, key = self._spelled[spelled], name_key(spelled)
@@ -198,14 +198,14 @@ class _NameIndex:
         return list(by_vendor.values())[:_MOST_SUGGESTED]
 
     def _likely(self, name: str) -> Iterator[tuple[str, float]]:
-        """Those that are like it, and how much; of each batch the most likely."""
-        wanted = _folded(name)
+        """The similar names with their similarity; the best of each batch."""
+        folded = _folded(name)
         every = iter(self._spelled)
         # Other threads wait for each comparison of a batch.
         while batch := list(islice(every, _COMPARED_AT_ONCE)):
             for _, score, spelled in process.extract(
-                wanted,
-                {spelled: own for spelled in batch if _comparable(wanted, own := _folded(spelled))},
+                folded,
+                {spelled: own for spelled in batch if _comparable(folded, own := _folded(spelled))},
                 scorer=fuzz.WRatio,
                 limit=4 * _MOST_SUGGESTED,
                 score_cutoff=_LIKE_ENOUGH,

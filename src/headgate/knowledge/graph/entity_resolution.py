@@ -55,7 +55,7 @@ _SHORT: Final = "\x1f"
 
 
 class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an entity that a new one may be the same as."""
+    """An existing entity that a new one may be equal to."""
 
     id: int
     type: str
@@ -302,7 +302,7 @@ def _short_keys(kind: str, key: str) -> tuple[str, ...]:
     return (_SHORT + short,) if form and _is_vendor(kind) else ()
 
 
-def match_chunks_by_digest(chunks: Mapping[int, str], wanted: Sequence[str]) -> list[int | None]:
+def match_chunks_by_digest(chunks: Mapping[int, str], digests: Sequence[str]) -> list[int | None]:
     """For each digest the id of a stored chunk with that digest, each used once; None for a new chunk.
 
     `chunks` are those of the document as it was, in their order.
@@ -310,4 +310,4 @@ def match_chunks_by_digest(chunks: Mapping[int, str], wanted: Sequence[str]) -> 
     free: defaultdict[str, list[int]] = defaultdict(list)
     for id, digest in chunks.items():
         free[digest].append(id)
-    return [free[digest].pop(0) if free[digest] else None for digest in wanted]
+    return [free[digest].pop(0) if free[digest] else None for digest in digests]

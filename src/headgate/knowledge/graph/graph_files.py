@@ -23,10 +23,10 @@ _NEEDED_COLUMNS: Final = (frozenset({"name", "type"}), frozenset({"source", "tar
 _DELIMITERS: Final = (",", ";", "\t")
 # All that stands in a row without a value.
 _OF_EMPTY_CELLS: Final = "".join((*_DELIMITERS, '" \r\n'))
-# Of the lines that are wrong.
+# Reported lines of an invalid file.
 _MOST_REPORTED: Final = 10
 _KINDS: Final = ("entity", "relationship")
-# What else a whole export has.
+# Other kinds of lines in a full export.
 _NO_GRAPH: Final = ("source", "chunk", "mention")
 _MIXED: Final = "mixes entities and relationships; one kind per CSV, use JSONL for both"
 
@@ -111,7 +111,7 @@ def _keys(one: Entity) -> set[str]:
 
 
 class _InvalidGraphLine(Exception):
-    """What is wrong with a line, and what is allowed there."""
+    """The error of a line, and the allowed values."""
 
 
 def _read_file(name: str, lines: Iterable[str]) -> "_GraphFileReader":
@@ -133,7 +133,7 @@ class _GraphFileReader:
         self._wrong: list[tuple[int, str]] = []
         self.entities: list[NewEntity] = []
         self.relationships: list[NewRelationship] = []
-        # Of each relationship.
+        # By relationship.
         self.lines: list[int] = []
 
     def read_jsonl(self, lines: Iterable[str]) -> None:
@@ -167,10 +167,10 @@ class _GraphFileReader:
     def refuse_wrong(self) -> None:
         """Raise InvalidGraph if any line was wrong."""
         if len(self._wrong) > 1:
-            told = " ".join(f"Line {number} {what}." for number, what in self._wrong[:_MOST_REPORTED])
+            lines = " ".join(f"Line {number} {what}." for number, what in self._wrong[:_MOST_REPORTED])
             more = len(self._wrong) - _MOST_REPORTED
             raise InvalidGraph(
-                f"{self._file} has {len(self._wrong)} wrong lines. {told}"
+                f"{self._file} has {len(self._wrong)} wrong lines. {lines}"
                 + (f" And {more} more." if more > 0 else ""),
                 hint=f"correct these lines of {self._file} and import it again; nothing was imported",
             )
@@ -241,7 +241,7 @@ def _until_header(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _delimiter(header: str) -> str:
-    """What stands between the columns that are needed; spreadsheets of some countries write semicolons."""
+    """The delimiter of the header; spreadsheets of some countries write semicolons."""
     for mark in _DELIMITERS:
         columns = {name.strip('" \r\n').lower() for name in header.split(mark)}
         if any(needed <= columns for needed in _NEEDED_COLUMNS):
@@ -303,7 +303,7 @@ def _number(cell: str) -> float:
         raise _InvalidGraphLine(_wrong("confidence", cell, "a number from 0 to 1")) from error
 
 
-# What both say.
+# In both formats.
 
 
 def _allow(members: Mapping[str, Any], allowed: Sequence[str]) -> None:

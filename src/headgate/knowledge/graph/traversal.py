@@ -17,7 +17,7 @@ T = TypeVar("T")
 MOST_EXPANDED: Final = 200
 # Along so many relationships, and those of a few neighbours more: each of them may be a hub too.
 MOST_EDGES: Final = 100_000
-# So many entities are reached at most.
+# The largest number of reached entities.
 MOST_REACHED: Final = 2000
 _BATCH: Final = 500
 # A hub may be among them, and all edges of a batch are read at once.
@@ -30,7 +30,7 @@ class VendorNeighbourhood(msgspec.Struct, frozen=True, kw_only=True):
     """A vendor, and everything that is one step away from it."""
 
     vendor: Entity
-    # Those that are surest first.
+    # Most confident first.
     entity_ids: tuple[int, ...]
     relationship_ids: tuple[int, ...]
     # How many there are of each type, the most frequent first.
@@ -41,7 +41,7 @@ class VendorNeighbourhood(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeighbourhood:
-    """What is around a vendor now."""
+    """The current neighbourhood of a vendor."""
     around = await graph.neighbourhood(vendor.id)
     return await _run_off_loop(len(around.edges), lambda: _build_neighbourhood(vendor, around))
 
@@ -68,7 +68,7 @@ def _counted(types: Iterable[str]) -> dict[str, int]:
 
 
 async def _run_off_loop(edges: int, work: Callable[[], T]) -> T:
-    """What the work with so many edges gives."""
+    """The result of work on the edges, in a thread if there are many."""
     return work() if edges <= _FEW_EDGES else await asyncio.to_thread(work)
 
 
@@ -88,7 +88,7 @@ class TraversalOptions(msgspec.Struct, frozen=True, kw_only=True):
     # In upper case; of any type when empty.
     entity_types: frozenset[str] = frozenset()
     relationship_types: frozenset[str] = frozenset()
-    # Of each relationship on the way.
+    # For each relationship on a path.
     min_confidence: float = 0.7
 
     @property
@@ -160,7 +160,7 @@ async def _of_types(
 
 
 class _TraversalState:
-    """What was walked so far."""
+    """The state of a traversal."""
 
     def __init__(self, start: int, terms: TraversalOptions) -> None:
         self._start = start
@@ -217,12 +217,12 @@ class _TraversalState:
             ends = [end for end in (edge.source_id, edge.target_id) if end in places]
             if ends:
                 found[max(ends, key=places.__getitem__)].append(id)
-        told: dict[int, tuple[int, ...]] = {}
+        paths: dict[int, tuple[int, ...]] = {}
         for one in order:
             if one.entity_id in kept:
                 before = found.pop(one.via, []) if one.via is not None and one.via not in kept else []
-                told[one.entity_id] = (*filter(self._from_start, before), *found[one.entity_id])
-        return told
+                paths[one.entity_id] = (*filter(self._from_start, before), *found[one.entity_id])
+        return paths
 
     def _from_start(self, edge: int) -> bool:
         return self._start in (self._edges[edge].source_id, self._edges[edge].target_id)

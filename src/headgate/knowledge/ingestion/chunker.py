@@ -20,7 +20,7 @@ _LONGEST_HEADING: Final = 120
 _CHARACTERS: Final = 6
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-# Where a sentence may end; a line of a table or of a program is like one.
+# Possible ends of a sentence; a line of a table or of code counts as one.
 _SENTENCE_END: Final = re.compile(r"[.!?\u2026]['\")\]\u201d\u2019\u00bb]*[ \t]+|[\u3002\uff01\uff1f]|\n")
 _SPACE: Final = re.compile(r"\s")
 _WORD: Final = re.compile(r"\S+\s*|\s+")
@@ -49,7 +49,7 @@ def chunk_document(
     return tuple(
         _new_chunk(file, piece)
         for piece in slice_sections(sections, count, size=size, overlap=overlap)
-        # What is only white space can neither be found nor read.
+        # White space alone has no content.
         if not piece.text[piece.overlap :].isspace()
     )
 
@@ -200,7 +200,7 @@ class _TextSplitter:
             yield from units
 
     def repeated(self, units: Sequence[_TextUnit], following: _TextUnit, most: int) -> tuple[str, int]:
-        """What the next piece repeats: whole units from the end as far as they fit, or else words."""
+        """The overlap with the next piece: whole units from the end as far as they fit, or else words."""
         taken: list[_TextUnit] = []
         tokens = 0
         for unit in reversed(units):

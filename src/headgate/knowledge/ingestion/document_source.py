@@ -15,7 +15,7 @@ class SourceRoot(NamedTuple):
 
     # A part of another begins with that one's name: `<root name>/<relative path>`.
     name: str
-    # Where it is, or of which one it is a part; differs for two places of the same name.
+    # A digest of its location, or of the root that it is a part of; distinguishes equal names.
     place: str
     is_file: bool = False
 
@@ -25,13 +25,13 @@ class SourceRoot(NamedTuple):
 
 
 class SourceDigest(NamedTuple):
-    """What the store remembers of a file; no path of a machine gets into it."""
+    """The digest that the store has of a file; it contains no path of the machine."""
 
     # SHA-256 of its bytes.
     content: str = ""
-    # Of how they are read.
+    # The versions of the readers.
     edition: str = ""
-    # Of its root, and of the directory that this is in.
+    # Digests of its root, and of the directory of the root.
     place: str = ""
     above: str = ""
 
@@ -44,7 +44,7 @@ class SourceDigest(NamedTuple):
 
     @classmethod
     def made(cls, content: str, edition: str, place: str) -> "SourceDigest":
-        """Of a file whose root is at this place."""
+        """The digest of a file whose root is at this location."""
         return cls(content, edition, short_hash(place), short_hash(str(PurePath(place).parent)))
 
     def __str__(self) -> str:
@@ -70,14 +70,14 @@ class SourceRoots:
             self._inside.setdefault(digest.above, set()).add(name)
 
     def documents_of(self, root: SourceRoot) -> list[str]:
-        """Those that were ingested from this root, or from the part of a root that it is."""
+        """The files that were ingested from this root, or from this part of a root."""
         of_name = self._files.get(root.name.partition("/")[0])
         if of_name is None:
             return []
         return [file for file in of_name.get(short_hash(root.place), ()) if root.contains(file)]
 
     def names_in(self, directory: str) -> list[str]:
-        """What the roots are called that are, or were, in this directory."""
+        """The names of the current and former roots in this directory."""
         return sorted(self._inside.get(short_hash(directory), ()))
 
 
@@ -97,7 +97,7 @@ class DocumentSection(msgspec.Struct, frozen=True):
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a parser found; what the document does not say is empty."""
+    """The result of a parser; missing metadata is empty."""
 
     sections: tuple[DocumentSection, ...]
     doc_type: str
@@ -134,7 +134,7 @@ class UnreadableFile(NamedTuple):
 
 
 class FileInventory(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to read."""
+    """The files to read."""
 
     roots: tuple[SourceRoot, ...]
     files: tuple[ListedFile, ...]
@@ -160,7 +160,7 @@ class DocumentLibrary(Protocol):
         """Changes when the same bytes would give other sections."""
 
     async def inventory(self, known: SourceRoots) -> FileInventory:
-        """What there is now, by name; what is `known` as a part of another root is called as that part."""
+        """The current files by name; a `known` part of another root keeps its name."""
 
     async def read(self, file: str, known: str) -> ReadDocument | None:
         """The file, or None when the SHA-256 of its bytes is `known`; raises DocumentUnreadable."""

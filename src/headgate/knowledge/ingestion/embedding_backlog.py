@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol
 from headgate.domain.errors import EmbedderUnavailable
 from headgate.knowledge.interfaces import AsyncEmbedder, IndexWriter
 
-# Of one step: a kill loses at most so many vectors.
+# Vectors per step: a kill loses at most so many.
 _BATCH_CHUNKS: Final = 32
 # With so many waiting, no more documents are read, so that the progress bar is right.
 _MOST_WAITING: Final = 2_000
@@ -30,7 +30,7 @@ class IngestionProgressListener(Protocol):
     """Receives the progress of an ingestion."""
 
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
-        """So much of a phase is done; `file` is the one that is being read, or empty."""
+        """Report the progress of a phase; `file` is the one that is being read, or empty."""
 
 
 class EmbeddingBacklog:
@@ -44,7 +44,7 @@ class EmbeddingBacklog:
         sleep: Sleep,
     ) -> None:
         self.made = 0
-        # What to do to get the vectors that were not made; empty when there are all.
+        # How to get the missing vectors; empty when there is none missing.
         self.advice = "" if vectors is not None else NO_EMBEDDER
         self._store = store
         self._vectors = vectors
@@ -70,7 +70,7 @@ class EmbeddingBacklog:
         await self._store.set_model(self._vectors.fingerprint, dimensions)
 
     def add_pending(self, chunks: int) -> None:
-        """So many chunks were added to the store."""
+        """Add chunks that wait for a vector."""
         if self._vectors is None:
             return
         self._waiting += chunks

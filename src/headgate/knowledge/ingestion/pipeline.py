@@ -50,7 +50,7 @@ _REMOVED_AT_ONCE: Final = 100
 
 
 class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What an ingestion did."""
+    """The result of an ingestion."""
 
     # Files.
     added: int = 0
@@ -64,16 +64,16 @@ class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
     chunks_kept: int = 0
     chunks_removed: int = 0
     vectors: int = 0
-    # What was found in the documents that were added or changed.
+    # Found in the documents that were added or changed.
     entities: int = 0
     relationships: int = 0
     seconds: float = 0.0
-    # What to do to get vectors that are missing; empty when none is.
+    # How to get missing vectors; empty when none is missing.
     advice: str = ""
 
     @property
     def chunks_per_second(self) -> float:
-        """Of those that were made, whether the store had them before or not."""
+        """All chunks of the run, new or unchanged, per second."""
         return (self.chunks_added + self.chunks_kept) / self.seconds if self.seconds > 0 else 0.0
 
 
@@ -217,7 +217,7 @@ class IngestionPipeline:
 
 
 class _IngestionRun:
-    """What one ingestion knows and counts."""
+    """The state and the counters of one ingestion."""
 
     def __init__(
         self,
@@ -277,7 +277,7 @@ class _IngestionRun:
         return content if known == self.digest(file, content) else ""
 
     def digest(self, file: str, content: str) -> str:
-        """What the store remembers of a file: its content, how it was read, and from where."""
+        """The digest of a file: its content, the versions of its readers, and its location."""
         place = next((root.place for root in self.inventory.roots if root.contains(file)), "")
         return str(SourceDigest.made(content, self._edition, place))
 

@@ -48,7 +48,7 @@ def _hidden(body: Any, hiding: Mapping[str | None, bool]) -> Iterator[Any]:
 
 
 def _hiding_styles(document: Document) -> dict[str | None, bool]:
-    """Of each style whether it hides text; None is the one that paragraphs have which name none."""
+    """Whether each style hides text; None is the default style."""
     styles = {style.get(qn("w:styleId")): style for style in document.styles.element.iter(qn("w:style"))}
     hiding: dict[str | None, bool] = {name: _hides(style, styles) for name, style in styles.items()}
     for name, style in styles.items():
@@ -62,17 +62,17 @@ def _hides(style: Any, styles: Mapping[str | None, Any]) -> bool:
     for _ in range(MOST_STYLES):
         if style is None:
             break
-        said = _flag_value(style, "w:rPr", "w:vanish")
-        if said is not None:
-            return said
+        hidden = _flag_value(style, "w:rPr", "w:vanish")
+        if hidden is not None:
+            return hidden
         style = styles.get(_named(style, "w:basedOn"))
     return False
 
 
 def _is_hidden(run: Any, hiding: Mapping[str | None, bool]) -> bool:
-    said = _flag_value(run, "w:rPr", "w:vanish")
-    if said is not None:
-        return said
+    hidden = _flag_value(run, "w:rPr", "w:vanish")
+    if hidden is not None:
+        return hidden
     paragraph = next(run.iterancestors(_PARAGRAPH), None)
     outer = hiding.get(_named(paragraph, "w:pPr", "w:pStyle"), False)
     inner = _named(run, "w:rPr", "w:rStyle")
@@ -110,11 +110,11 @@ _MARKS: Final = {
 }
 # The same once more, for programs that know less.
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-# What is there to be left out or moved away, how something looks, and what is written only for programs.
+# Deleted and moved text, formatting, and data for programs.
 _LEFT_OUT: Final = frozenset(
     [*(qn(f"w:{name}") for name in ("del", "moveFrom", "pPr", "rPr", "sdtPr", "sectPr")), _FALLBACK]
 )
-# What is wrong with the archive, its parts (a SyntaxError, as lxml has it), or their relations.
+# Errors of the archive, its parts (lxml raises SyntaxError), and their relations.
 _BROKEN: Final = (
     *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError),
     *(SyntaxError, OpcError, KeyError, ValueError),
@@ -201,14 +201,14 @@ def _add_paragraph(paragraph: Any, style: str, builder: SectionBuilder) -> None:
 
 
 def _in_boxes(paragraph: Any) -> Iterator[str]:
-    """What stands in boxes that hang on a paragraph; a box in a box comes after it."""
+    """The text boxes of a paragraph; a nested box comes after its parent."""
     for box in paragraph.iter(_BOX):
         if not any(above.tag == _FALLBACK for above in box.iterancestors()):
             yield from _lines(box)
 
 
 def _texts(parent: Any) -> Iterator[str]:
-    """What a reader sees of a paragraph, with proposed additions and without proposed deletions."""
+    """The visible text of a paragraph, with proposed insertions and without proposed deletions."""
     for child in parent:
         if child.tag == _TEXT:
             yield child.text or ""
@@ -242,6 +242,6 @@ def _title_and_date(document: Document) -> tuple[str, str]:
     except KeyError:
         # Not every program writes properties, and those that would be made up here are of today.
         return "", ""
-    told = document.core_properties
-    day = told.modified or told.created
-    return one_line(clean(told.title or "")), day.date().isoformat() if day is not None else ""
+    properties = document.core_properties
+    day = properties.modified or properties.created
+    return one_line(clean(properties.title or "")), day.date().isoformat() if day is not None else ""

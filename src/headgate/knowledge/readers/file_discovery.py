@@ -104,14 +104,14 @@ class DiscoveredFile(NamedTuple):
 
 
 class ScannedPath(NamedTuple):
-    """What a directory that was looked through, or a file that was taken, is called in the store."""
+    """A scanned directory or file: its name in the store, and whether it is a file."""
 
     name: str
     is_file: bool
 
 
 class _FileEntry(NamedTuple):
-    """What may be a file or lead to one, and the root and the directory that it must not lead out of."""
+    """A directory entry with its root, and the directory that a link must not leave."""
 
     file: str
     path: Path
@@ -120,7 +120,7 @@ class _FileEntry(NamedTuple):
 
 
 class DiscoveredFiles:
-    """What is there; files by their names in the store."""
+    """The discovered files by their names in the store."""
 
     def __init__(self) -> None:
         # Without those that are inside of another.
@@ -195,7 +195,7 @@ def renamed_sources(found: DiscoveredFiles, known: SourceRoots) -> dict[str, str
 
 
 def _inside(found: DiscoveredFiles, known: SourceRoots) -> Iterator[tuple[SourceRoot, str]]:
-    """What may be a root by itself, and what it is called now; also such that are gone from a directory."""
+    """Possible roots with their current names, including those removed from a directory."""
     for path, seen in found.scanned.items():
         yield SourceRoot(_name(path), str(path), is_file=seen.is_file), seen.name
         for name in () if seen.is_file else known.names_in(str(path)):

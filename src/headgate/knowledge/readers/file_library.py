@@ -142,7 +142,7 @@ class FileLibrary:
         self._files: dict[str, DiscoveredFile] = {}
         # The SHA-256 of each file that failed and the reason.
         self._unreadable: dict[str, tuple[str, str]] = {}
-        # What failed once is not parsed again until it changes.
+        # An unreadable file is not parsed again until it changes.
         self._known_failures: dict[FileContentKey, str] = {}
 
     @property
@@ -159,7 +159,7 @@ class FileLibrary:
         self._roots = tuple((path, part_of_known(path, root, known)) for path, root in self._roots)
 
     async def inventory(self, known: SourceRoots = NO_ROOTS) -> FileInventory:
-        """What there is now, by name; what is `known` as a part of another root is called as that part."""
+        """The current files by name; a `known` part of another root keeps its name."""
         self.use_root_names(known)
         found = await asyncio.to_thread(discover_files, self._roots, self._exclusion)
         self._files = found.files
@@ -176,7 +176,7 @@ class FileLibrary:
         )
 
     async def fingerprints(self) -> dict[str, tuple[int, ...]]:
-        """What each file looks like from outside; differs when it was changed."""
+        """The fingerprint of each file, which changes with it."""
         found = await asyncio.to_thread(discover_files, self._roots, self._exclusion)
         return {name: file.fingerprint for name, file in found.files.items()}
 

@@ -30,7 +30,7 @@ def extension_of(name: str) -> str:
 
 
 def known_extensions() -> list[str]:
-    """Those of files that can be read."""
+    """The extensions of readable files."""
     return sorted(_DOCUMENT_TYPES)
 
 

@@ -20,7 +20,7 @@ _SHARE: Final = re.compile(r"(?:smaller|larger|inherit|unset|[\d.+-]+(?:em|ex|ch
 
 
 class StyleVisibility(NamedTuple):
-    """Of what is inside of an element; elements in it can be seen again."""
+    """The visibility of an element's content; a nested element may be visible again."""
 
     is_visible: bool = True
     has_size: bool = True
@@ -33,16 +33,16 @@ class StyleVisibility(NamedTuple):
 
 def visibility_of(style: str, around: StyleVisibility) -> StyleVisibility | None:
     """How an element with this style looks in one that looks like `around`; None when all of it is unseen."""
-    told = _declared(style)
+    declarations = _declared(style)
     if (
-        told.get("display") == "none"
-        or told.get("content-visibility") == "hidden"
-        or _NOTHING.fullmatch(told.get("opacity", ""))
+        declarations.get("display") == "none"
+        or declarations.get("content-visibility") == "hidden"
+        or _NOTHING.fullmatch(declarations.get("opacity", ""))
     ):
         return None
     is_visible, has_size = around
-    visibility = told.get("visibility", "inherit")
-    size = told.get("font-size", "inherit")
+    visibility = declarations.get("visibility", "inherit")
+    size = declarations.get("font-size", "inherit")
     if visibility in ("hidden", "collapse"):
         is_visible = False
     elif visibility in ("visible", "initial"):
@@ -59,8 +59,8 @@ def _declared(style: str) -> dict[str, str]:
     usual: dict[str, str] = {}
     important: dict[str, str] = {}
     for declaration in _COMMENT.sub("", style).lower().split(";"):
-        name, _, said = declaration.partition(":")
-        value, _, mark = said.partition("!")
+        name, _, rest = declaration.partition(":")
+        value, _, mark = rest.partition("!")
         name, value = name.strip(), value.strip()
         if name == "font":
             name, value = "font-size", _size_in(value)
@@ -91,14 +91,14 @@ _UNSEEN: Final = frozenset(
         "select",
         "dialog",
         "datalist",
-        # What these have inside is for programs that cannot show them.
+        # Their content is a fallback.
         "audio",
         "video",
         "noframes",
         "noembed",
     ]
 )
-# What any element may say that it is.
+# Roles that any element may have.
 _UNSEEN_ROLES: Final = frozenset(["navigation", "contentinfo"])
 # In these a footer is part of the content; elsewhere it is the same on each page.
 _PARTS: Final = frozenset(["article", "aside", "blockquote", "details", "figure", "main", "section", "td"])
@@ -157,7 +157,7 @@ _INLINE: Final = frozenset(
         "wbr",
     ]
 )
-# What a reader sees there does not join the words around it.
+# They separate the words around them.
 _BETWEEN_WORDS: Final = {"br": "\n", "img": " ", "input": " "}
 _CELLS: Final = frozenset(["td", "th", "caption"])
 _ANY_HEADING: Final = ", ".join(_HEADINGS)
@@ -196,7 +196,7 @@ def _text(content: bytes) -> str:
     named = _CHARSET.search(content[:2048])
     codec = codec_of(named[1].decode()) if named else None
     encoding, mark_bytes = encoding_of(content)
-    # What is only ASCII may still be one of the encodings that are written in it.
+    # ASCII bytes may still be one of the 7-bit encodings.
     is_known = mark_bytes or (encoding == "utf-8" and not content.isascii())
     if codec is None or is_known:
         return decoded(content)

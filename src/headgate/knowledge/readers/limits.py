@@ -5,12 +5,12 @@ from typing import Final
 MIB: Final = 1024 * 1024
 
 MOST_FILE_BYTES: Final = 100 * MIB
-# What a table of a hundred mebibytes may become with the names of its columns in each row.
+# The text of a table of a hundred mebibytes with its column names in each row.
 MOST_TEXT_CHARACTERS: Final = 128 * MIB
 # All parts of a DOCX together; a zip bomb exceeds it.
 MOST_UNPACKED_BYTES: Final = 256 * MIB
 MOST_PARTS: Final = 10_000
-# Of which one is made from the other; a hostile one is made from itself.
+# Styles that inherit from each other; a hostile one inherits from itself.
 MOST_STYLES: Final = 10
 MOST_PAGES: Final = 20_000
 # For one file.

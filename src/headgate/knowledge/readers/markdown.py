@@ -38,7 +38,7 @@ class FrontMatter(NamedTuple):
 
 
 def front_matter(text: str) -> FrontMatter:
-    """What stands before the text; lines that are neither `name: value` nor `- value` are passed over."""
+    """The front matter; lines that are neither `name: value` nor `- value` are skipped."""
     lines = text.split("\n", _MOST_LINES + 1)
     if lines[0].rstrip() != "---" or not _begins(lines[1 : _MOST_LINES + 1]):
         return FrontMatter({}, 0)
@@ -62,12 +62,12 @@ def front_matter(text: str) -> FrontMatter:
 
 def _begins(lines: Sequence[str]) -> bool:
     """Whether these are front matter and not a text below a rule."""
-    told = list(takewhile(lambda line: line.rstrip() not in _ENDS, lines))
-    if not told or _KEY.match(told[0].rstrip()):
-        return bool(told)
+    front = list(takewhile(lambda line: line.rstrip() not in _ENDS, lines))
+    if not front or _KEY.match(front[0].rstrip()):
+        return bool(front)
     # Below a remark or an empty line it may be either, so that nothing else may stand there; and a text needs
     # an empty line above the next rule, otherwise its last line would be a heading.
-    return any(map(_KEY.match, told)) and all(map(_LINE.match, told)) and bool(told[-1].strip())
+    return any(map(_KEY.match, front)) and all(map(_LINE.match, front)) and bool(front[-1].strip())
 
 
 def _values(text: str) -> list[str]:
@@ -93,19 +93,19 @@ def _is_list(text: str) -> bool:
 def parse(content: bytes) -> ParsedDocument:
     """The sections, and the fields of the front matter; without it the first heading is the title."""
     text = decoded(content)
-    said = front_matter(text)
-    text = text[said.end :]
+    metadata = front_matter(text)
+    text = text[metadata.end :]
     sections = list(_sections(text))
-    if sections and (tags := said.values.get("tags")):
+    if sections and (tags := metadata.values.get("tags")):
         # There is no other place for them, and people search for them.
         sections[0] = DocumentSection(sections[0].path, f"Tags: {', '.join(tags)}\n\n{sections[0].text}")
     top = next((section.path[0] for section in sections if section.path), "")
     return ParsedDocument(
         sections=tuple(sections),
-        doc_type=said.first("doc_type", "type") or "markdown",
-        title=said.first("title") or top,
-        date=day_of(said.first("date", "updated", "last_updated")),
-        category=said.first("category"),
+        doc_type=metadata.first("doc_type", "type") or "markdown",
+        title=metadata.first("title") or top,
+        date=day_of(metadata.first("date", "updated", "last_updated")),
+        category=metadata.first("category"),
     )
 
 
@@ -115,7 +115,7 @@ def _sections(text: str) -> Iterator[DocumentSection]:
     tokens = parser.parse(text)
     starts = _line_starts(text)
     outline = HeadingStack()
-    # Where a section begins, and under which headings.
+    # The start of a section, and its headings.
     begins: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     for token, following in pairwise(tokens):
         # One inside of a quotation or a list is part of that.

@@ -21,7 +21,7 @@ from headgate.knowledge.readers.running_headers import with_whole_words, without
 from headgate.knowledge.readers.section_builder import SectionBuilder
 from headgate.knowledge.readers.text import clean, one_line
 
-# What PDFium writes in place of a hyphen at the end of a line, and of the end of that line.
+# PDFium's marks for a hyphen at the end of a line, and for the end of that line.
 _CUT_WORD: Final = "\ufffe"
 # A picture may stand in a form that is drawn by another one; a hostile file nests them without end.
 _MOST_NESTED: Final = 5
@@ -89,42 +89,42 @@ def form_values(reader: PdfReader) -> dict[int, list[str]]:
     """The fields that have a value as lines of `name: value`, by the number of their page from 0."""
     if "/AcroForm" not in reader.root_object:
         return {}
-    told: set[str] = set()
+    seen: set[str] = set()
     return {
         number: lines
         for number, page in enumerate(reader.pages)
-        if (lines := list(_lines_of(number, page, told)))
+        if (lines := list(_lines_of(number, page, seen)))
     }
 
 
-def _lines_of(number: int, page: PageObject, told: set[str]) -> Iterator[str]:
+def _lines_of(number: int, page: PageObject, seen: set[str]) -> Iterator[str]:
     """The fields of a form; one in several places, as a radio button, counts at the first."""
     try:
         for annotation in page.get("/Annots") or ():
             line = _line(_inherited(annotation.get_object()))
-            if line and line not in told:
-                told.add(line)
+            if line and line not in seen:
+                seen.add(line)
                 yield line
     except Exception as error:  # noqa: BLE001 (the text of the page is there all the same)
         log.warning("the form on page %d cannot be read (%s)", number + 1, type(error).__name__)
 
 
 def _inherited(widget: Any) -> dict[str, Any]:
-    """What the widget and the fields above it say; the nearest counts, and the names are joined."""
-    said: dict[str, Any] = {}
+    """The attributes of a widget and of its parents; the nearest wins, and the names are joined."""
+    inherited: dict[str, Any] = {}
     names: list[str] = []
     field = widget
     for _ in range(MOST_DEPTH):
         if field.get(Key.T):
             names.insert(0, str(field[Key.T]))
         for key in ("/Subtype", Key.FT, Key.Ff, Key.V, Key.TU):
-            if key in field and key not in said:
-                said[key] = field[key]
+            if key in field and key not in inherited:
+                inherited[key] = field[key]
         parent = field.get(Key.Parent)
         if parent is None:
             break
         field = parent.get_object()
-    return said | {Key.T: ".".join(names)}
+    return inherited | {Key.T: ".".join(names)}
 
 
 def _line(field: dict[str, Any]) -> str:
@@ -188,7 +188,7 @@ def parse(content: bytes) -> ParsedDocument:
 
 
 def _texts(reader: PdfReader, pages: PdfiumPages) -> Iterator[str | None]:
-    """What stands on each page, empty where that is nothing, and None for one that cannot be read.
+    """The text of each page, empty for a blank one, and None for an unreadable one.
 
     pypdf reads what PDFium does not: files that break the rules in ways which only pypdf forgives.
     """
@@ -241,7 +241,7 @@ def _add_pages(
 
 
 def _first(begun: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Of the titles that begin on a page the first, with those that begin right below it."""
+    """The first outline title of a page, with its nested titles on the same page."""
     path: tuple[str, ...] = ()
     for title in begun:
         if path and title[:-1] != path:
@@ -288,11 +288,11 @@ def _entries(
 def _title_and_date(reader: PdfReader) -> tuple[str, str]:
     """Title and day, as far as they are there."""
     try:
-        told = reader.metadata
-        if told is None:
+        metadata = reader.metadata
+        if metadata is None:
             return "", ""
-        raw = told.get("/ModDate") or told.get("/CreationDate") or ""
-        return one_line(clean(str(told.title or ""))), day_of(str(raw))
+        raw = metadata.get("/ModDate") or metadata.get("/CreationDate") or ""
+        return one_line(clean(str(metadata.title or ""))), day_of(str(raw))
     except Exception as error:  # noqa: BLE001 (the text is there all the same)
         log.warning("the properties cannot be read (%s)", type(error).__name__)
         return "", ""

@@ -20,7 +20,7 @@ _WORD_BEFORE: Final = rf"{_WORD} ?{_NUMBER}(?: ?{_OF} ?\d{{1,6}})?"
 _WORD_BEHIND: Final = (
     rf"第? ?{_NUMBER} ?(?:页|頁|ページ|쪽|페이지|\. ?oldal)(?: ?[/,\uff0c]? ?共 ?\d{{1,6}} ?[页頁])?"
 )
-# What is of more than three digits here is a year, as in 3/2024.
+# More than three digits here are a year, as in 3/2024.
 _NO_WORD: Final = rf"{_NUMBER}(?: ?{_OF} ?\d{{1,3}})?"
 _WHOLE: Final = rf"{_WORD} ?{_NUMBER} ?{_OF} ?\d{{1,6}}"
 
@@ -68,7 +68,7 @@ def match_page_number(line: str) -> PageNumberMatch | None:
     return None
 
 
-# What runs along stands among so many lines at the top or at the bottom of a page.
+# Running headers are among so many lines at the top or bottom of a page.
 _EDGE_LINES: Final = 3
 # Fewer pages give no evidence.
 _FEWEST_PAGES: Final = 3
@@ -108,7 +108,7 @@ def without_running_lines(pages: Sequence[str]) -> list[str]:
 
 class _EdgeLine(NamedTuple):
     place: int
-    # What is the same on all pages on which the line runs along: all of it, or all but the number.
+    # The constant part of a running line: all of it, or all but the number.
     kinds: tuple[Hashable, ...]
     is_only_number: bool
 

@@ -57,7 +57,7 @@ class SectionBuilder:
         self._begin(path, apart=True)
 
     def add_paragraph(self, text: str) -> None:
-        """What stands by itself; nothing where there is only white space."""
+        """Add a paragraph; white space alone adds nothing."""
         self._put(clean(text))
 
     def add_item(self, text: str) -> None:
@@ -68,7 +68,7 @@ class SectionBuilder:
         self._ends_with_item = True
 
     def add_record(self, text: str) -> None:
-        """What belongs together, as one paragraph; all others of this section are taken for records too."""
+        """Add a record as one paragraph; all paragraphs of this section count as records."""
         self._put(_BLANK_LINES.sub("\n", clean(text)))
         self._has_records = True
 

@@ -13,12 +13,12 @@ from headgate.knowledge.readers.section_builder import SectionBuilder
 from headgate.knowledge.readers.text import clean, encoding_of, one_line
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
-# What the delimiter is found out from.
+# The sample that determines the delimiter.
 _SAMPLE_CHARACTERS: Final = 64 * 1024
 _SAMPLE_ROWS: Final = 50
 _LONGEST_FIELD: Final = MIB
 # Excel's first line, which is no row.
-_TOLD: Final = re.compile(r'"?sep=([^\w\s"]|\t)"?[ \t]*(?:[\r\n]|\Z)', re.IGNORECASE)
+_DECLARED: Final = re.compile(r'"?sep=([^\w\s"]|\t)"?[ \t]*(?:[\r\n]|\Z)', re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[-+]?[\d.,]+%?")
 
 
@@ -32,9 +32,9 @@ def parse(content: bytes) -> ParsedDocument:
         sample = text.read(_SAMPLE_CHARACTERS)
         file.seek(start)
         text.seek(start)
-        if told := _TOLD.match(sample):
+        if declared := _DECLARED.match(sample):
             text.readline()
-        delimiter = told[1] if told else _delimiter(sample)
+        delimiter = declared[1] if declared else _delimiter(sample)
         builder = SectionBuilder()
         _describe(_rows(text, delimiter), builder)
     return ParsedDocument(sections=builder.sections(), doc_type="csv")
@@ -58,7 +58,7 @@ def _evenness(sample: str, delimiter: str) -> tuple[int, int]:
 
 def _rows(text: io.TextIOWrapper, delimiter: str) -> Iterator[list[str]]:
     csv.field_size_limit(_LONGEST_FIELD)
-    # What is no text would not pass the reader.
+    # Binary content would fail in the csv reader.
     reader = csv.reader((line.replace("\0", "") for line in text), delimiter=delimiter)
     try:
         for row in reader:

@@ -7,7 +7,7 @@ from typing import Final
 from headgate.knowledge.ingestion.document_source import DocumentSection, ParsedDocument
 from headgate.knowledge.readers.limits import MIB
 
-# What browsers read, by the names of Python's codecs.
+# The encodings of browsers, by the names of Python's codecs.
 _READ: Final = {
     **{
         name: name

@@ -35,7 +35,7 @@ def index_terms(text: str) -> list[str]:
 
 
 def codes(text: str) -> list[str]:
-    """What is written as one thing and cut into several words, or is a word with a number."""
+    """Compound terms: codes that are split into several words, and words with a number."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_DASHES))
     joined = [found[0] for found in _JOINED.finditer(text) if _NAMED.search(found[0])]
@@ -51,8 +51,8 @@ def codes(text: str) -> list[str]:
 
 def _numbered(word: str, number: str) -> str:
     """Empty for a stop word, as in `of 12`; no other term has a `#` in it."""
-    said = content_words("section" if word[0] == "\u00a7" else word)
-    return f"{stem(said[-1])}#{number}" if said else ""
+    content = content_words("section" if word[0] == "\u00a7" else word)
+    return f"{stem(content[-1])}#{number}" if content else ""
 
 
 def exact_terms(text: str) -> list[str]:

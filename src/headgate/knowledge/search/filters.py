@@ -78,8 +78,8 @@ def _ends(file: str, endings: Iterable[str]) -> bool:
     return any(name.endswith(ending.encode()) for ending in endings)
 
 
-def _one_of(value: str, wanted: tuple[str, ...]) -> bool:
-    return not wanted or value.casefold() in {one.casefold() for one in wanted}
+def _one_of(value: str, accepted: tuple[str, ...]) -> bool:
+    return not accepted or value.casefold() in {one.casefold() for one in accepted}
 
 
 NOTHING_INGESTED: Final = Notice(
@@ -89,12 +89,12 @@ NOTHING_INGESTED: Final = Notice(
     suggestion="Run headgate knowledge ingest PATH to add some.",
 )
 _MOST_NAMED: Final = 10
-_MOST_WANTED: Final = 5
-_LONGEST_WANTED: Final = 60
+_MOST_VALUES: Final = 5
+_LONGEST_VALUE: Final = 60
 _LIKE_ENOUGH: Final = 50
-# What is shorter is somewhere in many paths.
+# A shorter text is part of many paths.
 _SHORTEST_PART: Final = 3
-# So many documents are looked at for one whose name is near; they are read in batches.
+# Documents that are compared with a name, in batches.
 _MOST_LOOKED_AT: Final = 5000
 _BATCH: Final = 500
 
@@ -104,17 +104,17 @@ async def suggest_filters(passages: IndexReader, filters: DocumentFilters) -> tu
 
     None when there are no documents at all, and where some pass: then it is the query that finds nothing.
     """
-    wanted = filters.source_filters
-    if wanted == NO_FILTERS or await passages.source_ids(wanted):
+    source_filters = filters.source_filters
+    if source_filters == NO_FILTERS or await passages.source_ids(source_filters):
         return ()
     there = await passages.statistics()
     if not there.sources:
         return ()
     found = [
-        await _value_suggestions("source_category", wanted.categories, there.categories),
-        await _type_suggestions(passages, wanted.doc_types, there.doc_types),
-        await _file_suggestions(passages, wanted.files),
-        await _date_suggestions(passages, wanted, there),
+        await _value_suggestions("source_category", source_filters.categories, there.categories),
+        await _type_suggestions(passages, source_filters.doc_types, there.doc_types),
+        await _file_suggestions(passages, source_filters.files),
+        await _date_suggestions(passages, source_filters, there),
     ]
     notices = tuple(notice for notice in found if notice is not None)
     together = _suggestion_notice(
@@ -124,52 +124,52 @@ async def suggest_filters(passages: IndexReader, filters: DocumentFilters) -> tu
     return notices or (together,)
 
 
-async def _value_suggestions(name: str, wanted: Sequence[str], there: Iterable[str]) -> Notice | None:
+async def _value_suggestions(name: str, values: Sequence[str], there: Iterable[str]) -> Notice | None:
     known = sorted(filter(None, there))
-    if not wanted or {one.casefold() for one in wanted} & {one.casefold() for one in known}:
+    if not values or {one.casefold() for one in values} & {one.casefold() for one in known}:
         return None
     # There are few of them as a rule, and then all are worth knowing.
     if len(known) > _MOST_NAMED:
-        known = await asyncio.to_thread(_nearest, wanted, {one: one for one in known})
-    return _notice(name, wanted, known)
+        known = await asyncio.to_thread(_nearest, values, {one: one for one in known})
+    return _notice(name, values, known)
 
 
 async def _type_suggestions(
-    passages: IndexReader, wanted: Sequence[str], there: Iterable[str]
+    passages: IndexReader, values: Sequence[str], there: Iterable[str]
 ) -> Notice | None:
     # A document with a type of its own still has the type of its file.
-    if not wanted or await passages.source_ids(DocumentFilters(doc_types=tuple(wanted))):
+    if not values or await passages.source_ids(DocumentFilters(doc_types=tuple(values))):
         return None
-    return await _value_suggestions("doc_type", wanted, there)
+    return await _value_suggestions("doc_type", values, there)
 
 
-async def _file_suggestions(passages: IndexReader, wanted: Sequence[str]) -> Notice | None:
-    if not wanted or await passages.source_ids(DocumentFilters(files=tuple(wanted))):
+async def _file_suggestions(passages: IndexReader, values: Sequence[str]) -> Notice | None:
+    if not values or await passages.source_ids(DocumentFilters(files=tuple(values))):
         return None
     ids = (await passages.source_ids(NO_FILTERS))[:_MOST_LOOKED_AT]
     files: list[str] = []
     for start in range(0, len(ids), _BATCH):
         batch = await passages.sources(ids[start : start + _BATCH])
         files += [source.file for source in batch.values()]
-    near = _holding(files, wanted)
+    near = _holding(files, values)
     if not near:
         names = {file: _last(file) for file in files}
-        near = await asyncio.to_thread(_nearest, [_last(one) for one in wanted], names)
+        near = await asyncio.to_thread(_nearest, [_last(one) for one in values], names)
     # The caller did not write the added part of the pattern.
-    asked = [one for one in wanted if not (one.startswith("*/") and one[2:] in wanted)]
-    return _notice("source_file", asked, near)
+    typed = [one for one in values if not (one.startswith("*/") and one[2:] in values)]
+    return _notice("source_file", typed, near)
 
 
 async def _date_suggestions(
-    passages: IndexReader, wanted: DocumentFilters, there: StoreStatistics
+    passages: IndexReader, filters: DocumentFilters, there: StoreStatistics
 ) -> Notice | None:
-    days = DocumentFilters(date_from=wanted.date_from, date_to=wanted.date_to)
+    days = DocumentFilters(date_from=filters.date_from, date_to=filters.date_to)
     if days == NO_FILTERS or await passages.source_ids(days):
         return None
     given = (("date_from", days.date_from), ("date_to", days.date_to))
-    told = " and ".join(f"{name} {day}" for name, day in given if day)
+    described = " and ".join(f"{name} {day}" for name, day in given if day)
     return _suggestion_notice(
-        f"No document has a date that passes {told}; {_days_of(there)}",
+        f"No document has a date that passes {described}; {_days_of(there)}",
         "ask for other days, or leave the dates out",
     )
 
@@ -180,9 +180,9 @@ def _days_of(there: StoreStatistics) -> str:
     return f"the oldest is of {there.first_date}, the newest of {there.last_date}"
 
 
-def _holding(files: Iterable[str], wanted: Sequence[str]) -> list[str]:
+def _holding(files: Iterable[str], values: Sequence[str]) -> list[str]:
     """The first files whose path contains one of the names, in any case."""
-    parts = [one.strip("*/").casefold() for one in wanted[:_MOST_WANTED]]
+    parts = [one.strip("*/").casefold() for one in values[:_MOST_VALUES]]
     parts = [part for part in parts if len(part) >= _SHORTEST_PART]
     return sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
 
@@ -191,10 +191,10 @@ def _last(path: str) -> str:
     return path.rstrip("/*").rpartition("/")[2]
 
 
-def _nearest(wanted: Sequence[str], known: dict[str, str]) -> list[str]:
+def _nearest(values: Sequence[str], known: dict[str, str]) -> list[str]:
     """The keys whose values are most similar to one of the given ones, most similar first."""
     best: dict[str, float] = {}
-    for one in wanted[:_MOST_WANTED]:
+    for one in values[:_MOST_VALUES]:
         found = process.extract(
             one,
             known,
@@ -208,10 +208,10 @@ def _nearest(wanted: Sequence[str], known: dict[str, str]) -> list[str]:
     return sorted(best, key=lambda key: (-best[key], key))[:_MOST_NAMED]
 
 
-def _notice(name: str, wanted: Sequence[str], near: Sequence[str]) -> Notice:
-    told = " or ".join(f"'{one[:_LONGEST_WANTED]}'" for one in wanted[:_MOST_WANTED])
+def _notice(name: str, values: Sequence[str], near: Sequence[str]) -> Notice:
+    described = " or ".join(f"'{one[:_LONGEST_VALUE]}'" for one in values[:_MOST_VALUES])
     return _suggestion_notice(
-        f"No document has {name} {told}",
+        f"No document has {name} {described}",
         f"use one of these: {', '.join(near)}" if near else "see list_sources for what there is",
     )
 

@@ -55,7 +55,7 @@ from headgate.search.text_analysis import terms
 
 log = logging.getLogger("headgate.knowledge")
 
-# Of each list; what is further down is hardly ever looked at.
+# The length of each list; lower ranks hardly matter.
 RESULT_DEPTH: Final = 200
 # A term is rare that at most so many chunks have, and at most so many chunks are kept near the top for it.
 RARE_CHUNKS: Final = 3
@@ -72,7 +72,7 @@ Second = TypeVar("Second")
 
 
 class CachedRanking(NamedTuple):
-    """What was found, and what an explanation of it is made of."""
+    """A ranking, and the data of its explanations."""
 
     ranking: ChunkRanking
     grounds: ScoreExplanations
@@ -116,13 +116,15 @@ class HybridSearch:
         """The ranking, and whether it came from the cache.
 
         Raises StoreUnavailable, SearchFailed for internal errors, and for strategy vector without an embedder
-        vectors InvalidQuestion, or VectorsUnavailable where there are none now.
+        InvalidKnowledgeArgument, or VectorsUnavailable during an outage.
         """
         # An explanation is made of what is kept anyway, so that both kinds of questions share it.
-        asked = msgspec.structs.replace(with_phrases(query), explain=False)
+        normalized = msgspec.structs.replace(with_phrases(query), explain=False)
         with _log_failures():
             revision = await self._passages.revision()
-            answer, hit = await self._cache.get(asked, revision, lambda: self._made(asked, revision))
+            answer, hit = await self._cache.get(
+                normalized, revision, lambda: self._made(normalized, revision)
+            )
         return (self._explained(query, answer) if query.explain else answer.ranking), hit
 
     def _explained(self, query: SearchQuery, answer: CachedRanking) -> ChunkRanking:
@@ -139,9 +141,9 @@ class HybridSearch:
             return await self._search(query, revision)
 
     async def _search(self, query: SearchQuery, revision: int) -> ComputedValue[CachedRanking]:
-        """What is found now; where nothing has what the query quotes, what is found without the quotes."""
+        """The ranking of a query; without a match of its quoted phrases, of the query without quotes."""
         made = await self._searched(query, revision)
-        # What a minimum cut off may well have had the phrase.
+        # A result below min_score may have had the phrase.
         if made.value.ranking.found or not query.filters.phrases or query.min_score > 0:
             return made
         plain = msgspec.structs.replace(query, filters=query.filters.source_filters)
@@ -153,7 +155,7 @@ class HybridSearch:
         return ComputedValue(CachedRanking(ranking, value.grounds), lasting)
 
     async def _searched(self, query: SearchQuery, revision: int) -> ComputedValue[CachedRanking]:
-        """What is found now, in place of a hybrid or chosen strategy by words alone if need be."""
+        """The ranking of a query, by BM25 alone if vectors are unavailable."""
         strategy = (
             route_query(query.text).strategy if query.strategy is SearchStrategy.AUTO else query.strategy
         )
@@ -196,11 +198,13 @@ class HybridSearch:
 
     async def _by_words(self, query: SearchQuery) -> list[ScoredChunk]:
         # A repeated word of a query counts once.
-        wanted = list(dict.fromkeys(index_terms(query.text)))
-        return await self._passages.match_terms(wanted, RESULT_DEPTH, query.filters) if wanted else []
+        query_terms = list(dict.fromkeys(index_terms(query.text)))
+        return (
+            await self._passages.match_terms(query_terms, RESULT_DEPTH, query.filters) if query_terms else []
+        )
 
     async def _by_words_and_exactly(self, query: SearchQuery) -> tuple[list[ScoredChunk], list[ScoredChunk]]:
-        """What words found, and the chunks that have a rare term of the query."""
+        """The BM25 results, and the chunks with a rare term of the query."""
         by_words = await self._by_words(query)
         meant = exact_terms(query.text)
         often = await self._passages.document_frequencies(meant) if meant else {}
@@ -302,7 +306,7 @@ async def _gather_both(
 
 @contextmanager
 def _log_failures() -> Iterator[None]:
-    """What is no deliberate error goes to the log, and the caller learns where to look for it."""
+    """Log an unexpected error, and raise SearchFailed with the id of the log entry."""
     try:
         yield
     except KnowledgeError:

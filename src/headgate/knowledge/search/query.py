@@ -31,7 +31,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     strategy: SearchStrategy = SearchStrategy.HYBRID
     filters: DocumentFilters = NO_FILTERS
-    # Of the final score; 0 lets everything through.
+    # Of the final score; 0 passes everything.
     min_score: float = 0.0
     boosted: bool = False
     explain: bool = False
@@ -67,7 +67,7 @@ class ChunkRanking(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[RankedChunk, ...] = ()
     # Never auto.
     strategy: SearchStrategy = SearchStrategy.HYBRID
-    # Of the store when it was made.
+    # The revision of the store.
     revision: int = 0
     warnings: tuple[SearchNotice, ...] = ()
     # Explains the score of one result; None unless requested. Hundreds are found and

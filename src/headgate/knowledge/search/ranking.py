@@ -21,7 +21,7 @@ from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, 
 _LONGEST_NAME_WORDS: Final = 5
 # Nothing is recent after that.
 _RECENT_DAYS: Final = 365
-# What people call the kinds of files, by stem.
+# Common names of file types, by stem.
 _DOC_TYPE_BY_STEM: Final = {
     stem(word): kind
     for kind, names in {
@@ -48,7 +48,7 @@ class NameSpan(NamedTuple):
 
 
 class QueryMentions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query names besides its subject."""
+    """The entities, document types and topics that a query names."""
 
     vendors: frozenset[int] = frozenset()
     entities: frozenset[int] = frozenset()
@@ -117,18 +117,18 @@ def _within(span: NameSpan, other: NameSpan) -> bool:
 
 def boost_shares(
     boosts: ScoreBoosts,
-    wishes: QueryMentions,
+    query_mentions: QueryMentions,
     chunk: ChunkRecord,
     mentioned: Collection[int],
     today: datetime.date,
 ) -> dict[str, float]:
     """By which share the score grows, for each boost that fits the chunk."""
     fitting = {
-        "vendor": boosts.vendor * (not wishes.vendors.isdisjoint(mentioned)),
-        "doc_type": boosts.doc_type * _of_type(wishes, chunk.doc_type),
+        "vendor": boosts.vendor * (not query_mentions.vendors.isdisjoint(mentioned)),
+        "doc_type": boosts.doc_type * _of_type(query_mentions, chunk.doc_type),
         "recency": boosts.recency * _freshness(chunk.date, today),
-        "entity": boosts.entity * (not wishes.entities.isdisjoint(mentioned)),
-        "topic": boosts.topic * _on_topic(wishes, chunk),
+        "entity": boosts.entity * (not query_mentions.entities.isdisjoint(mentioned)),
+        "topic": boosts.topic * _on_topic(query_mentions, chunk),
     }
     return {name: share for name, share in fitting.items() if share > 0}
 
@@ -143,12 +143,12 @@ def clamp_score(score: float) -> float:
     return min(1.0, max(0.0, score))
 
 
-def _of_type(wishes: QueryMentions, doc_type: str) -> bool:
+def _of_type(query_mentions: QueryMentions, doc_type: str) -> bool:
     kind = doc_type.casefold()
-    if any(_DOC_TYPE_BY_STEM.get(word) == kind for word in wishes.stems):
+    if any(_DOC_TYPE_BY_STEM.get(word) == kind for word in query_mentions.stems):
         return True
     own = terms(doc_type)
-    return bool(own) and wishes.stems.issuperset(own)
+    return bool(own) and query_mentions.stems.issuperset(own)
 
 
 def _freshness(day: str, today: datetime.date) -> float:
@@ -160,10 +160,10 @@ def _freshness(day: str, today: datetime.date) -> float:
     return clamp_score(1 - age / _RECENT_DAYS)
 
 
-def _on_topic(wishes: QueryMentions, chunk: ChunkRecord) -> bool:
+def _on_topic(query_mentions: QueryMentions, chunk: ChunkRecord) -> bool:
     # The first part is the name of the file.
     _, _, headings = chunk.header.partition(" > ")
-    return not wishes.topics.isdisjoint(terms(f"{headings} {chunk.category}"))
+    return not query_mentions.topics.isdisjoint(terms(f"{headings} {chunk.category}"))
 
 
 _DIGITS: Final = 6
@@ -193,7 +193,7 @@ def score_results(
 
 
 def with_min_score(found: Iterable[ScoredResult], min_score: float) -> tuple[ScoredResult, ...]:
-    """Those that have the minimum."""
+    """The results with at least the minimum score."""
     # Rounded as it is returned: a returned score used as min_score keeps its result.
     least = round(min_score, _DIGITS)
     return tuple(one for one in found if one.score >= least)
@@ -250,7 +250,7 @@ class ScoreExplanations(NamedTuple):
     def explain(
         self, strategy: SearchStrategy, fusion: ReciprocalRankFusion, one: RankedChunk
     ) -> dict[str, object]:
-        """Where the score of one of them comes from."""
+        """The explanation of one score."""
         place = one.rank - 1
         fused = self.fused[place]
         vector: dict[str, object] | None = None
@@ -274,7 +274,7 @@ class ScoreExplanations(NamedTuple):
         }
 
     def _exact(self, place: int, fusion: ReciprocalRankFusion) -> dict[str, object] | None:
-        """What a rare term of the query guarantees; None where the chunk has none."""
+        """The score floor of a chunk with a rare term of the query; None for another chunk."""
         rank = self.exact_ranks[place]
         return {"rank": rank, "guaranteed": round(fusion.exact_match_floor(rank), _DIGITS)} if rank else None
 
@@ -282,7 +282,7 @@ class ScoreExplanations(NamedTuple):
 def _given(
     rank: int, weight: float, fused: float, strategy: SearchStrategy, fusion: ReciprocalRankFusion
 ) -> dict[str, float]:
-    """What a list gave to the score; one that is alone gave all of it."""
+    """The contribution of a list to the score; a single list contributes all of it."""
     if strategy is not SearchStrategy.HYBRID:
         return {"weight": 1.0, "contribution": round(fused, _DIGITS)}
     contribution = fusion.contribution(weight, rank)

@@ -156,7 +156,7 @@ class VectorSearch:
         return model
 
     async def statistics_at(self, revision: int) -> StoreStatistics | None:
-        """What there is in the store; None when it changes faster than it is worth counting."""
+        """The statistics of a revision; None when the store changes too fast."""
         if self._counted is not None and self._counted[0] == revision:
             return self._counted[1]
         started = self._clock()

@@ -17,23 +17,24 @@ from headgate.knowledge.stores.store_connection import StoreConnection, entity_f
 
 async def find_by_keys(connection: StoreConnection, keys: Iterable[str]) -> list[Entity]:
     """The entities with one of these keys, by id."""
-    wanted = sorted(keys)
-    if not wanted:
+    sorted_keys = sorted(keys)
+    if not sorted_keys:
         return []
     return list(
         map(
-            entity_from_row, await connection.fetch(connection.sql.entities_by_key, connection.listed(wanted))
+            entity_from_row,
+            await connection.fetch(connection.sql.entities_by_key, connection.listed(sorted_keys)),
         )
     )
 
 
 async def list_names(connection: StoreConnection, types: Sequence[str]) -> list[tuple[int, str]]:
     """Every name and alias, by the entity's id; of these types, or of all."""
-    wanted = {kind.upper() for kind in types}
+    kinds = {kind.upper() for kind in types}
     return [
         (id, name)
         for id, kind, first, aliases in await connection.fetch(connection.sql.list_names)
-        if not wanted or kind.upper() in wanted
+        if not kinds or kind.upper() in kinds
         for name in (first, *msgspec.json.decode(aliases))
     ]
 

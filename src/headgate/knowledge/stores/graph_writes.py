@@ -404,10 +404,10 @@ async def _relationship_ids(
     connection: WriteConnection, related: Sequence[tuple[int, int, str]], now: float
 ) -> dict[tuple[int, int, str], int]:
     """The id of each relationship; a new one is stored without a confidence, which its claims give it."""
-    wanted = list(dict.fromkeys(related))
-    rows = await connection.fetch_matching(connection.sql.find_relationships, wanted)
+    keys = list(dict.fromkeys(related))
+    rows = await connection.fetch_matching(connection.sql.find_relationships, keys)
     ids = {(source, target, kind): int(id) for source, target, kind, id in rows}
-    missing = [one for one in wanted if one not in ids]
+    missing = [one for one in keys if one not in ids]
     new = dict(zip(missing, await connection.new_ids("relationship", len(missing)), strict=True))
     await connection.execute_rows(
         connection.sql.insert_relationships, [(id, *one, now) for one, id in new.items()]

@@ -51,7 +51,7 @@ W = TypeVar("W", bound=StrEnum)
 
 
 class KnowledgeArguments:
-    """The arguments of one call; each reading raises InvalidQuestion, null is as if not given."""
+    """The arguments of one call; every method raises InvalidKnowledgeArgument, and null counts as absent."""
 
     def __init__(self, tool: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
         self._given = given
@@ -86,7 +86,7 @@ class KnowledgeArguments:
         return _text(name, value, what).strip()
 
     def cursor(self) -> str | None:
-        """Where the page begins."""
+        """The cursor of the page."""
         value = self._given.get("cursor")
         if value is None:
             return None
@@ -155,8 +155,8 @@ class KnowledgeArguments:
         if not isinstance(value, list | tuple) or not 1 <= len(value) <= most:
             what = f"a list of 1 to {most} ids"
             problem = "is missing; it must be" if value is None else "must be"
-            told = "" if value is None else f", not {abbreviated_json(value)}"
-            raise _refusal(f"{name} {problem} {what}{told}")
+            received = "" if value is None else f", not {abbreviated_json(value)}"
+            raise _refusal(f"{name} {problem} {what}{received}")
         return tuple(
             dict.fromkeys(parse_whole(f"{name}[{at}]", one, 1, _HIGHEST_ID) for at, one in enumerate(value))
         )
@@ -194,12 +194,12 @@ class KnowledgeArguments:
         )
 
 
-# What a store can count up to.
+# The largest integer of a store.
 _HIGHEST_ID: Final = 2**63 - 1
 
 
 def parse_whole(name: str, value: object, lowest: int, highest: int) -> int:
-    """The whole number that it is, also when it came as a text; raises InvalidQuestion."""
+    """The value as an integer, also from a string; raises InvalidKnowledgeArgument."""
     number = lenient_value(value, int)
     if number is None or not lowest <= number <= highest:
         is_too_high = number is not None and number > highest
@@ -210,7 +210,7 @@ def parse_whole(name: str, value: object, lowest: int, highest: int) -> int:
 
 
 def parse_words(name: str, value: object) -> tuple[str, ...]:
-    """A text or a list of them as a sorted tuple; raises InvalidQuestion."""
+    """A string or a list of strings as a sorted tuple; raises InvalidKnowledgeArgument."""
     what = f"a text or a list of 1 to {_MOST_WORDS} texts"
     several = [value] if isinstance(value, str) else value
     if not isinstance(several, list | tuple) or not 1 <= len(several) <= _MOST_WORDS:
@@ -228,7 +228,7 @@ def parse_words(name: str, value: object) -> tuple[str, ...]:
 
 
 def abbreviated_json(value: object) -> str:
-    """What was sent, as JSON, as much of it as belongs into a sentence."""
+    """The received value as JSON, abbreviated for an error message."""
     if isinstance(value, list | tuple):
         # Lists within lists may go deeper than a call of a function can.
         first = ["a list" if isinstance(one, list | tuple) else abbreviated_json(one) for one in value[:3]]

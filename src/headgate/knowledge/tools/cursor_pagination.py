@@ -31,7 +31,7 @@ _START_AGAIN: Final = "leave it out to start again"
 
 
 class SnapshotCursor(NamedTuple):
-    """Where to go on: in which list, of which state of the store, and from which places of it."""
+    """The position after a page: the list, the revision of the store, and the offsets."""
 
     revision: int
     fingerprint: bytes
@@ -75,7 +75,7 @@ def read_cursor(text: str, tool: str, caller: Identity, bound: Mapping[str, obje
 
 
 def _body(text: str) -> bytes:
-    """What stands between mark and check."""
+    """The content of a cursor between its prefix and its checksum."""
     if not _CHARACTERS.fullmatch(text):
         raise _refusal("cursor is not one that this server gave: it has characters that none of them has")
     # A part of four characters may lack some, but never three.
@@ -103,7 +103,7 @@ def _bound_values(caller: Identity, bound: Mapping[str, object]) -> dict[str, ob
 
 
 def _digest(value: object, size: int) -> bytes:
-    # What was sent may hold half a character.
+    # The argument may contain a lone surrogate.
     return blake2b(repr(value).encode("utf-8", "replace"), digest_size=size).digest()
 
 
@@ -142,7 +142,7 @@ T = TypeVar("T")
 _About = TypeVar("_About")
 
 MOST_SNAPSHOTS: Final = 1000
-# Of all snapshots of a tool together: a list of ids may be long.
+# Ids of all snapshots of a tool: a list may be long.
 _MOST_IDS: Final = 2_000_000
 TTL_SECONDS: Final = 3600.0
 _MOST_AT_ONCE: Final = 500
@@ -153,7 +153,7 @@ class PageSnapshot(Generic[T]):
     """Lists of ids that are paged side by side, and what else was known when they were made."""
 
     lists: tuple[tuple[int, ...], ...]
-    # Of the store.
+    # The revision of the store.
     revision: int
     about: T
     # How many ids there are in `about` besides.
@@ -198,7 +198,7 @@ class CursorPager(Generic[T]):
         """The list from its beginning or from where the cursor points; made where it is not kept.
 
         `bound` is what a cursor belongs to: each argument that decides what is in the list, by its name.
-        Raises InvalidQuestion for a cursor that belongs to something else, or whose list is gone for good.
+        Raises InvalidKnowledgeArgument for a cursor of another call, or of an expired list.
         """
         if cursor is None:
             made = await make()
@@ -212,7 +212,7 @@ class CursorPager(Generic[T]):
     def cursor(
         self, snapshot: PageSnapshot[T], caller: Identity, bound: Mapping[str, object], places: Sequence[int]
     ) -> str:
-        """What `open` takes to go on from these places; from now on the snapshot is kept."""
+        """The cursor of these offsets; the snapshot is stored from now on."""
         # Made once: the list may be long.
         mark = snapshot.fingerprint
         self._keep(_key(caller, bound, snapshot.revision, mark), snapshot)

@@ -80,7 +80,7 @@ class VendorQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> dict[str, object]:
-        """What a cursor of its answer belongs to."""
+        """The key that binds a cursor to its call."""
         return {
             "vendor_name": name_key(self.name),
             "setting of include_relationships": self.include_relationships,
@@ -148,8 +148,8 @@ class FindVendorInfo:
         relationships = await _paged(lists[1], places[1], most.relationships, self._graph.relationships)
         names = await self._names(mode, opened, relationships)
         view = _view(mode, opened.snapshot.about, entities, relationships, names)
-        wanted = question.fields_in(mode)
-        if "mentioned_in" in wanted:
+        requested = question.fields_in(mode)
+        if "mentioned_in" in requested:
             vendor = opened.snapshot.about.vendor
             view["mentioned_in"] = await self._graph.chunks_mentioning(vendor.id, MOST_PASSAGES)
         cursor = None
@@ -158,7 +158,7 @@ class FindVendorInfo:
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, following)
         total = sum(len(ids) for ids, some in zip(lists, most, strict=True) if some)
         answer = {
-            **select_fields(view, wanted),
+            **select_fields(view, requested),
             "execution_time_ms": 0.0,
             "pagination": result_fields.pagination(cursor, question.page_size or _MOST[mode].entities, total),
         }
@@ -198,7 +198,7 @@ def _view(
 ) -> dict[str, Any]:
     """The fields of all modes, in the form of this mode."""
     whole = mode is ResponseMode.FULL
-    shown = [entity_fields(entity, whole=whole) for _, entity in entities.items]
+    listed = [entity_fields(entity, whole=whole) for _, entity in entities.items]
     return {
         "vendor_id": about.vendor.id,
         "vendor_name": about.vendor.name,
@@ -213,8 +213,8 @@ def _view(
         },
         "entity_ids": [id for id, _ in entities.items],
         "relationship_ids": [id for id, _ in relationships.items],
-        "top_entities": shown,
-        "entities": shown,
+        "top_entities": listed,
+        "entities": listed,
         "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
         "last_updated": result_fields.iso_timestamp(about.updated),
     }
@@ -252,12 +252,12 @@ def _price(question: VendorQuery, opened: OpenedSnapshot[VendorNeighbourhood]) -
     return CostEstimate({mode: tokens(mode, question.page_size) for mode in modes}, tokens, most)
 
 
-def _tokens(mode: ResponseMode, shown: VendorLimits) -> int:
+def _tokens(mode: ResponseMode, limits: VendorLimits) -> int:
     if mode is ResponseMode.IDS_ONLY:
-        return FRAME_TOKENS + ID_TOKENS * sum(shown)
+        return FRAME_TOKENS + ID_TOKENS * sum(limits)
     entity = WHOLE_ENTITY_TOKENS if mode is ResponseMode.FULL else ENTITY_TOKENS
     # All but the ids begin with what metadata has too: the statistics.
-    listed = entity * shown.entities + RELATIONSHIP_TOKENS * shown.relationships
+    listed = entity * limits.entities + RELATIONSHIP_TOKENS * limits.relationships
     return TOKENS_PER_RESULT[ResponseMode.METADATA] + listed
 
 

@@ -36,27 +36,27 @@ class GetChunks:
         """The fields of one chunk; raises EntityNotFound when it is gone, or another KnowledgeError."""
         arguments = KnowledgeArguments(ONE, given, _KNOWN[ONE])
         id = arguments.id("chunk_id")
-        wish = _field_request(arguments)
+        request = _field_request(arguments)
         chunk = (await self._passages.chunks([id])).get(id)
         if chunk is None:
             raise EntityNotFound(
                 f"Chunk {id} not found: it was removed or never there. Search again with semantic_search",
                 hint="search again with semantic_search",
             )
-        order = self._plan(wish, [chunk], caller)
+        order = self._plan(request, [chunk], caller)
         with self._token_meter.reserve_estimate(caller, order.price, order.mode) as reserved:
             return await self._token_meter.charge_answer(
                 reserved, select_fields(chunk_fields(chunk), order.fields)
             )
 
     async def several(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
-        """Those that are there, and the ids of those that are not; raises KnowledgeError."""
+        """The existing chunks, and the ids of the missing ones; raises KnowledgeError."""
         began = self._clock()
         arguments = KnowledgeArguments(SEVERAL, given, _KNOWN[SEVERAL])
         ids = arguments.ids("chunk_ids", MOST_CHUNKS)
-        wish = _field_request(arguments)
+        request = _field_request(arguments)
         found = await self._passages.chunks(ids)
-        order = self._plan(wish, [found[id] for id in ids if id in found], caller)
+        order = self._plan(request, [found[id] for id in ids if id in found], caller)
         with self._token_meter.reserve_estimate(caller, order.price, order.mode) as reserved:
             answer = {
                 "results": [
@@ -68,13 +68,13 @@ class GetChunks:
             return await self._token_meter.charge_answer(reserved, answer)
 
     def _plan(
-        self, wish: "_ChunkFieldRequest", chunks: Sequence[ChunkRecord], caller: Identity
+        self, request: "_ChunkFieldRequest", chunks: Sequence[ChunkRecord], caller: Identity
     ) -> "_ChunkPlan":
-        possible = fitting_modes(ResponseMode.AUTO, wish.fields, CHUNK_FIELDS)
+        possible = fitting_modes(ResponseMode.AUTO, request.fields, CHUNK_FIELDS)
         texts = [chunk.tokens for chunk in chunks]
         price = estimate_texts(texts, possible, "a list of the first {} chunk_ids")
-        mode = self._token_meter.affordable_mode(caller, price, wish.modes)
-        return _ChunkPlan(price, mode, wish.fields or CHUNK_FIELDS[mode])
+        mode = self._token_meter.affordable_mode(caller, price, request.modes)
+        return _ChunkPlan(price, mode, request.fields or CHUNK_FIELDS[mode])
 
 
 class _ChunkFieldRequest(NamedTuple):

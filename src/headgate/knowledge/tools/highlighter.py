@@ -37,17 +37,17 @@ class HighlightedPassage(NamedTuple):
 def highlight(chunk: ChunkRecord, query: str) -> HighlightedPassage:
     """At most 200 characters around what the query matches, and of a chunk without a match its beginning."""
     match = _best_match(chunk.text, query)
-    return HighlightedPassage(_shown(chunk.text, _start(chunk.text, match)), _header(chunk, match))
+    return HighlightedPassage(_snippet_text(chunk.text, _start(chunk.text, match)), _header(chunk, match))
 
 
-def _shown(text: str, start: int) -> str:
+def _snippet_text(text: str, start: int) -> str:
     end = start + LENGTH
     before, behind = _DOTS if start else "", _DOTS if end < len(text) else ""
     return f"{before}{text[start:end]}{behind}"
 
 
 def _best_match(text: str, query: str) -> int | None:
-    """Where the passage with the most of the query begins; None where nothing of it stands in the text."""
+    """The start of the passage with most terms of the query; None where the text has none."""
     matches = list(_matches(text, query))[:_MOST_MATCHES]
     if not matches:
         return None
@@ -72,9 +72,9 @@ def _start(text: str, match: int | None) -> int:
 
 def _matches(text: str, query: str) -> Iterator[tuple[int, str]]:
     """The places of what the query has: codes as they are written, and words with the same stem."""
-    wanted = set(terms(query))
+    query_terms = set(terms(query))
     found = [(match.start(), stem(match[0].lower())) for match in _WORD.finditer(text)]
-    places = [(place, word) for place, word in found if word in wanted]
+    places = [(place, word) for place, word in found if word in query_terms]
     lowered = text.lower()
     # A code counts for more than the words that it is made of.
     for code in codes(query):

@@ -47,7 +47,7 @@ _MOST_HOPS: Final = 2
 _ENTITY_FIELDS: Final = ("entity_id", "name", "entity_type", "hop", "confidence", "mentions", "via")
 _OF_ENTITIES: Final = frozenset(_ENTITY_FIELDS)
 _FIELDS: Final = (*_ENTITY_FIELDS, "relationships")
-# Of each kind, the most frequent first.
+# By type, most frequent first.
 _MOST_TYPES: Final = 20
 _CUT: Final = {
     1: Notice(
@@ -77,7 +77,7 @@ class NeighboursQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> dict[str, object]:
-        """What a cursor of its answer belongs to."""
+        """The key that binds a cursor to its call."""
         return {
             "entity": name_key(self.name),
             "number of hops": self.terms.hops,
@@ -147,8 +147,8 @@ class NeighboursTool:
     ) -> dict[str, Any]:
         around, total = opened.snapshot.about, len(opened.snapshot.lists[0])
         leading = [id for entity, _ in page.items for id in around.walk.leading.get(entity, ())]
-        wanted = leading if "relationships" in question.fields else []
-        relationships = await self._graph.relationships(wanted) if wanted else {}
+        relationship_ids = leading if "relationships" in question.fields else []
+        relationships = await self._graph.relationships(relationship_ids) if relationship_ids else {}
         ends = {end for one in relationships.values() for end in (one.source_id, one.target_id)}
         reached = [around.walk.reached[id] for id, _ in page.items]
         ends |= {one.via for one in reached if one.via is not None}
@@ -162,8 +162,8 @@ class NeighboursTool:
                 select_fields(_view(names[one.entity_id], one, names), question.fields) for one in reached
             ]
         if "relationships" in question.fields:
-            shown = [relationships[id] for id in wanted if id in relationships]
-            answer["relationships"] = [relationship_fields(one, names) for one in shown]
+            related = [relationships[id] for id in relationship_ids if id in relationships]
+            answer["relationships"] = [relationship_fields(one, names) for one in related]
         answer["total_found"] = total
         answer["execution_time_ms"] = 0.0
         answer["pagination"] = result_fields.pagination(cursor, question.page_size, total)
@@ -208,7 +208,7 @@ def _view(entity: Entity, reached: ReachedEntity, names: Mapping[int, Entity]) -
     return {
         **entity_fields(entity),
         "hop": reached.hop,
-        # Of the way to it: how sure it is that the two are related.
+        # The confidence of the path to it.
         "confidence": round(reached.confidence, 6),
         "via": None if between is None else {"entity_id": between.id, "name": between.name},
     }

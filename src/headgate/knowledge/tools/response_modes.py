@@ -46,7 +46,7 @@ _FULL: Final = (
     "total_chunks",
     "chunk_token_count",
 )
-# What a search shows of each chunk.
+# The fields of a search result by mode.
 RESULT_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
     ResponseMode.IDS_ONLY: _IDS,
     ResponseMode.METADATA: _METADATA,
@@ -83,8 +83,8 @@ def fitting_modes(
     """The modes that an answer may be given in, the richest first: one, or those that have all the fields."""
     if mode is not ResponseMode.AUTO:
         return (mode,)
-    wanted = set(fields or ())
-    return tuple(mode for mode in RICHEST_FIRST if wanted <= set(known[mode]))
+    requested = set(fields or ())
+    return tuple(mode for mode in RICHEST_FIRST if requested <= set(known[mode]))
 
 
 # Of each name, and of their number: an error does not repeat thousands.
@@ -98,7 +98,7 @@ def modes_with(
 ) -> tuple[ResponseMode, ...]:
     """The modes that an answer with these fields may be given in, the richest first.
 
-    Raises InvalidQuestion when there are none, which names the fields that are wrong and those that are not.
+    Raises InvalidKnowledgeArgument when there is none, with the invalid and the allowed fields.
     """
     allowed = (
         known[mode] if mode is not ResponseMode.AUTO else {field for own in known.values() for field in own}
@@ -120,14 +120,14 @@ def check_fields(
     where: str,
     elsewhere: Mapping[ResponseMode, Sequence[str]] = _NO_OTHER_MODES,
 ) -> None:
-    """Raises InvalidQuestion when one of them is not allowed there; `elsewhere` has those of each mode."""
+    """Raise InvalidKnowledgeArgument for a field of another mode; `elsewhere` has the fields of each mode."""
     wrong = sorted(set(fields or ()) - set(allowed))
     if not wrong:
         return
-    shown = [field if len(field) <= _LONGEST else f"{field[: _LONGEST - 1]}…" for field in wrong[:_MOST]]
+    shortened = [field if len(field) <= _LONGEST else f"{field[: _LONGEST - 1]}…" for field in wrong[:_MOST]]
     homes = _modes_with_field(wrong, elsewhere)
     raise InvalidKnowledgeArgument(
-        f"Invalid fields for {where}: {shown}. Allowed fields: {sorted(allowed)}",
+        f"Invalid fields for {where}: {shortened}. Allowed fields: {sorted(allowed)}",
         hint=homes or "leave out fields to get all of them, or name only those that are allowed",
         hinted=bool(homes),
     )
@@ -136,8 +136,10 @@ def check_fields(
 def _modes_with_field(fields: Iterable[str], known: Mapping[ResponseMode, Sequence[str]]) -> str:
     """Which modes to take for each of the fields; nothing of those that none has."""
     modes = {field: [str(mode) for mode in known if field in known[mode]] for field in sorted(set(fields))}
-    told = (f"response_mode {' or '.join(names)} for {field}" for field, names in modes.items() if names)
-    joined = ", ".join(told)
+    alternatives = (
+        f"response_mode {' or '.join(names)} for {field}" for field, names in modes.items() if names
+    )
+    joined = ", ".join(alternatives)
     return f"take {joined}" if joined else ""
 
 
@@ -146,7 +148,7 @@ def select_fields(item: Mapping[str, Any], fields: Iterable[str]) -> dict[str, A
     return {field: item[field] for field in fields if field in item}
 
 
-# What has one is read rather than looked through, and keeps its keys beside it.
+# A list with one of these is for reading, and keeps its keys.
 _TEXT_KEY: Final = "chunk_text"
 # Useless to a model, and without it equal calls have byte-identical answers.
 _OMITTED_KEY: Final = "execution_time_ms"
@@ -162,11 +164,11 @@ def encode_answer(answer: Mapping[str, Any]) -> bytes:
     """
     if "_metadata" in answer:
         return msgspec.json.encode(answer)
-    told = {key: value for key, value in answer.items() if key != _OMITTED_KEY}
-    tables = {key: _table(value) for key, value in told.items() if _is_list_of_like(value)}
-    text = msgspec.json.encode({**told, **tables})
-    # What was imported may look like a table of ours.
-    return text if text.count(_COLUMNS_MARKER) == len(tables) else msgspec.json.encode(told)
+    content = {key: value for key, value in answer.items() if key != _OMITTED_KEY}
+    tables = {key: _table(value) for key, value in content.items() if _is_list_of_like(value)}
+    text = msgspec.json.encode({**content, **tables})
+    # Imported data may look like one of our tables.
+    return text if text.count(_COLUMNS_MARKER) == len(tables) else msgspec.json.encode(content)
 
 
 def _is_list_of_like(value: Any) -> bool:

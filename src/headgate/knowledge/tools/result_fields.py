@@ -35,7 +35,7 @@ class ExecutionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pagination(cursor: str | None, page_size: int, total: int) -> dict[str, Any]:
-    """Where the page stands in the whole."""
+    """The pagination object of an answer."""
     return {
         "cursor": cursor,
         "page_size": page_size,
@@ -72,7 +72,7 @@ def desktop_envelope(
 
 
 def envelope_header(operation: str, status: str, metadata: EnvelopeMetadata) -> dict[str, Any]:
-    """What an envelope begins with."""
+    """The metadata of an envelope."""
     return {
         "operation": operation,
         "version": metadata.version,

@@ -51,14 +51,14 @@ _DEPRECATED: Final = Notice(
 
 
 class ChunkSearch(Protocol):
-    """What finds chunks."""
+    """The search behind the tool."""
 
     async def find(self, query: SearchQuery) -> tuple[ChunkRanking, bool]:
-        """What was found, and whether that was known already; raises KnowledgeError."""
+        """The ranking, and whether it came from the cache; raises KnowledgeError."""
 
 
 class ResponseFormat(StrEnum):
-    """What is around the results."""
+    """The choices of the argument response_format."""
 
     STANDARD = "standard"
     DESKTOP = "desktop"
@@ -71,14 +71,14 @@ class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     page_size: int
     cursor: str | None
     fields: tuple[str, ...] | None
-    # Those it may be answered in, the richest first.
+    # The possible modes, richest first.
     modes: tuple[ResponseMode, ...]
     format: ResponseFormat
     warnings: tuple[Notice, ...] = ()
 
     @property
     def bound(self) -> dict[str, object]:
-        """What a cursor of its answer belongs to."""
+        """The key that binds a cursor to its call."""
         return {
             "query": self.query.text,
             "filter": self.query.filters,
@@ -121,7 +121,7 @@ class SemanticSearch:
         """One page of what was found; raises KnowledgeError."""
         began = self._clock()
         question = parse_search_arguments(given, boosted=self._boosted)
-        # What a cursor points to is at hand, so it is known how much there is left.
+        # The list of a cursor is in memory, so the number of results is known.
         opened = await self._open(question, caller) if question.cursor else None
         results = min(question.page_size, _left(opened)) if opened else question.page_size
         modes = fitting_modes(ResponseMode.AUTO, question.fields, question.known)
@@ -227,7 +227,7 @@ def _left(opened: OpenedSnapshot[ChunkRanking]) -> int:
 
 
 def parse_search_arguments(given: Mapping[str, Any], *, boosted: bool = False) -> SemanticSearchQuery:
-    """The arguments of a call; raises InvalidQuestion or QueryTooLong."""
+    """The arguments of a call; raises InvalidKnowledgeArgument or QueryTooLong."""
     arguments = KnowledgeArguments(NAME, given, _KNOWN)
     text = arguments.text("query", what=f"a text of 1 to {LONGEST_QUERY} characters")
     if not text:

@@ -29,12 +29,12 @@ _SOON_SECONDS: Final = 5.0
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 
-# What fits instead, given how many tokens are left; empty when nothing smaller does.
+# The cheaper option for the tokens that are left; empty when there is none.
 Advice = Callable[[int], str]
 
 
 class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the budgets, for the metrics."""
+    """The usage of all budgets, for the metrics."""
 
     callers: int
     spent: int
@@ -51,7 +51,7 @@ class TokenReservation:
         self._now = now
 
     def settle(self, actual: int) -> None:
-        """So many were spent, and the rest is free again; only the first time counts."""
+        """Charge the tokens and release the rest; only the first call counts."""
         account, self._account = self._account, None
         if account is not None:
             account.reserved -= self.tokens
@@ -100,7 +100,7 @@ class TokenBudget:
 
     @property
     def usage(self) -> BudgetUsage:
-        """What is spent and reserved now, of all callers together."""
+        """The spent and reserved tokens of all callers."""
         now = self._clock()
         reserved = sum(account.reserved for account in self._accounts.values())
         taken = sum(account.used(now) for account in self._accounts.values())
@@ -154,7 +154,7 @@ class _CallerAccount:
         self._sum = 0
 
     def spend(self, tokens: int, now: float) -> None:
-        """So many are gone, for a day from now on."""
+        """Charge tokens for a day from now on."""
         if tokens <= 0:
             return
         step = int(now // _STEP_SECONDS)
@@ -166,7 +166,7 @@ class _CallerAccount:
         self._sum += tokens
 
     def used(self, now: float) -> int:
-        """What is spent or reserved."""
+        """The spent and reserved tokens."""
         while self._spent and self._spent[0][1] + DAY_SECONDS <= now:
             self._sum -= self._spent.popleft()[2]
         return self._sum + self.reserved
@@ -178,7 +178,7 @@ class _CallerAccount:
             freed += spent
             if freed >= tokens:
                 return last + DAY_SECONDS - now
-        # What is missing is only reserved, and most answers take less than that.
+        # The missing tokens are only reserved, and most answers take fewer.
         return _SOON_SECONDS
 
 
@@ -190,7 +190,7 @@ def _duration_text(seconds: float) -> str:
     return f"{math.ceil(seconds / _HOUR)} h"
 
 
-# What is counted at once.
+# Bytes that are counted per step.
 _SHORT_BYTES: Final = 32 * 1024
 # At most, with all boosts.
 _EXPLANATION_TOKENS: Final = 120
@@ -212,8 +212,8 @@ class CostEstimate(msgspec.Struct, frozen=True):
     proposed: tuple[ResponseMode, ...] = RICHEST_FIRST
 
     def advice(self, mode: ResponseMode, left: int) -> str:
-        """What fits: fewer results, a cheaper mode, or both at once; empty when nothing does."""
-        fitting = [told for told in (self._fewer(mode, left), self._cheaper(left)) if told]
+        """The options that fit: fewer results, a cheaper mode, or both; empty when there is none."""
+        fitting = [option for option in (self._fewer(mode, left), self._cheaper(left)) if option]
         if not fitting:
             worth = [mode for mode in self.by_mode if mode in self.proposed]
             cheapest = min(worth, key=lambda mode: self.of_results(mode, 1))
@@ -252,7 +252,7 @@ def estimate_texts(texts: Sequence[int], modes: Iterable[ResponseMode], lever: s
     """That of chunks whose texts have so many tokens each."""
 
     def tokens(mode: ResponseMode, count: int) -> int:
-        # What is around a text is about what metadata has.
+        # The fields around a text cost about as much as metadata.
         whole = [TOKENS_PER_RESULT[ResponseMode.METADATA] + text for text in texts[:count]]
         return sum(
             whole if mode is ResponseMode.FULL else (min(TOKENS_PER_RESULT[mode], one) for one in whole)
@@ -283,7 +283,7 @@ class TokenMeter:
     def reserve_estimate(
         self, caller: Identity, price: CostEstimate, mode: ResponseMode = ResponseMode.FULL
     ) -> TokenReservation:
-        """Set the price aside; raises BudgetSpent."""
+        """Reserve the price; raises TokenBudgetExceeded."""
         return self._budget.reserve(caller, price.by_mode[mode], lambda left: price.advice(mode, left))
 
     async def charge_answer(self, reservation: TokenReservation, answer: dict[str, Any]) -> dict[str, Any]:

@@ -35,30 +35,30 @@ from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, Toke
 
 def error_content(error: KnowledgeError) -> dict[str, Any]:
     """The error, the action and the code; possible matches and the retry delay, where known."""
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "error": redact(error.sentence),
         "action": redact(error.hint),
         "code": error.code,
     }
     if error.retry_after_seconds is not None:
-        told["retry_after_seconds"] = error.retry_after_seconds
+        content["retry_after_seconds"] = error.retry_after_seconds
     if isinstance(error, VendorAmbiguous):
-        told["matches"] = [
+        content["matches"] = [
             {"vendor_id": one.id, "vendor_name": one.name, "vendor_type": one.type, **_match_fields(one)}
             for one in error.matches
         ]
     if isinstance(error, EntityAmbiguous):
-        told["matches"] = [
+        content["matches"] = [
             {"entity_id": one.id, "name": one.name, "entity_type": one.type, **_match_fields(one)}
             for one in error.matches
         ]
     if isinstance(error, VendorNotFound) or (isinstance(error, EntityNotFound) and error.nearest):
-        told["suggestions"] = error.nearest
-    return told
+        content["suggestions"] = error.nearest
+    return content
 
 
 def _match_fields(match: EntityMatch) -> dict[str, Any]:
-    """What it has besides."""
+    """The other fields of a match."""
     known = {
         "external_id": match.external_id,
         "aliases": list(match.aliases),
@@ -73,7 +73,7 @@ _Tool = Callable[[Mapping[str, Any], Identity], Awaitable[dict[str, Any]]]
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the calls so far, for the metrics."""
+    """The counters of calls so far, for the metrics."""
 
     # By tool; a call that failed counts in both.
     calls: dict[str, int]
@@ -152,17 +152,17 @@ class KnowledgeTools:
         self, name: str, arguments: Mapping[str, Any], error: KnowledgeError
     ) -> dict[str, Any]:
         """The structured content of a failed call, in the envelope if that was requested."""
-        told = error_content(error)
+        content = error_content(error)
         if (
             name != semantic_search.NAME
             or arguments.get("response_format") != semantic_search.ResponseFormat.DESKTOP
         ):
-            return told
-        return {"_metadata": envelope_header(name, "error", self._envelope_metadata), **told}
+            return content
+        return {"_metadata": envelope_header(name, "error", self._envelope_metadata), **content}
 
     @property
     def usage(self) -> ToolUsage:
-        """What became of the calls so far."""
+        """The counters of calls so far."""
         pagers: tuple[Sized, ...] = (
             self._search.pager,
             self._vendor.pager,

@@ -1,1 +1,1 @@
-"""The team's documents and their graph in PostgreSQL with pgvector."""
+"""The PostgreSQL engine of the knowledge store: statements, migrations, full text and pgvector."""

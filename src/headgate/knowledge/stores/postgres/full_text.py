@@ -115,7 +115,7 @@ def lexeme(word: str) -> str:
 
 # Up to so many allowed chunks, their ids are read first; otherwise the best chunks are filtered.
 _MOST_ALLOWED: Final = 50_000
-# Of the best so many are looked at whether they pass; nearly always enough of them do.
+# The number of best chunks that are filtered; nearly always enough of them pass.
 _CANDIDATES: Final = 5_000
 # Scored on the loop; more would hold it up.
 _SCORED_AT_ONCE: Final = 20_000
@@ -192,7 +192,7 @@ async def document_frequencies(connection: Connection, terms: Sequence[str]) -> 
 
 
 def stem_key(stem: str) -> str:
-    """What the postings of a stem are kept under: itself, unless it is too long for an index."""
+    """The key of a stem's postings: itself, unless it is too long for an index."""
     if len(stem) <= _LONGEST_STEM:
         return stem
     # No stem has a blank in it.
@@ -225,7 +225,7 @@ _BlockKey = tuple[str, int]
 
 
 class ChunkTerms(NamedTuple):
-    """What is searched of a chunk."""
+    """The indexed terms of a chunk."""
 
     stems: list[str]
     words: str
@@ -244,7 +244,7 @@ def _analyze(header: str, text: str) -> ChunkTerms:
 
 
 class PostingsUpdate:
-    """What changes in the postings, collected, so that each block is read and written once."""
+    """Collects changes of postings, so that each block is read and written once."""
 
     def __init__(self) -> None:
         self._added: defaultdict[_BlockKey, list[block_postings.Posting]] = defaultdict(list)

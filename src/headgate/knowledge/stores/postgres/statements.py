@@ -19,7 +19,7 @@ TABLES_EMPTIED: Final = (
 
 @dataclass(slots=True)
 class StoreCounters:
-    """What the store keeps of itself: one row, which every change locks first."""
+    """The counters of the store: one row, which every change locks first."""
 
     revision: int
     # The ids that were given last; none is ever given again.

@@ -19,7 +19,7 @@ from headgate.knowledge.stores.postgres.statements import (
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection
 
-# As many are compared one by one, which misses none.
+# Up to so many vectors, an exact scan.
 MOST_COMPARED: Final = 4_000
 # The graph takes vectors of at most as many numbers.
 MOST_DIMENSIONS: Final = 2000
@@ -30,7 +30,7 @@ _CONSIDERED: Final = 128
 # Its sums differ from ours in the seventh digit: what lies just behind the last may belong before it.
 _SPARE: Final = 50
 _DIGITS: Final = 6
-# Of a vector as pgvector sends it, before its numbers.
+# The header of a vector in pgvector's binary format.
 _HEAD_BYTES: Final = 4
 
 
@@ -79,7 +79,7 @@ async def _prepare(connection: Connection, *, everything: bool) -> None:
 
 
 def index_expression(dimensions: int) -> str:
-    """What the graph is an index of; a vector of unknown length cannot be in one."""
+    """The indexed expression; an index needs vectors of a fixed length."""
     return f"(embedding::vector({dimensions:d}))"
 
 
@@ -102,10 +102,10 @@ def _condition(selection: ChunkSelection | None) -> tuple[str, list[list[int]]]:
 
 def _scored(ids: Sequence[int], sent: bytes, vector: bytes) -> list[ScoredChunk]:
     """With sums of our own, so that the same vectors have the same scores in every store."""
-    wanted = numpy.frombuffer(vector, dtype="<f4").astype(numpy.float64)
-    row = numpy.dtype([("head", "V", _HEAD_BYTES), ("numbers", ">f4", len(wanted))])
+    query = numpy.frombuffer(vector, dtype="<f4").astype(numpy.float64)
+    row = numpy.dtype([("head", "V", _HEAD_BYTES), ("numbers", ">f4", len(query))])
     found = numpy.frombuffer(sent, dtype=row)["numbers"].astype(numpy.float64)
-    cosines: Any = numpy.round(numpy.vecdot(found, wanted), _DIGITS)
+    cosines: Any = numpy.round(numpy.vecdot(found, query), _DIGITS)
     scored = map(ScoredChunk, ids, cosines.tolist())
     return sorted(scored, key=lambda one: (-one.score, one.chunk_id))
 

@@ -1,1 +1,1 @@
-"""The documents and the graph in one SQLite file."""
+"""The SQLite engine of the knowledge store: statements, migrations, full text and vectors in one file."""

@@ -14,7 +14,7 @@ from headgate.search.text_analysis import words
 
 # Pages of one search, and searches by words and by meaning, ask with the same filters.
 _MOST_CACHED_FILTERS = 16
-# Of all of them together: an id takes some sixty bytes.
+# Cached ids in all; an id takes some sixty bytes.
 _MOST_IDS = 1_000_000
 
 
@@ -105,7 +105,7 @@ def document_frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -
     return {stem: block_postings.chunks_in(size) for stem, size in rows}
 
 
-# Of a chunk: its id, its header and its text.
+# The id, the header and the text of a chunk.
 StoredChunkText = tuple[int, str, str]
 
 

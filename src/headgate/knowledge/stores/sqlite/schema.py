@@ -107,11 +107,11 @@ _OF_THE_SYSTEM: Final = {
 def explain_error(error: Exception) -> str:
     """The problem and its remedy in one sentence, without paths and messages of SQLite."""
     failed = store_failure(error)
-    said = str(failed)
-    if said in _REMEDIES:
-        return f"{said}; {_REMEDIES[said]}"
+    message = str(failed)
+    if message in _REMEDIES:
+        return f"{message}; {_REMEDIES[message]}"
     cause = failed.__cause__ or error.__cause__
     if isinstance(cause, sqlite3.Error):
         return f"knowledge.db answers {getattr(cause, 'sqlite_errorname', None) or type(cause).__name__}"
     remedy = _OF_THE_SYSTEM.get(cause.errno or 0) if isinstance(cause, OSError) else None
-    return f"{said}; {remedy}" if remedy else said
+    return f"{message}; {remedy}" if remedy else message

@@ -8,11 +8,11 @@ from typing import Any, Final
 from headgate.knowledge.stores.sqlite import schema
 from headgate.search.block_postings import ScoredChunk
 
-# So many are looked at exactly, of so many that look promising; see docs/decisions/0044-vectors-in-sqlite.md.
+# Vectors compared exactly, and candidates before that; see docs/decisions/0044-vectors-in-sqlite.md.
 SHORTLIST: Final = 2048
 PROMISING: Final = 8192
 _READ_AT_ONCE: Final = 65536
-# What is computed at once stays in the processor's cache.
+# A step fits into the processor's cache.
 _COMPARED_AT_ONCE: Final = 32768
 _DIGITS: Final = 6
 _WORD_BYTES: Final = 8
@@ -108,12 +108,12 @@ class _BinaryCodes:
             self._words = numpy.ascontiguousarray(self._words[:, which])
 
     def rows(self, allowed: frozenset[int] | None) -> Any:
-        """Where the allowed ones are."""
+        """The rows of the allowed chunks."""
         numpy = self._numpy
         if allowed is None:
             return numpy.arange(len(self._numbers))
-        wanted = numpy.fromiter(allowed, dtype=numpy.int64, count=len(allowed))
-        return numpy.flatnonzero(numpy.isin(self._chunk_ids, wanted))
+        allowed_ids = numpy.fromiter(allowed, dtype=numpy.int64, count=len(allowed))
+        return numpy.flatnonzero(numpy.isin(self._chunk_ids, allowed_ids))
 
     def numbers(self, rows: Any) -> list[int]:
         """The numbers of their vectors, as they lie in the file."""
@@ -121,13 +121,13 @@ class _BinaryCodes:
         return found
 
     def nearest_by_hamming(self, rows: Any, vector: bytes, count: int) -> Any:
-        """Those that differ in the fewest dimensions, about as many."""
+        """The rows that differ in the fewest dimensions, about `count` of them."""
         numpy = self._numpy
-        wanted = numpy.frombuffer(binary_code(vector), dtype=numpy.uint64)
+        code = numpy.frombuffer(binary_code(vector), dtype=numpy.uint64)
         differing = numpy.zeros(len(self._numbers), dtype=numpy.uint16)
         for start in range(0, len(differing), _COMPARED_AT_ONCE):
             part = slice(start, start + _COMPARED_AT_ONCE)
-            for place, word in enumerate(wanted):
+            for place, word in enumerate(code):
                 differing[part] += numpy.bitwise_count(self._words[place, part] ^ word)
         if len(rows) < len(differing):
             differing = differing[rows]
@@ -156,10 +156,10 @@ def _rescore_exactly(
     ).fetchall()
     if not rows:
         return []
-    wanted = numpy.frombuffer(vector, dtype="<f4").astype(numpy.float64)
+    query = numpy.frombuffer(vector, dtype="<f4").astype(numpy.float64)
     found = numpy.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), -1)
     ids = numpy.array([row[0] for row in rows], dtype=numpy.int64)
-    cosines: Any = numpy.round(numpy.vecdot(found.astype(numpy.float64), wanted), _DIGITS)
+    cosines: Any = numpy.round(numpy.vecdot(found.astype(numpy.float64), query), _DIGITS)
     # The last key is the first that counts.
     order = numpy.lexsort((ids, -cosines))[:limit]
     return [ScoredChunk(int(ids[place]), float(cosines[place])) for place in order]
