@@ -31,9 +31,6 @@ LARGEST = 500
 
 # Modules that may be small although at most one module imports them, each with its reason.
 SMALL_ON_PURPOSE: dict[str, str] = {}
-# Modules that are being rebuilt; none is added here.
-TOO_SMALL_STILL: frozenset[str] = frozenset()
-TOO_LARGE_STILL: frozenset[str] = frozenset()
 
 
 def words(text: str) -> frozenset[str]:
@@ -58,14 +55,8 @@ PRIVATE_ALONE = words("""
 
 # Places that are being rewritten; none is added here.
 PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
-    "headgate.access.local": frozenset({"door"}),
-    "headgate.input_requests.input_bridge": frozenset({"reminder"}),
-    "headgate.input_requests.request_state": frozenset({"reminder", "reminders"}),
     "headgate.knowledge.search.ranking": frozenset({"wishes"}),
     "headgate.knowledge.tools.get_chunks": frozenset({"wish"}),
-    "headgate.server.change_notifier": frozenset({"circles"}),
-    "headgate.server.http_connection": frozenset({"doors"}),
-    "headgate.server.http_server": frozenset({"door", "porter"}),
 }
 
 
@@ -124,12 +115,12 @@ def test_a_small_module_has_more_than_one_importer() -> None:
         for name, module in source().items()
         if module.lines < SMALLEST_WITH_ONE_IMPORTER and not exempt(module) and len(importers[name]) <= 1
     }
-    assert small - TOO_SMALL_STILL == set(), "merge a small module into the one that imports it"
+    assert small == set(), "merge a small module into the one that imports it"
 
 
 def test_no_module_is_too_large() -> None:
     large = {name for name, module in source().items() if module.lines > LARGEST}
-    assert large - TOO_LARGE_STILL == set(), "split what has two subjects"
+    assert large == set(), "split what has two subjects"
 
 
 def exempt(module: Module) -> bool:
