@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from conformance.fixture.eras import Era
+from testkit.conformance_server.eras import Era
 
 OLD: Final = "2025-11-25"
 NEW: Final = "2026-07-28"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from conformance.cells import Carrier, Cell, Side
-from conformance.fixture.eras import Era
 from conformance.suite import Results, Scenarios, run_client, run_server
 from testkit import async_gateway_process
+from testkit.conformance_server.eras import Era
 from testkit.parts import ROOT
 
 _START_SECONDS: Final = 20.0
@@ -66,7 +66,7 @@ async def _run_clients(
 @contextlib.asynccontextmanager
 async def _upstream(cell: Cell, directory: Path) -> AsyncIterator[dict[str, Any]]:
     if cell.carrier is Carrier.STDIO:
-        arguments = ["-m", "conformance.fixture", "--era", cell.era.value]
+        arguments = ["-m", "testkit.conformance_server", "--era", cell.era.value]
         yield {"command": sys.executable, "args": arguments, "cwd": str(ROOT)}
         return
     async with _fixture(cell.era, directory) as url:
@@ -77,7 +77,7 @@ async def _upstream(cell: Cell, directory: Path) -> AsyncIterator[dict[str, Any]
 async def _fixture(era: Era, directory: Path) -> AsyncIterator[str]:
     with (directory / "fixture.log").open("wb") as log:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "conformance.fixture", "--http", "0", "--era", era.value,
+            sys.executable, "-m", "testkit.conformance_server", "--http", "0", "--era", era.value,
             cwd=ROOT, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
         )  # fmt: skip
