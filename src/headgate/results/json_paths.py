@@ -152,6 +152,11 @@ def elements_path(path: str) -> str:
     return f"{_normalised(path)}[]"
 
 
+def join_paths(above: str, below: str) -> str:
+    """The path that leads along both."""
+    return above + (below if not above or below.startswith("[") else f".{below}")
+
+
 def _normalised(path: str) -> str:
     path = _trim(path)
     if path in ("$", "#", "."):

@@ -33,7 +33,7 @@ from headgate.results.jobs import (
     SearchMode,
     SearchParams,
 )
-from headgate.results.json_paths import resolve_path
+from headgate.results.json_paths import join_paths, resolve_path
 from headgate.results.notices import page_note
 from headgate.results.pagination import ReadProcessor, first_fitting_page, rows_page
 from headgate.results.parsed_result import ParsedResult, starts_with_index
@@ -384,15 +384,11 @@ def _below_path(made: ProcessorResult, text: Content, parsed: ParsedResult, job:
     if where.gathered:
         return {"path": "", "positions": []}
     if "path" in search_facts:
-        return {"path": _join_paths(where.path, str(search_facts["path"]))}
+        return {"path": join_paths(where.path, str(search_facts["path"]))}
     places = made.places[:_MOST_POSITIONS]
     if not places or not text or is_json(text):
         return {}
     return {"path": where.path, "positions": [count_characters(memoryview(text)[:start]) for start in places]}
-
-
-def _join_paths(above: str, below: str) -> str:
-    return above + (below if below.startswith("[") or not above else f".{below}")
 
 
 class _SearchedTexts:

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from headgate.results.content import Content, character_count, first_characters, is_json
 from headgate.results.jobs import SearchMode, SearchParams
-from headgate.results.json_paths import decode_container_or_none
+from headgate.results.json_paths import decode_container_or_none, join_paths
 from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
 from headgate.results.search.context_passages import ContextPassage, context_passages
@@ -217,27 +217,26 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
 
 
 def _value_or_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
-    data = memoryview(value)
-    if len(data) <= room:
-        return bytes(data)
-    if data[0] not in b"{[":
-        return _string_matches(value, matcher, room)
-    assembly = JsonAssembler(is_object=data[0] == ord("{"), room=room)
-    for finding in JsonMatchFinder(matcher, room).find(value):
-        if not assembly.add(finding) and not finding.too_large:
-            break
-    return assembly.json()
-
-
-def _string_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
-    if memoryview(value)[0] != ord('"'):
+    first, size = memoryview(value)[0], len(value)
+    if size <= room:
+        return bytes(value)
+    if first not in b'{["':
         return b"null"
-    assembly = JsonAssembler(is_object=False, room=room + len("[]"))
-    container = MatchContainer(is_object=False)
-    for part in string_matches(value, matcher.pattern):
-        if not assembly.add(JsonMatch(container, None, value, 0, part=part)):
+    # A string is assembled as the only element of an array.
+    is_string = first == ord('"')
+    assembly = JsonAssembler(is_object=first == ord("{"), room=room + len("[]") * is_string)
+    for match in _matches_in(value, matcher, room):
+        if not assembly.add(match) and not match.too_large:
             break
-    return assembly.json()[1:-1] or b"null"
+    return (assembly.json()[1:-1] or b"null") if is_string else assembly.json()
+
+
+def _matches_in(value: Raw, matcher: JsonMatcher, room: int) -> Iterator[JsonMatch]:
+    if memoryview(value)[0] != ord('"'):
+        return JsonMatchFinder(matcher, room).find(value)
+    container = MatchContainer(is_object=False)
+    parts = string_matches(value, matcher.pattern)
+    return (JsonMatch(container, None, value, 0, part=part) for part in parts)
 
 
 class _MatchedValue(NamedTuple):
@@ -278,22 +277,13 @@ def _values_around_hits(
 ) -> Iterator[_MatchedValue | _MatchedPart]:
     """The value to show for each hit; in a value that fits on no page every hit counts by itself."""
     for place in _enclosing_objects(content, matcher):
-        findings = [] if len(place.value) <= params.room else _findings(place, matcher, params.room)
+        findings: list[JsonMatch] = []
+        if len(place.value) > params.room:
+            findings = list(islice(_matches_in(place.value, matcher, params.room), _MOST_FOUND))
         if len(findings) < 2 or _fit(place, findings, params.room):
             yield place
         else:
             yield from (_part(place, finding, params) for finding in findings)
-
-
-def _findings(place: _MatchedValue, matcher: JsonMatcher, room: int) -> list[JsonMatch]:
-    found: Iterator[JsonMatch]
-    if memoryview(place.value)[0] == ord('"'):
-        whole = MatchContainer(is_object=False)
-        hits = string_matches(place.value, matcher.pattern)
-        found = (JsonMatch(whole, None, place.value, 0, part=part) for part in hits)
-    else:
-        found = JsonMatchFinder(matcher, room).find(place.value)
-    return list(islice(found, _MOST_FOUND))
 
 
 def _fit(place: _MatchedValue, findings: list[JsonMatch], room: int) -> bool:
@@ -303,10 +293,8 @@ def _fit(place: _MatchedValue, findings: list[JsonMatch], room: int) -> bool:
 
 
 def _part(place: _MatchedValue, finding: JsonMatch, params: SearchParams) -> _MatchedPart:
-    path = place.path
-    if memoryview(place.value)[0] != ord('"'):
-        inside = finding.path
-        path += inside if not path or inside.startswith("[") else f".{inside}"
+    is_string = memoryview(place.value)[0] == ord('"')
+    path = place.path if is_string else join_paths(place.path, finding.path)
     element = finding.element if place.container is None else place.element
     if finding.part is None:
         return _MatchedPart(path, element, finding.value, is_part=False)
