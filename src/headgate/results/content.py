@@ -85,7 +85,7 @@ _WINDOW = 1024 * 1024
 
 def count_lines(content: Content) -> int:
     """The number of lines; the last one may lack a line end."""
-    ends = sum(window.count(b"\n") for window in _windows(content))
+    ends = sum(window.count(b"\n") for window in windows(content))
     return ends + (len(content) > 0 and content[len(content) - 1 :] != b"\n")
 
 
@@ -93,14 +93,15 @@ def count_characters(content: Content | Raw | memoryview) -> int:
     """The number of characters; bytes that are no UTF-8 count as their replacement characters."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     count = 0
-    for window in _windows(content):
+    for window in windows(content):
         # Decoding is only needed for multi-byte characters, or for one that began in the previous window.
         begun, _ = decoder.getstate()
         count += len(window) if not begun and window.isascii() else len(decoder.decode(window))
     return count + len(decoder.decode(b"", final=True))
 
 
-def _windows(content: Content | Raw | memoryview) -> Iterator[bytes]:
+def windows(content: Content | Raw | memoryview) -> Iterator[bytes]:
+    """The bytes in windows of a megabyte, so that a memory-mapped content is not copied as a whole."""
     with memoryview(content) as view:
         for start in range(0, len(view), _WINDOW):
             yield bytes(view[start : start + _WINDOW])
@@ -181,17 +182,19 @@ def aligned_windows(content: Content, size: int, *ends: bytes) -> Iterator[bytes
 
 def string_text_chunks(value: Content) -> TextChunks:
     """The text of a JSON string, in chunks."""
+    start, end = value.find(b'"') + 1, value.rfind(b'"')
+    return lambda: map(_unescape, string_windows(memoryview(value)[start:end]))
 
-    def texts() -> Iterator[str]:
-        start, end = value.find(b'"') + 1, value.rfind(b'"')
-        while start < end:
-            window = _without_partial_end(
-                value[start : min(start + _WINDOW, end)], final=start + _WINDOW >= end
-            )
-            yield _unescape(window)
-            start += len(window)
 
-    return texts
+def string_windows(inside: memoryview) -> Iterator[bytes]:
+    """The escaped text of a JSON string, in windows that split neither an escape nor a character."""
+    start = 0
+    while start < len(inside):
+        window = bytes(inside[start : start + _WINDOW])
+        if start + _WINDOW < len(inside):
+            window = _without_partial_end(window)
+        yield window
+        start += len(window)
 
 
 def unescape_string(value: Content, scratch: Scratch) -> Content:
@@ -206,13 +209,11 @@ def string_prefix(value: Raw, size: int) -> str:
     view = memoryview(value)
     # A character takes at most twelve bytes, and the last one may be incomplete.
     window = bytes(view[1 : min(12 * (size + 2), len(view) - 1)])
-    return _unescape(_without_partial_end(window, final=len(window) == len(view) - 2))
+    return _unescape(window if len(window) == len(view) - 2 else _without_partial_end(window))
 
 
-def _without_partial_end(window: bytes, *, final: bool) -> bytes:
+def _without_partial_end(window: bytes) -> bytes:
     """The part of a window that ends neither inside an escape nor inside a character."""
-    if final:
-        return window
     whole = window[: end_of_whole_escapes(window, _after_plain(window))]
     # The first byte of an incomplete character is among the last three.
     for back in range(1, 4):

@@ -11,7 +11,15 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
-from headgate.results.content import Content, JsonLines, MemoryScratch, Scratch, first_byte, json_lines
+from headgate.results.content import (
+    Content,
+    JsonLines,
+    MemoryScratch,
+    Scratch,
+    first_byte,
+    json_lines,
+    windows,
+)
 from headgate.results.embedded_json import json_in_string
 from headgate.results.pipeline import ProcessingError
 
@@ -36,7 +44,6 @@ _MOST_KEYS = 10_000
 _FEW = 5
 _MOST_LEVELS = 4
 _MOST_SAMPLES = 1_000
-_CHUNK_BYTES = 1024 * 1024
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NAME = re.compile(r"[^.\[\]]+")
@@ -193,7 +200,7 @@ def select_path(content: Content, path: str, scratch: Scratch | None = None) -> 
     except DecodeError:
         raise _no_json() from None
     keep = (scratch or MemoryScratch()).store
-    return keep(_array_chunks(values)) if many else keep(_chunks(values[0]))
+    return keep(_array_chunks(values)) if many else keep(windows(values[0]))
 
 
 def _no_json() -> ProcessingError:
@@ -371,14 +378,8 @@ def _array_chunks(values: list[Raw]) -> Iterator[bytes]:
     for at, value in enumerate(values):
         if at:
             yield b","
-        yield from _chunks(value)
+        yield from windows(value)
     yield b"]"
-
-
-def _chunks(value: Raw) -> Iterator[bytes]:
-    view = memoryview(value)
-    for start in range(0, len(view), _CHUNK_BYTES):
-        yield bytes(view[start : start + _CHUNK_BYTES])
 
 
 class PathTarget(msgspec.Struct, frozen=True):

@@ -15,10 +15,11 @@ from headgate.results.content import (
     count_characters,
     decode_elements,
     decode_members,
-    end_of_whole_escapes,
     is_json,
     needless_escape_characters,
     replace_invalid_unicode,
+    string_windows,
+    windows,
 )
 from headgate.results.pipeline import ProcessingError
 
@@ -26,10 +27,6 @@ from headgate.results.pipeline import ProcessingError
 _LARGE_TEXT = 4 * 1024 * 1024
 _WINDOW = 1024 * 1024
 _WHITE_SPACE = re.compile(rb"\s")
-# A backslash that follows no backslash begins an escape.
-_FIRST_BACKSLASH = re.compile(rb"[^\\](?=\\)", re.DOTALL)
-# How far before the end of a piece an escape may begin that the end would split.
-_NEAR = 64
 _UNREADABLE = "the result cannot be read as a result of the protocol"
 
 
@@ -203,37 +200,8 @@ def decode_text(literal: Raw, scratch: Scratch) -> Content:
     """The UTF-8 text of a JSON string of any length."""
     if len(memoryview(literal)) <= _LARGE_TEXT:
         return decode_string(literal).encode()
-    return scratch.store(_unescaped(memoryview(literal)[1:-1]))
-
-
-def _unescaped(inner: memoryview) -> Iterator[bytes]:
-    start = 0
-    while start < len(inner):
-        end = _boundary(inner, start, min(start + _WINDOW, len(inner)))
-        yield decode_string(Raw(b'"' + bytes(inner[start:end]) + b'"')).encode()
-        start = end
-
-
-def _boundary(inner: memoryview, start: int, end: int) -> int:
-    """The end of a piece that splits neither a character nor an escape."""
-    if end == len(inner):
-        return end
-    near = max(start, end - _NEAR)
-    tail = bytes(inner[near:end])
-    if b"\\" not in tail:
-        return _whole_character(inner, start, end)
-    # From the start of an escape on, all escapes can be distinguished.
-    anchor = _FIRST_BACKSLASH.search(tail)
-    if anchor is None:
-        near, tail = start, bytes(inner[start:end])
-    taken = end_of_whole_escapes(tail, anchor.end() if anchor is not None else 0)
-    return _whole_character(inner, start, near + taken) if taken else end
-
-
-def _whole_character(inner: memoryview, start: int, end: int) -> int:
-    while end - start > 1 and inner[end] & 0xC0 == 0x80:
-        end -= 1
-    return end
+    escaped = string_windows(memoryview(literal)[1:-1])
+    return scratch.store(decode_string(Raw(b'"%b"' % window)).encode() for window in escaped)
 
 
 class ResultDocument(msgspec.Struct, frozen=True):
@@ -251,9 +219,7 @@ def build_document(
     Without a text, or with one that is only a summary, `structuredContent` is the document.
     """
     if structure.structured is not None and exceeds_texts(structure.structured, texts):
-        structured = memoryview(structure.structured)
-        pieces = (bytes(structured[at : at + _WINDOW]) for at in range(0, len(structured), _WINDOW))
-        content = scratch.store(pieces)
+        content = scratch.store(windows(structure.structured))
         return ResultDocument(content, is_json(content))
     if not texts:
         return ResultDocument(b"", json=False)
@@ -275,6 +241,5 @@ def _join_texts(texts: Iterable[Content], opening: bytes, between: bytes, closin
     for number, text in enumerate(texts):
         if number:
             yield between
-        for start in range(0, len(text), _WINDOW):
-            yield text[start : start + _WINDOW]
+        yield from windows(text)
     yield closing
