@@ -107,6 +107,18 @@ def windows(content: Content | Raw | memoryview) -> Iterator[bytes]:
             yield bytes(view[start : start + _WINDOW])
 
 
+def join_windows(
+    texts: Iterable[Content | Raw], opening: bytes = b"[", between: bytes = b",", closing: bytes = b"]"
+) -> Iterator[bytes]:
+    """The texts joined, in windows; by default JSON values to a JSON array."""
+    yield opening
+    for number, text in enumerate(texts):
+        if number:
+            yield between
+        yield from windows(text)
+    yield closing
+
+
 # Whole escapes and other bytes; a possible first half of a surrogate pair is matched with what follows it.
 _WHOLE: Final = re.compile(
     rb"(?:[^\\]|\\u(?![dD][89abAB]).{4}|\\u[dD][89abAB]..(?:\\u....|(?=[^\\]|\\[^u]))|\\[^u])*+", re.DOTALL

@@ -2,13 +2,21 @@
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.results.content import Content, MemoryScratch, Scratch, decode_raw, first_byte, is_json
+from headgate.results.content import (
+    Content,
+    MemoryScratch,
+    Scratch,
+    decode_raw,
+    first_byte,
+    is_json,
+    join_windows,
+)
 from headgate.results.result_structure import decode_text
 
 # An encoder that runs twice nests a string in a string; deeper nesting is an attack.
@@ -67,17 +75,7 @@ class EmbeddedJson:
         chunks = (
             self._content[start:end] for start, end in zip(self._spans[::2], self._spans[1::2], strict=True)
         )
-        return scratch.store(chunks) if len(self) == 1 else scratch.store(json_array(chunks))
-
-
-def json_array(values: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks of a JSON array of these values."""
-    yield b"["
-    for number, value in enumerate(values):
-        if number:
-            yield b","
-        yield value
-    yield b"]"
+        return scratch.store(chunks) if len(self) == 1 else scratch.store(join_windows(chunks))
 
 
 def embedded_json(content: Content, *, only_main: bool = False) -> EmbeddedJson | None:

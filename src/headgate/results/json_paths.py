@@ -17,6 +17,7 @@ from headgate.results.content import (
     MemoryScratch,
     Scratch,
     first_byte,
+    join_windows,
     json_lines,
     windows,
 )
@@ -200,7 +201,7 @@ def select_path(content: Content, path: str, scratch: Scratch | None = None) -> 
     except DecodeError:
         raise _no_json() from None
     keep = (scratch or MemoryScratch()).store
-    return keep(_array_chunks(values)) if many else keep(windows(values[0]))
+    return keep(join_windows(values)) if many else keep(windows(values[0]))
 
 
 def _no_json() -> ProcessingError:
@@ -371,15 +372,6 @@ def nearest_names(name: str, names: Sequence[str], limit: int = 5) -> list[str]:
 
     found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=limit)
     return [near for near, _, _ in found]
-
-
-def _array_chunks(values: list[Raw]) -> Iterator[bytes]:
-    yield b"["
-    for at, value in enumerate(values):
-        if at:
-            yield b","
-        yield from windows(value)
-    yield b"]"
 
 
 class PathTarget(msgspec.Struct, frozen=True):

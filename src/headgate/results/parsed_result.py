@@ -14,10 +14,11 @@ from headgate.results.content import (
     decode_members,
     first_byte,
     is_json,
+    join_windows,
     json_lines,
     replace_invalid_unicode,
 )
-from headgate.results.embedded_json import MainJson, extract_json, json_array, main_json
+from headgate.results.embedded_json import MainJson, extract_json, main_json
 from headgate.results.json_paths import array_index, parse_path
 from headgate.results.pipeline import ProcessingError
 from headgate.results.result_structure import (
@@ -102,7 +103,7 @@ class ParsedResult:
         """The texts as one JSON array: JSON as values, other texts as strings."""
         texts = self.compact_texts.items()
         return self.scratch.store(
-            json_array(
+            join_windows(
                 self.values[index][:] if index in self.values else _json_string(text) for index, text in texts
             )
         )

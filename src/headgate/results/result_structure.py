@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
@@ -16,6 +16,7 @@ from headgate.results.content import (
     decode_elements,
     decode_members,
     is_json,
+    join_windows,
     needless_escape_characters,
     replace_invalid_unicode,
     string_windows,
@@ -227,19 +228,10 @@ def build_document(
     if not others:
         return ResultDocument(first, is_json(first))
     if all(map(is_json, texts.values())):
-        return ResultDocument(scratch.store(_join_texts(texts.values(), b"[", b",", b"]")), json=True)
-    return ResultDocument(scratch.store(_join_texts(texts.values(), b"", b"\n", b"")), json=False)
+        return ResultDocument(scratch.store(join_windows(texts.values())), json=True)
+    return ResultDocument(scratch.store(join_windows(texts.values(), b"", b"\n", b"")), json=False)
 
 
 def exceeds_texts(structured: Raw, texts: Mapping[int, Content]) -> bool:
     """Whether `structuredContent` cannot be entirely contained in the texts, which mostly repeat it."""
     return len(memoryview(structured)) > 2 * sum(map(len, texts.values()))
-
-
-def _join_texts(texts: Iterable[Content], opening: bytes, between: bytes, closing: bytes) -> Iterator[bytes]:
-    yield opening
-    for number, text in enumerate(texts):
-        if number:
-            yield between
-        yield from windows(text)
-    yield closing
