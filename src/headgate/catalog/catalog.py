@@ -244,7 +244,7 @@ class Catalog:
         Raises ToolNotFound, PromptNotFound or ServerNotFound.
         """
         item, visibility = self._name_indexes[kind].find(name), self.visibility(caller)
-        if item is None or not visibility.allows(item):
+        if item is None or not (visibility.is_unrestricted or visibility.allows(item)):
             raise self._not_found(kind, name, visibility)
         return item
 

@@ -177,10 +177,10 @@ class UriRouter:
 
     def _tables(self, visibility: Visibility = EVERYTHING) -> _UriTables:
         resources, templates = self._resources.items, self._templates.items
-        tables = self._cached_tables.pop(visibility, None)
-        if tables is None or tables.resources is not resources or tables.templates is not templates:
-            tables = _uri_tables(resources, templates, visibility)
-        self._cached_tables[visibility] = tables
+        tables = self._cached_tables.get(visibility)
+        if tables is not None and tables.resources is resources and tables.templates is templates:
+            return tables
+        tables = self._cached_tables[visibility] = _uri_tables(resources, templates, visibility)
         if len(self._cached_tables) > _MOST_TABLES:
             del self._cached_tables[next(iter(self._cached_tables))]
         return tables

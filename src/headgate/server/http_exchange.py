@@ -108,12 +108,12 @@ class HttpExchange:
             self._stream.finish(reply)
             await self._writer_task
             return
+        if isinstance(reply.payload, bytes):
+            self._http_request.send_reply(reply)
+            return
         try:
-            if isinstance(reply.payload, bytes):
-                self._http_request.send_reply(reply)
-            else:
-                self._http_request.responding = True
-                await self._http_request.send_reply_from_disk(reply)
+            self._http_request.responding = True
+            await self._http_request.send_reply_from_disk(reply)
         finally:
             reply.close()
 

@@ -239,7 +239,10 @@ class MethodRouter:
     ) -> Reply:
         id, method = bytes(envelope.id), envelope.method
         try:
-            answer = await self._retry_after_listing(request, work)
+            try:
+                answer = await work(request)
+            except (ToolNotFound, PromptNotFound, ResourceNotFound):
+                answer = await self._retry_after_listing(request, work)
             if answer.delivery_status is not None or request.delivery_request is not None:
                 answer = await with_delivery_metadata(answer, request.delivery_request)
         except HeadgateError as error:
@@ -269,20 +272,19 @@ class MethodRouter:
     async def _retry_after_listing(
         self, request: McpRequest, work: Callable[[McpRequest], Awaitable[McpResponse]]
     ) -> McpResponse:
-        """The answer of a server, which may have more than has been listed so far for such clients."""
-        try:
-            return await work(request)
-        except (ToolNotFound, PromptNotFound, ResourceNotFound):
-            # The client may have listed it before this gateway was started.
-            await self._client_services.await_listings(request.profile, request.session, request.caller)
-            return await work(request)
+        """The answer once servers have listed: the client may know the item from before a restart."""
+        await self._client_services.await_listings(request.profile, request.session, request.caller)
+        return await work(request)
 
     # Resource subscriptions.
 
     async def subscribe(self, uri: str, caller: Identity) -> McpResponse:
         """Subscribe to a resource; raises HeadgateError."""
         request = McpRequest(caller=caller, method="resources/subscribe", name=uri)
-        return await self._retry_after_listing(request, self._gateway.subscribe)
+        try:
+            return await self._gateway.subscribe(request)
+        except ResourceNotFound:
+            return await self._retry_after_listing(request, self._gateway.subscribe)
 
     async def unsubscribe(self, uri: str, caller: Identity) -> None:
         """End a subscription; errors of the server are logged only."""

@@ -105,8 +105,6 @@ class HandshakeSession:
 
     def accepts(self, identity: Identity) -> bool:
         """Whether it belongs to the owner of that identity, whose present grants it has from now on."""
-        if identity is self.identity:
-            return True
         if identity.owner != self.identity.owner:
             return False
         self.identity = identity
@@ -287,7 +285,7 @@ class SessionStore:
         Raises TooManySessions when it cannot be revived.
         """
         session = self._sessions.get(id)
-        if session is None or not session.accepts(identity):
+        if session is None or (identity is not session.identity and not session.accepts(identity)):
             return self._revive(id, identity)
         session.last_used = self._loop.time()
         return session
