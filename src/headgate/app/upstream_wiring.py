@@ -13,8 +13,8 @@ from headgate.app.catalog_persistence import CatalogPersistence
 from headgate.app.loop_detection import refuse_own_entry
 from headgate.catalog.capabilities import MergedCapabilities, ServerDeclaration
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.name_allocation import with_server
 from headgate.catalog.paged_listing import CacheHint
-from headgate.catalog.public_uris import with_server
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.gateway_chain import GatewayChain

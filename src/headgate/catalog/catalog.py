@@ -17,12 +17,19 @@ from headgate.catalog.item_lookup import NameIndex, UriRouter, aliases, nearest_
 from headgate.catalog.kind_registry import KindRegistry
 from headgate.catalog.listing_validation import ValidatedListing
 from headgate.catalog.listing_variant import ListingContext
-from headgate.catalog.name_allocation import NameAllocator, Namespace, PrefixedNames, UnchangedNames
+from headgate.catalog.name_allocation import (
+    NameAllocator,
+    Namespace,
+    PrefixedNames,
+    PublicUris,
+    UnchangedNames,
+    names_server,
+    split_server_uri,
+)
 from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, PagedListing
 from headgate.catalog.profile_listings import RecentProfiles
 from headgate.catalog.public_names import RESERVED, Key, NameOwners
-from headgate.catalog.public_uris import PublicUris, names_server, split_server_uri
 from headgate.catalog.stored_listing import StoredListing
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headgate.catalog.kind_registry import KindRegistry
+from headgate.catalog.name_allocation import scheme, split_server_uri, with_server
 from headgate.catalog.public_names import known_prefixes, server_prefix_length
-from headgate.catalog.public_uris import scheme, split_server_uri, with_server
 from headgate.domain.identity import EVERYTHING, Visibility
 from headgate.domain.item import Item, ItemKind
 from headgate.protocol.uri_template import UriTemplate

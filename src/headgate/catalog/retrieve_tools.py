@@ -336,8 +336,8 @@ def _left_out(fitted: FittedReply) -> str:
     ]
     if not any(parts):
         return ""
-    said = ", ".join(filter(None, parts))
-    return f"The answer is limited to {MOST_CHARACTERS:,} characters: {said}. {_NARROW}"
+    omitted = ", ".join(filter(None, parts))
+    return f"The answer is limited to {MOST_CHARACTERS:,} characters: {omitted}. {_NARROW}"
 
 
 def _summary(results: list[dict[str, Any]]) -> str:

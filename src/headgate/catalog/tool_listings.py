@@ -260,24 +260,24 @@ class ToolListings:
             (item.public_name, item.definition if stateless else item.handshake_definition) for item in found
         )
         # The name of an own tool means the own tool, even where names are not reserved.
-        shown = [
+        others = [
             (name, self._builder.adapted(form, listing_format.dialect))
             for name, form in forms
             if name not in OWN_NAMES
         ]
-        return [*own, *shown]
+        return [*own, *others]
 
     def _record_listed(
-        self, variant: ListingVariant, listing_context: ListingContext, shown: ListingFingerprint
+        self, variant: ListingVariant, listing_context: ListingContext, fingerprint: ListingFingerprint
     ) -> None:
         if variant.listing_format.mode is not ListingMode.DYNAMIC:
             # A dynamic list is meant to change.
             same = self._listing_cache.shared_variant(variant)
-            self.changes.record(same.label, shown, same.profile_digest)
+            self.changes.record(same.label, fingerprint, same.profile_digest)
         if not variant.is_built:
             mark = _process_digest(self._short_listing(listing_context.visibility_group, variant))
         else:
-            mark = _PLAIN_DIGEST if self._is_plain(variant) else shown.digest
+            mark = _PLAIN_DIGEST if self._is_plain(variant) else fingerprint.digest
         self._last_listed.record(
             listing_context.visibility_group,
             variant,

@@ -7,6 +7,7 @@ import msgspec
 
 from headgate.catalog.argument_correction import may_be_refusal, schema_text, with_schema_on_refusal
 from headgate.catalog.errors import ToolNotFound
+from headgate.catalog.name_allocation import names_server
 from headgate.catalog.own_tools import (
     CALL_DEFINITION,
     EXPAND_DEFINITION,
@@ -14,7 +15,6 @@ from headgate.catalog.own_tools import (
     retrieve_definition,
 )
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
-from headgate.catalog.public_uris import names_server
 from headgate.delivery.transactions.tool_definitions import DEFINITIONS as DELIVERY_DEFINITIONS
 from headgate.delivery.transactions.tool_definitions import STEP_TOOL
 from headgate.domain.errors import HeadgateError, UnknownArgument

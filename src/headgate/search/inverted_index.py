@@ -126,14 +126,14 @@ class TrigramIndex:
 
     def similar(self, term: str) -> dict[str, float]:
         """The few most similarly spelt terms, with their similarity from 0 to 1."""
-        wanted = _trigrams(term)
+        own = _trigrams(term)
         if not _SHORTEST_TERM <= len(term) <= _LONGEST_TERM:
             return {}
-        shared = Counter(known for gram in wanted for known in self._terms.get(gram, ()))
+        shared = Counter(known for gram in own for known in self._terms.get(gram, ()))
         close = (
-            (2 * count / (len(wanted) + len(_trigrams(known))), known)
+            (2 * count / (len(own) + len(_trigrams(known))), known)
             for known, count in shared.items()
-            if 2 * count >= _LEAST_SIMILARITY * len(wanted)
+            if 2 * count >= _LEAST_SIMILARITY * len(own)
         )
         best = sorted(close, key=lambda one: (-one[0], one[1]))[:_MOST_SIMILAR]
         return {known: share for share, known in best if share >= _LEAST_SIMILARITY}

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.evaluation.labelled_set import RetrievalMetrics, measure
+from headgate.catalog.search.duplicate_tools import word_overlap
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, terms
 
@@ -148,7 +149,8 @@ def _own_words(document: ToolDocument, rival: ToolDocument) -> list[str]:
 
 def _likeness(one: ToolDocument, other: ToolDocument) -> float:
     first, second = set(terms(one.description)), set(terms(other.description))
-    return len(first & second) / len(first | second) if first | second else 0.0
+    # Two tools without a description are not alike.
+    return word_overlap(first, second) if first else 0.0
 
 
 def _names(documents: Sequence[ToolDocument]) -> str:

@@ -1,7 +1,7 @@
 """Groups near-duplicates: one tool that several servers offer, or several versions of a tool."""
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Set
 from functools import lru_cache
 from typing import Final
 
@@ -82,7 +82,9 @@ class _ComparedTool:
         if self.document.read_only != other.document.read_only:
             return False
         if self.bare_name == other.bare_name:
-            return _overlap(self.parameters, other.parameters) >= _NEARLY_ALL and self._says_the_same(other)
+            return word_overlap(self.parameters, other.parameters) >= _NEARLY_ALL and self._says_the_same(
+                other
+            )
         # A server that describes two of its tools in the same words still has two tools.
         return self.document.key[0] != other.document.key[0] and (
             self.document.description == other.document.description and self.parameters == other.parameters
@@ -94,7 +96,7 @@ class _ComparedTool:
         # "Cities of Uganda" by the server uganda and "cities of Egypt" by the server egypt are two tools.
         if (self.described ^ other.described) & (self.server_words | other.server_words):
             return False
-        return _overlap(self.described, other.described) >= _NEARLY_ALL
+        return word_overlap(self.described, other.described) >= _NEARLY_ALL
 
 
 # Splitting forty names takes as long as the search itself, and popular tools recur.
@@ -111,6 +113,6 @@ def _bare_name(server: str, name: str) -> tuple[str, ...]:
     return tuple(bare or own)
 
 
-def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+def word_overlap(one: Set[str], other: Set[str]) -> float:
     """The share of common words among all words; two empty sets are equal."""
     return len(one & other) / len(one | other) if one or other else 1.0
