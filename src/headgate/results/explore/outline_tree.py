@@ -78,34 +78,22 @@ def render_tree(tree: OutlineTree, max_depth: int, room: int) -> dict[str, Any]:
     """The facts of each part by its path, as deep as they fit."""
     for depth in range(max_depth, 0, -1):
         for sample in (_SAMPLE, 20, 0):
-            rendered = _all_if_fits(tree, depth, sample, room)
-            if rendered is not None:
+            rendered, is_complete = _fitting(_entries(tree, tree.root, "", depth, sample), room)
+            if is_complete:
                 return rendered
-    entries = _entries(tree, tree.root, "", 1, 0)
-    return _as_many_as_fit(entries, room)
+    return _fitting(_entries(tree, tree.root, "", 1, 0), room)[0]
 
 
-def _all_if_fits(tree: OutlineTree, depth: int, sample: int, room: int) -> dict[str, Any] | None:
-    """All of it, or None as soon as it exceeds the room."""
-    rendered: dict[str, Any] = {}
-    left = room - len("{}")
-    for path, facts in _entries(tree, tree.root, "", depth, sample):
-        left -= _size(path, facts)
-        if left < 0:
-            return None
-        rendered[path] = facts
-    return rendered
-
-
-def _as_many_as_fit(entries: Iterator[_Entry], room: int) -> dict[str, Any]:
+def _fitting(entries: Iterator[_Entry], room: int) -> tuple[dict[str, Any], bool]:
+    """The first entries that fit, and whether they are all."""
     rendered: dict[str, Any] = {}
     left = room - len("{}")
     for path, facts in entries:
         left -= _size(path, facts)
         if left < 0:
-            break
+            return rendered, False
         rendered[path] = facts
-    return rendered
+    return rendered, True
 
 
 def _size(path: str, facts: dict[str, Any]) -> int:

@@ -294,34 +294,24 @@ class JsonMatchFinder:
         keys, values = keys_and_values(decoded)
         for index in self._matcher.indexes(decoded):
             key, value = keys[index] if keys else None, values[index]
-            if key is None:
-                yield from self._element(value, container, index)
-            elif self._matcher.in_key(key):
+            if key is not None and self._matcher.in_key(key):
                 yield from self._all(value, container, key, index)
             else:
-                yield from self._member(value, container, key, index)
+                yield from self._matching(value, container, key, index)
 
-    def _element(self, value: Raw, container: MatchContainer, index: int) -> Iterator[JsonMatch]:
-        decoded = None if self._fits(value, container, None) else decode_container_or_none(value)
-        if decoded is None or container.depth >= MAX_DEPTH:
-            yield from self._single(value, container, None, index)
-        else:
-            yield from self._parts(value, decoded, container, None, index)
-
-    def _member(self, value: Raw, container: MatchContainer, key: str, index: int) -> Iterator[JsonMatch]:
-        decoded = decode_container_or_none(value) if container.depth < MAX_DEPTH else None
+    def _matching(
+        self, value: Raw, container: MatchContainer, key: str | None, index: int
+    ) -> Iterator[JsonMatch]:
+        # An element that fits is shown whole, of a member only the matching parts.
+        is_whole = container.depth >= MAX_DEPTH or (key is None and self._fits(value, container, None))
+        decoded = None if is_whole else decode_container_or_none(value)
         if decoded is None:
             yield from self._single(value, container, key, index)
-        else:
-            yield from self._parts(value, decoded, container, key, index)
-
-    def _parts(
-        self, value: Raw, decoded: JsonContainer, container: MatchContainer, key: str | None, index: int
-    ) -> Iterator[JsonMatch]:
+            return
         empty = True
-        for finding in self._inside(decoded, container.child(decoded, key, index)):
+        for match in self._inside(decoded, container.child(decoded, key, index)):
             empty = False
-            yield finding
+            yield match
         if empty:
             # The match spans several of its parts.
             yield JsonMatch(container, key, value, index, too_large=not self._fits(value, container, key))
