@@ -1,1 +1,1 @@
-"""The campaign: what the gate must survive, run against real processes and sockets."""
+"""The campaign: what the gateway must survive, run against real processes and sockets."""

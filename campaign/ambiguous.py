@@ -26,7 +26,7 @@ class Fault:
     arguments: dict[str, Any]
     # Whether the server has carried the call out when its answer is lost.
     done: bool
-    # Whether the server may still be at work when the gate gives up.
+    # Whether the server may still be at work when the gateway gives up.
     at_work: bool = False
     # Whether it is certain that nothing happened.
     harmless: bool = False

@@ -118,7 +118,7 @@ async def _cost(gate: AsyncGatewayProcess, run: Operation, rounds: int) -> tuple
 
 
 def _cpu_seconds(gate: AsyncGatewayProcess) -> float:
-    """Of all threads of the gate and its processes for large results, to the nanosecond."""
+    """Of all threads of the gateway and its processes for large results, to the nanosecond."""
     return sum(_run_nanoseconds(pid) for pid in (gate.pid, *gate.workers())) / 1e9
 
 

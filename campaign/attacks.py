@@ -1,4 +1,4 @@
-"""Web pages and hosts that try to reach a gate on this machine (A11, A13, R01)."""
+"""Web pages and hosts that try to reach a gateway on this machine (A11, A13, R01)."""
 
 import asyncio
 import os
@@ -133,7 +133,7 @@ async def malformed_hosts(trial: Trial) -> None:
 
 
 def _own_requests(one: Poster) -> dict[str, bytes]:
-    """Requests of both eras that the gate serves, each with a session or a version that is right."""
+    """Requests of both eras that the gateway serves, each with a session or a version that is right."""
     modern = Client(one.gate.port, modern=True)
     call = {"name": "rogue_echo", "arguments": {"text": "x"}}
     return {
@@ -202,7 +202,7 @@ def _listening(pid: int) -> set[str]:
 
 
 async def _refuses_to_listen(directory: Path) -> tuple[int | None, str]:
-    """The exit code of a gate that is told to listen on every address, and what it said."""
+    """The exit code of a gateway that is told to listen on every address, and what it said."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headgate", "serve", "--transport", "http", "--host", "0.0.0.0"),
         *("--port", "0", "--data-dir", str(directory / "open")), cwd=directory,

@@ -50,7 +50,7 @@ class Poster:
 
 @asynccontextmanager
 async def poster(trial: Trial) -> AsyncIterator[Poster]:
-    """A gate with one upstream that keeps a record, and a session to post in."""
+    """A gateway with one upstream that keeps a record, and a session to post in."""
     record = trial.directory / "record"
     async with (
         trial.gate({"rogue": misbehaving("--record", str(record))}) as gate,

@@ -94,7 +94,7 @@ async def _begin(gate: AsyncGatewayProcess, caller: Client, server: str) -> Even
 
 
 async def _leave_half(gate: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
-    """Close only our side, so that what the gate says afterwards can be heard."""
+    """Close only our side, so that what the gateway says afterwards can be heard."""
     async with client(gate.port, modern=True) as caller:
         stream = await _begin(gate, caller, server)
         took = await endings.next(server, stream.connection.writer.write_eof)

@@ -83,7 +83,7 @@ async def _measured(
     label: str,
     text: TextDigest | None = None,
 ) -> Answer:
-    """What the gate itself needs for one call of that size."""
+    """What the gateway itself needs for one call of that size."""
     await caller.call("rogue_echo", {"text": "warm"})
     usage = Usage(gate)
     answer = await caller.call("rogue_big_line", {"size": size}, take=text.take if text else None)

@@ -43,7 +43,7 @@ async def _survivors(pids: set[int], seconds: float) -> set[int]:
 
 @case("F18", "the child ignores EOF; kill -9 of the gate", "no orphan 2 s later, grandchildren included")
 async def killed_gate(trial: Trial) -> None:
-    """Nothing outlives a gate that had no chance to clean up."""
+    """Nothing outlives a gateway that had no chance to clean up."""
     async with trial.gate({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gate:
         async with client(gate.port, modern=True) as caller:
             family = await _family(caller)
@@ -64,7 +64,7 @@ async def killed_gate(trial: Trial) -> None:
     quick_seconds=45,
 )
 async def forking_child(trial: Trial) -> None:
-    """Grandchildren end when their parent is replaced and when the gate stops."""
+    """Grandchildren end when their parent is replaced and when the gateway stops."""
     async with trial.gate({"rogue": misbehaving("--ignore-eof")}) as gate, client(gate.port) as caller:
         family = await _family(caller)
         await caller.call("rogue_kill_self")
@@ -168,7 +168,7 @@ def _check_cause(trial: Trial, name: str, answer: Answer, *, within: float) -> N
 @case("F22", "the child never reads stdin, pipe full", "write timeout, no stall, others fine, back again",
       quick_seconds=40)  # fmt: skip
 async def full_pipe(trial: Trial) -> None:
-    """Calls to a child that stopped reading end by a timeout, and the gate stays free."""
+    """Calls to a child that stopped reading end by a timeout, and the gateway stays free."""
     large = {"text": "x" * (1 << 20)}
     async with (
         trial.gate({"rogue": misbehaving(timeout=2), "steady": misbehaving()}) as gate,

@@ -1,4 +1,4 @@
-"""Handles that clients keep for the gate: sessions, places in streams, tasks, reminders (R12, R16)."""
+"""Handles that clients keep for the gateway: sessions, places in streams, tasks, reminders (R12, R16)."""
 
 import asyncio
 import secrets
@@ -184,7 +184,7 @@ async def _check_tasks(trial: Trial, caller: Client) -> None:
 
 
 class _Forger:
-    """Knows the gate's key, and so can make reminders that only differ in what is tried."""
+    """Knows the gateway's key, and so can make reminders that only differ in what is tried."""
 
     def __init__(self, gate: AsyncGatewayProcess) -> None:
         key = (Path(gate.log).parent / "data" / "seal.key").read_bytes()
@@ -198,7 +198,7 @@ class _Forger:
     def made(
         self, sealed_state: SealedRequestState, *, age: float = 0.0, purpose: str = "requestState"
     ) -> str:
-        """A reminder as the gate would have made it so many seconds ago."""
+        """A reminder as the gateway would have made it so many seconds ago."""
         past = Sealer([self._key], clock=lambda: time.time() - age)
         return past.seal(purpose, msgspec.msgpack.encode(sealed_state), STATE_LIFETIME_SECONDS)
 

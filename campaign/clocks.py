@@ -1,4 +1,4 @@
-"""The time of day is set while the gate runs (F38)."""
+"""The time of day is set while the gateway runs (F38)."""
 
 import asyncio
 import time
@@ -227,7 +227,7 @@ def _servers(deeds: Path, web: MisbehavingHttpProcess) -> dict[str, Any]:
 
 
 async def _is_set(trial: Trial, gate: AsyncGatewayProcess, label: str, seconds: float) -> None:
-    """Until the gate has that time of day; its built-in server tells it."""
+    """Until the gateway has that time of day; its built-in server tells it."""
     async with client(gate.port, modern=True) as caller:
 
         async def is_off() -> bool:
@@ -246,7 +246,7 @@ async def _time_of_day(caller: Client) -> float:
 
 
 async def _restarted(trial: Trial) -> int:
-    """Recorded at a time that is ahead, asked for by gates whose clock is right, and behind."""
+    """Recorded at a time that is ahead, asked for by gateways whose clock is right, and behind."""
     directory = trial.directory / "restarted"
     directory.mkdir()
     deeds, paid, violations = directory / "deeds", dict[str, str](), 0

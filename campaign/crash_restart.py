@@ -1,4 +1,4 @@
-"""A gate that dies at one of its commits and is started again, while its callers go on."""
+"""A gateway that dies at one of its commits and is started again, while its callers go on."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _TRY_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the gate dies: before or after that commit; 0 is nowhere."""
+    """Where the gateway dies: before or after that commit; 0 is nowhere."""
 
     when: str
     commit: int
@@ -38,7 +38,7 @@ class Stage:
 
     @property
     def commits(self) -> list[str]:
-        """What the gate committed before it died."""
+        """What the gateway committed before it died."""
         log = self.directory / "commits"
         return log.read_text().splitlines() if log.exists() else []
 
@@ -54,7 +54,7 @@ class Stage:
                 await asyncio.sleep(0.03)
 
     async def play(self, story: Callable[["Stage"], Awaitable[None]]) -> None:
-        """Run the story; the gate dies on the way, and is there again."""
+        """Run the story; the gateway dies on the way, and is there again."""
         self.directory.mkdir()
         async with asyncio.TaskGroup() as group:
             alive = group.create_task(self._keep_alive())

@@ -64,7 +64,7 @@ def _put_back(data: Path, randomly: random.Random) -> None:
     shutil.copy(data.parent.parent / "older.db", data / _FILE)
 
 
-# What is done to the ledger of a gate that was stopped, or that was killed and so left its log.
+# What is done to the ledger of a gateway that was stopped, or that was killed and so left its log.
 _HARMS: dict[str, tuple[str, _Harm]] = {
     "60 bits of the file": ("stopped", _flip(_FILE)),
     "60 bits of the log": ("killed", _flip(_LOG)),
@@ -110,7 +110,7 @@ async def damaged_ledger(trial: Trial) -> None:
 
 
 async def _make(directory: Path, config: dict[str, Any], life: str, payments: int) -> None:
-    """Make all payments; a gate that is killed leaves its write-ahead log behind."""
+    """Make all payments; a gateway that is killed leaves its write-ahead log behind."""
     place = directory / life
     place.mkdir()
     async with running(place, config) as gate, client(gate.port, modern=True) as caller:
@@ -175,7 +175,7 @@ async def _is_shown(gate: AsyncGatewayProcess) -> bool:
 
 
 async def _recover(trial: Trial, directory: Path, config: dict[str, Any]) -> None:
-    """The operator accepts the loss, and the gate records again."""
+    """The operator accepts the loss, and the gateway records again."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "headgate", "operations", "recover", "--accept-loss", "--json",
         "--data-dir", str(directory / "data"),

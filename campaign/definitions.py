@@ -162,7 +162,7 @@ def _named_servers(one: ListingsProcess, names: dict[str, list[str]]) -> dict[st
     for server, called in names.items():
         plain = [{"name": name, "description": "x", "inputSchema": {"type": "object"}} for name in called]
         one.put(server, [json.dumps(tool).encode() for tool in plain])
-    # The operator may call a tool like one of the gate's own, too.
+    # The operator may call a tool like one of the gateway's own, too.
     renamed = {"rename": {"renamed": "call_tool", "renamed too": "retrieve_tools"}}
     return {server: one.entry(server, **(renamed if server == "renamed" else {})) for server in names}
 

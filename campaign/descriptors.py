@@ -1,4 +1,4 @@
-"""A gate that runs out of file descriptors (F37)."""
+"""A gateway that runs out of file descriptors (F37)."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ _RECOVERY_SECONDS = 5.0
 
 
 class _Held:
-    """Connections that are opened and not closed again, and what the gate said on each at once."""
+    """Connections that are opened and not closed again, and what the gateway said on each at once."""
 
     def __init__(self) -> None:
         self.connections: list[http1.Connection] = []
@@ -70,7 +70,7 @@ async def no_descriptors(trial: Trial) -> None:
             trial.check("a call that needs a file is answered", answer.ok, answer.outcome)
             held.close()
             await _recovered(trial, gate, "reserve")
-            # From here on the gate may open three more files, and then not one.
+            # From here on the gateway may open three more files, and then not one.
             before = resource.prlimit(gate.pid, resource.RLIMIT_NOFILE)
             most = procfs.open_files(gate.pid) + 3
             resource.prlimit(gate.pid, resource.RLIMIT_NOFILE, (most, before[1]))

@@ -33,7 +33,7 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The names of one gate: how they are looked up, and how that is made to fail."""
+    """The names of one gateway: how they are looked up, and how that is made to fail."""
 
     way: str
     fail: Callable[[bool], None]
@@ -67,7 +67,7 @@ async def _names(directory: Path) -> AsyncIterator[_Names]:
 
 def _resolv_conf(directory: Path, host: str) -> Path:
     file = directory / "resolv.conf"
-    # Longer than the slow names take, so that it is the gate which gives up.
+    # Longer than the slow names take, so that it is the gateway which gives up.
     file.write_text(f"nameserver {host}\noptions timeout:15 attempts:1\n")
     return file
 
@@ -204,7 +204,7 @@ async def _pinned(
 
 
 async def _starts_and_ends(trial: Trial, servers: dict[str, Any], names: _Names) -> None:
-    """Lookups that hang keep neither a child from starting nor the gate from ending."""
+    """Lookups that hang keep neither a child from starting nor the gateway from ending."""
     async with trial.gate(
         servers, ready=[], stall_seconds=None, wrapper=names.wrapper, environment=names.environment
     ) as gate:

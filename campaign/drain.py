@@ -43,7 +43,7 @@ class _Round:
 
 
 class _Drains:
-    """A gate that is told to end again and again, and callers who insist on their calls."""
+    """A gateway that is told to end again and again, and callers who insist on their calls."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -56,7 +56,7 @@ class _Drains:
         self._over = False
 
     async def run(self, rounds: int) -> None:
-        """So many ends under load, then a gate at which everything is asked for again."""
+        """So many ends under load, then a gateway at which everything is asked for again."""
         self.directory.mkdir()
         async with audited_http(self.deeds) as web, asyncio.TaskGroup() as group:
             config = {"mcpServers": {"bank": audited(self.deeds), "web": web.entry()}}

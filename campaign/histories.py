@@ -61,7 +61,7 @@ class Logical:
 async def insist(call: Logical, caller: Client, up: asyncio.Event) -> None:
     """Make a call again, with its key, until there is a definite answer or it is in doubt.
 
-    `up` is set while there is a gate to call.
+    `up` is set while there is a gateway to call.
     """
     while call.tries - call.broken < _MOST_TRIES:
         await up.wait()
@@ -200,7 +200,7 @@ def judged(calls: Iterable[Logical], deeds: Path) -> Tally:
 
 
 def states(data: Path) -> dict[str, str]:
-    """The state of every operation in a ledger, by its key; no gate has it open."""
+    """The state of every operation in a ledger, by its key; no gateway has it open."""
     if not (data / "ledger.db").exists():
         return {}
     with sqlite3.connect(data / "ledger.db") as connection:

@@ -30,7 +30,7 @@ def happened(deeds: Path, ref: str, event: str = "executed") -> int:
 async def both_banks(
     trial: Trial, settings: dict[str, Any] | None = None, **entry: Any
 ) -> AsyncIterator[tuple[AsyncGatewayProcess, Path]]:
-    """A gate with a ledger server over stdio, one over HTTP and one of the stateless era."""
+    """A gateway with a ledger server over stdio, one over HTTP and one of the stateless era."""
     deeds = trial.directory / "deeds"
     async with audited_http(deeds) as web, audited_http(deeds, "--stateless") as modern:
         servers = {

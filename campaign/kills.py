@@ -1,4 +1,4 @@
-"""The gate is killed at random points while callers insist on their calls (S01)."""
+"""The gateway is killed at random points while callers insist on their calls (S01)."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from testkit.misbehaving_upstreams import audited, audited_http
 from testkit.servers.audit_log import read
 
 _CALLERS = 12
-# Two gates keep two cores busy.
+# Two gateways keep two cores busy.
 _GATES = 2
 # From the moment that it listens; some die before their upstreams are ready, some amid recovery.
 _LONGEST_LIFE_SECONDS = 0.6
@@ -26,10 +26,10 @@ _END_SECONDS = 30.0
 
 
 class Arena:
-    """A gate that is killed again and again, its callers and what they were told."""
+    """A gateway that is killed again and again, its callers and what they were told."""
 
     def __init__(self, directory: Path, seed: int, on_kill: Callable[[], object] = int) -> None:
-        """`on_kill` is called after each kill, while no gate runs."""
+        """`on_kill` is called after each kill, while no gateway runs."""
         self._on_kill = on_kill
         self.directory = directory
         self.deeds = directory / "deeds"
@@ -119,7 +119,7 @@ class Arena:
     full_seconds=3600,
 )
 async def random_kills(trial: Trial) -> None:
-    """Whatever moment the gate dies at, nothing that it said is lost and nothing happens twice."""
+    """Whatever moment the gateway dies at, nothing that it said is lost and nothing happens twice."""
     kills, started = trial.size(quick=30, full=1_000), time.monotonic()
     arenas = [Arena(trial.directory / f"gate{number}", number) for number in range(_GATES)]
     await asyncio.gather(*(arena.run(kills // _GATES) for arena in arenas))

@@ -30,7 +30,7 @@ _REFUSED = "SERVICE_UNAVAILABLE/none"
 # So that a disk of 2 MB is full after some hundred calls.
 _PAD = "x" * 2_000
 _MOST_CALLS = 20_000
-# The gate waits 5 s for a lock of another process, and a call may come while others have begun to wait.
+# The gateway waits 5 s for a lock of another process, and a call may come while others have begun to wait.
 _LOCK_SECONDS = 12.0
 _FLIPPED_BYTES = 60
 
@@ -100,7 +100,7 @@ class _Payments:
 
 
 def integrity(data: Path) -> str:
-    """What SQLite says of the file, which no gate has open."""
+    """What SQLite says of the file, which no gateway has open."""
     with contextlib.closing(sqlite3.connect(data / "ledger.db")) as connection:
         return "; ".join(row[0] for row in connection.execute("PRAGMA integrity_check"))
 
@@ -109,7 +109,7 @@ def integrity(data: Path) -> str:
 async def _bank(
     trial: Trial, directory: Path, deeds: Path, environment: dict[str, str] | None = None
 ) -> AsyncIterator[_Payments]:
-    """A gate of which the file may fail, and which itself may not."""
+    """A gateway of which the file may fail, and which itself may not."""
     config = {"mcpServers": {"bank": audited(deeds)}}
     async with running(directory, config, environment=environment) as gate:
         await gate.wait_ready(["bank"])
@@ -358,7 +358,7 @@ def _unwritable(path: Path) -> Iterator[str]:
 
 
 async def _shared(trial: Trial) -> None:
-    """A second gate on the same directory may write; a process that keeps the lock makes both refuse."""
+    """A second gateway on the same directory may write; a process that keeps the lock makes both refuse."""
     directory, deeds = trial.directory / "shared", trial.directory / "shared.deeds"
     directory.mkdir()
     async with _bank(trial, directory, deeds) as one, _second_gate(directory, deeds) as gate:
@@ -405,7 +405,7 @@ async def _locked_out(trial: Trial, bank: _Payments, data: Path) -> None:
 
 
 async def _damaged(trial: Trial) -> None:
-    """Bytes of the file change while no gate runs; then every payment is made again."""
+    """Bytes of the file change while no gateway runs; then every payment is made again."""
     directory, deeds = trial.directory / "whole", trial.directory / "whole.deeds"
     directory.mkdir()
     refs = [f"paid-{number}" for number in range(trial.size(quick=300, full=2_000))]

@@ -1,4 +1,4 @@
-"""Requests of as many JSON values as fit into a body, wherever the gate may walk them (M18)."""
+"""Requests of as many JSON values as fit into a body, wherever the gateway may walk them (M18)."""
 
 from typing import Any
 

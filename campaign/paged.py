@@ -17,7 +17,7 @@ LONGEST_NAME = 64
 BY_WORDS = {"embedder": "BM25"}
 # A listing that has no end.
 _MOST_PAGES = 1_000
-# The gate's own tools.
+# The gateway's own tools.
 OWN = (
     *("retrieve_tools", "call_tool", "expandSchema"),
     *("proxy_search", "proxy_filter", "proxy_explore", "proxy_read", "proxy_query"),
@@ -58,7 +58,7 @@ class Listed:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The names of tools that are not the gate's own."""
+        """The names of tools that are not the gateway's own."""
         return tuple(name for name in self.names if name not in OWN)
 
 

@@ -1,4 +1,4 @@
-"""A gate that stands still in mid-call while another one goes on with the same ledger (S09)."""
+"""A gateway that stands still in mid-call while another one goes on with the same ledger (S09)."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from testkit.servers.audit_log import read
 from testkit.waiting import eventually
 
 _PER_CLASS = 4
-# Over before the pause is, so that the answer comes to a gate that stands still.
+# Over before the pause is, so that the answer comes to a gateway that stands still.
 _WORK_SECONDS = 1.0
 # With the 30 s that a lease has beyond the longest call, it is over within 60 s.
 _LONGEST_SECONDS = 15.0
-# How long a caller waits at the other gate for what the first one has.
+# How long a caller waits at the other gateway for what the first one has.
 _ASK_SECONDS = 2.0
 _UNSAFE = ("pay", "charge", "book")
 
@@ -54,7 +54,7 @@ async def _two_gates(
     full_seconds=180,
 )
 async def paused_gate(trial: Trial) -> None:
-    """A gate that comes back after its lease writes nothing over what another has recorded."""
+    """A gateway that comes back after its lease writes nothing over what another has recorded."""
     seconds, deeds = trial.size(quick=5, full=60), trial.directory / "deeds"
     async with audited_http(deeds) as web:
         config = {"mcpServers": {"web": web.entry(timeout=10, maxTimeout=_LONGEST_SECONDS)}}
@@ -99,7 +99,7 @@ async def _all(caller: Client, refs: list[str]) -> dict[str, Answer]:
             async with asyncio.timeout(_ASK_SECONDS):
                 return await _call(caller, ref)
         except TimeoutError:
-            # Still waiting for the gate that has it.
+            # Still waiting for the gateway that has it.
             return None
 
     answers = await asyncio.gather(*map(one, refs))

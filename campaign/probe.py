@@ -1,4 +1,4 @@
-"""A process that asks the gate again and again and tells the longest wait, unblurred by a busy driver."""
+"""A process that asks the gateway again and again and tells the longest wait, unblurred by a busy driver."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _INTERVAL_SECONDS = 0.02
-# A probe that waits longer than this has seen the gate hang.
+# A probe that waits longer than this has seen the gateway hang.
 _ANSWER_SECONDS = 30.0
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -121,7 +121,7 @@ class _CpuTimes:
         return cls(ran, waited, others, _schedstat("self")[1], _stolen())
 
     def stall_since(self, before: "_CpuTimes", seconds: float) -> float:
-        """How many of these seconds were no wait for a CPU, and so are the gate's own.
+        """How many of these seconds were no wait for a CPU, and so are the gateway's own.
 
         While the loop is blocked, another thread may have the interpreter's lock and no CPU. At any moment
         that is one thread, so the one that waited longest counts.

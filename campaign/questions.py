@@ -20,7 +20,7 @@ from testkit.misbehaving_upstreams import chatty, misbehaving
 
 FORMS: dict[str, Any] = {"elicitation": {}}
 _SAMPLING = {"messages": [], "maxTokens": 1}
-# So many questions of one connection may be open at a time, says the gate's source.
+# So many questions of one connection may be open at a time, says the gateway's source.
 _MOST_OPEN = 32
 # Together more than the thousand calls that may wait for input at a time.
 _SILENT_SESSIONS, _CALLS_OF_ONE = 11, 100

@@ -37,7 +37,7 @@ def _row(cells: list[str]) -> str:
 
 
 def explain(verdict: Verdict) -> str:
-    """Why a case failed, with the end of the gate's log."""
+    """Why a case failed, with the end of the gateway's log."""
     reasons = verdict.failures or ["no result"]
     lines = [f"  {verdict.case.id} failed: {reason}" for reason in reasons]
     return "\n".join(lines + [f"      {line[:400]}" for line in verdict.log])

@@ -62,7 +62,7 @@ async def _agents(gate: AsyncGatewayProcess, size: int) -> AsyncIterator[list[_A
 
 @contextlib.asynccontextmanager
 async def _disk_watched(gate: AsyncGatewayProcess) -> AsyncIterator[Callable[[], int]]:
-    """The most bytes on disk that the gate held in files without a name, as the kernel counts them."""
+    """The most bytes on disk that the gateway held in files without a name, as the kernel counts them."""
     most = 0
 
     async def watch() -> None:

@@ -1,4 +1,4 @@
-"""Transactions whose gate dies at each of its commits (S11)."""
+"""Transactions whose gateway dies at each of its commits (S11)."""
 
 import asyncio
 import contextlib
@@ -132,7 +132,7 @@ def _half_done(saga: _Saga, done: dict[str, list[AuditRecord]]) -> list[str]:
     full_seconds=1200,
 )
 async def killed_sagas(trial: Trial) -> None:
-    """A transaction whose gate dies is never left half-way without a word."""
+    """A transaction whose gateway dies is never left half-way without a word."""
     deeds, sagas = trial.directory / "deeds", dict[str, list[_Saga]]()
     deaths, ends = Counter[str](), Counter[str]()
     async with audited_http(deeds) as web:

@@ -28,7 +28,7 @@ _SETTINGS = {"maxEntriesPerAgent": 100}
 
 @asynccontextmanager
 async def _searched(trial: Trial) -> AsyncIterator[tuple[AsyncGatewayProcess, Client]]:
-    """A gate whose processes for large results have started, and a client of it."""
+    """A gateway whose processes for large results have started, and a client of it."""
     async with (
         trial.gate(stored_results.servers(), settings=_SETTINGS) as gate,
         client(gate.port) as caller,

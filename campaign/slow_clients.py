@@ -24,7 +24,7 @@ _READER_SECONDS = 42.0
 
 
 async def _held(port: int, opening: bytes, drip: bytes) -> float:
-    """Send `opening`, then `drip` every second; gives the seconds until the gate let go."""
+    """Send `opening`, then `drip` every second; gives the seconds until the gateway let go."""
     started = time.monotonic()
     async with http1.connected(port) as connection:
         connection.writer.write(opening)

@@ -1,4 +1,4 @@
-"""A small disk for the data of a gate, which can be full and have room again."""
+"""A small disk for the data of a gateway, which can be full and have room again."""
 
 import contextlib
 import resource
@@ -14,7 +14,7 @@ _LARGE_BYTES = 64 << 20
 
 
 class SmallDisk:
-    """A tmpfs, or a limit on the size of the gate's files where nothing may be mounted."""
+    """A tmpfs, or a limit on the size of the gateway's files where nothing may be mounted."""
 
     def __init__(self, directory: Path) -> None:
         self._filler = directory / "filler"
@@ -29,7 +29,7 @@ class SmallDisk:
         return "a tmpfs of 2 MB" if self.mounted else "a limit on the size of files"
 
     def limit(self, gate: AsyncGatewayProcess) -> None:
-        """The gate has so much room and no more."""
+        """The gateway has so much room and no more."""
         if not self.mounted:
             resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (_SMALL_BYTES, resource.RLIM_INFINITY))
 

@@ -71,7 +71,7 @@ class _Worker:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 if time.monotonic() >= end:
                     break
-            # Half of the sessions are left behind, for the gate to forget.
+            # Half of the sessions are left behind, for the gateway to forget.
             if caller.session and self._dice.random() < 0.5:
                 await caller.tell({"method": "notifications/cancelled", "params": {"requestId": "none"}})
             caller.close()

@@ -50,10 +50,10 @@ def _bodies(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def _starts_seen(gate: AsyncGatewayProcess) -> AsyncIterator[dict[int, bytes]]:
-    """The processes below the gate that come with a command which was not there before."""
+    """The processes below the gateway that come with a command which was not there before."""
     seen: dict[int, bytes] = {}
     # A connection of its own to a server that is configured, for a client with other capabilities, is none.
-    # A child has the command of the gate until it becomes something else.
+    # A child has the command of the gateway until it becomes something else.
     known = {procfs.command(pid) for pid in (gate.pid, *procfs.descendants(gate.pid))}
 
     async def watch() -> None:

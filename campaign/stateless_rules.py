@@ -58,7 +58,7 @@ _BAD = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A gate, a caller of the stateless era, and an upstream that tells what arrived."""
+    """A gateway, a caller of the stateless era, and an upstream that tells what arrived."""
 
     gate: AsyncGatewayProcess
     caller: Client

@@ -1,4 +1,4 @@
-"""Large results that a case lets the gate store: how they get there, and how they are read."""
+"""Large results that a case lets the gateway store: how they get there, and how they are read."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def text_file(trial: Trial, name: str, pieces: Iterable[str]) -> Path:
 
 
 async def kept(caller: Client, path: Path) -> str:
-    """The id under which the gate has stored the result in this file."""
+    """The id under which the gateway has stored the result in this file."""
     answer = await caller.call("rogue_from_file", {"path": str(path)})
     return id_of(answer)
 
@@ -56,7 +56,7 @@ def id_of(answer: Answer) -> str:
 
 
 def facts(answer: Answer) -> dict[str, Any]:
-    """What the gate says about a large result."""
+    """What the gateway says about a large result."""
     found: dict[str, Any] = answer.result.get("_meta", {}).get(META_KEY, {})
     return found
 
@@ -64,7 +64,7 @@ def facts(answer: Answer) -> dict[str, Any]:
 async def timed(gate: AsyncGatewayProcess, asking: Awaitable[Answer]) -> tuple[float, Answer]:
     """An answer, and the seconds until it came, less those in which somebody on the way had no CPU.
 
-    Several may have waited at once, so it is never less than the gate's processes have worked for.
+    Several may have waited at once, so it is never less than the gateway's processes have worked for.
     """
     workers = gate.workers()
     everybody = [os.getpid(), gate.pid, *workers]
@@ -106,12 +106,12 @@ def note(answer: Answer) -> str:
 
 
 def refused(answer: Answer) -> bool:
-    """Whether the gate has said that the arguments are wrong."""
+    """Whether the gateway has said that the arguments are wrong."""
     return answer.failure is not None and answer.failure.code == "INVALID_PARAMS"
 
 
 class WorkerMemory:
-    """The memory of the gate's processes for large results since the beginning."""
+    """The memory of the gateway's processes for large results since the beginning."""
 
     def __init__(self, gate: AsyncGatewayProcess) -> None:
         self._gate = gate
@@ -131,7 +131,7 @@ class WorkerMemory:
 
 
 def check_memory(trial: Trial, usage: Usage, limit_mib: float = 64) -> None:
-    """The gate itself has not grown, whatever its processes do."""
+    """The gateway itself has not grown, whatever its processes do."""
     growth = usage.peak_growth_mib
     trial.measure("RSS", f"+{growth:.0f} MB")
     trial.check(f"RSS at most +{limit_mib:g} MB", growth <= limit_mib, f"{growth:.0f} MB")

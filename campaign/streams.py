@@ -1,4 +1,4 @@
-"""Event streams of the gate, read event by event, and clients that answer what they are asked."""
+"""Event streams of the gateway, read event by event, and clients that answer what they are asked."""
 
 import asyncio
 import contextlib

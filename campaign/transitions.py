@@ -1,4 +1,4 @@
-"""The gate is killed at each commit of its ledger, before and after it (S02)."""
+"""The gateway is killed at each commit of its ledger, before and after it (S02)."""
 
 import asyncio
 import time
@@ -53,7 +53,7 @@ class _Story:
                 await repeat(call, stage.caller, stage.up)
 
     async def _answered_late(self, stage: Stage, call: Logical) -> None:
-        """In doubt, until the late answer; it stays so only when the gate died meanwhile."""
+        """In doubt, until the late answer; it stays so only when the gateway died meanwhile."""
         self.calls.append(call)
         await insist(call, stage.caller, stage.up)
         deaths, end = stage.deaths, time.monotonic() + _LATE_SECONDS

@@ -74,7 +74,7 @@ class Verdict:
 
 
 class Trial:
-    """What a case works with: its gate, its measurements, its checks."""
+    """What a case works with: its gateway, its measurements, its checks."""
 
     def __init__(self, verdict: Verdict, directory: Path, *, quick: bool) -> None:
         self.verdict = verdict
@@ -112,7 +112,7 @@ class Trial:
         wrapper: Sequence[str] = (),
         ulimit: str = "",
     ) -> AsyncIterator[AsyncGatewayProcess]:
-        """A gate with these upstreams, probed while the block runs and checked when it ends.
+        """A gateway with these upstreams, probed while the block runs and checked when it ends.
 
         `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
         are how many more there may rightly be at the end (connections kept to HTTP upstreams, say), and
@@ -211,7 +211,7 @@ def _holds(path: Path, secret: bytes) -> bool:
 
 
 class Usage:
-    """What a stretch of a case cost the gate: CPU, and memory above where it began."""
+    """What a stretch of a case cost the gateway: CPU, and memory above where it began."""
 
     def __init__(self, gate: AsyncGatewayProcess) -> None:
         self._pid = gate.pid

@@ -1,4 +1,4 @@
-"""Streams that nobody reads, that are left alone, or that the gate itself leaves by dying (M08-M10)."""
+"""Streams that nobody reads, that are left alone, or that the gateway itself leaves by dying (M08-M10)."""
 
 import asyncio
 import signal

@@ -16,7 +16,7 @@ from testkit.clients.async_http import Client
 from testkit.misbehaving_upstreams import chatty, misbehaving
 from testkit.waiting import eventually
 
-# The gate stops reading at some point; this long without progress shows that it has.
+# The gateway stops reading at some point; this long without progress shows that it has.
 _BLOCKED_SECONDS = 3.0
 # 30 s without a byte read, found by a check once a second, and some time to get there.
 _CLOSED_SECONDS = 45.0
@@ -38,7 +38,7 @@ def _unread(port: int) -> socket.socket:
 
 
 def _send_many(connection: socket.socket, request: bytes, count: int) -> int:
-    """Send one request `count` times; gives how many were sent before the gate stopped reading."""
+    """Send one request `count` times; gives how many were sent before the gateway stopped reading."""
     connection.settimeout(_BLOCKED_SECONDS)
     block, sent = request * 100, 0
     with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def _legacy_post(port: int, path: str, method: str, number: int) -> bytes:
 
 
 async def _post_many(gate: AsyncGatewayProcess, path: str, count: int) -> int:
-    """Ask on a legacy SSE session for the list of tools; gives how many requests the gate has accepted."""
+    """Ask on a legacy SSE session for the list of tools; gives how many requests the gateway has accepted."""
     accepted = 0
     async with http1.connected(gate.port) as connection:
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
@@ -76,7 +76,7 @@ def _open_legacy(port: int) -> tuple[socket.socket, str]:
 
 
 async def check_unread_responses(trial: Trial) -> None:
-    """Each way of not reading, one after the other on one gate, with a bound on what all may cost."""
+    """Each way of not reading, one after the other on one gateway, with a bound on what all may cost."""
     servers = {"wide": chatty(trial.directory, "wide", script=_SCRIPT), "steady": misbehaving()}
     count = trial.size(quick=8_000, full=40_000)
     async with trial.gate(servers, settings=WHOLE, spare_files=1) as gate:
@@ -116,7 +116,7 @@ _REQUESTS: tuple[tuple[str, int, tuple[str, dict[str, Any]]], ...] = (
 
 
 async def _check_closed(trial: Trial, gate: AsyncGatewayProcess, most: int) -> None:
-    """The gate closes these connections in time, and counts why."""
+    """The gateway closes these connections in time, and counts why."""
     started, closed = time.monotonic(), 0
 
     async def all_closed() -> bool:

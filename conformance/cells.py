@@ -11,14 +11,14 @@ NEW: Final = "2026-07-28"
 
 
 class Side(Enum):
-    """Which of the suite's sides the gate is judged on."""
+    """Which of the suite's sides the gateway is judged on."""
 
     SERVER = "server"
     CLIENT = "client"
 
 
 class Carrier(Enum):
-    """How the gate reaches the fixture."""
+    """How the gateway reaches the fixture."""
 
     HTTP = "http"
     STDIO = "stdio"
@@ -40,7 +40,7 @@ _BOTH: Final = "a server of both eras"
 _HANDSHAKE: Final = "a server of the handshake era"
 _STATELESS: Final = "a server of the stateless era"
 
-# The gate speaks the stateless era to a server that has both, so each era is also run alone.
+# The gateway speaks the stateless era to a server that has both, so each era is also run alone.
 _ALL: Final = (
     Cell("2025/http", OLD, f"{_BOTH}, HTTP"),
     Cell("2026/http", NEW, f"{_BOTH}, HTTP"),

@@ -25,7 +25,7 @@ from testkit import async_gateway_process
 
 Do = Callable[[Client], Awaitable[None]]
 
-# Within the suite's limit for a scenario, so that the gate is ended in good order.
+# Within the suite's limit for a scenario, so that the gateway is ended in good order.
 _SCENARIO_SECONDS: Final = 15.0
 _READY_SECONDS: Final = 10.0
 _UNFIT: Final = (

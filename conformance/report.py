@@ -29,7 +29,7 @@ class Verdict:
 
     @property
     def failing(self) -> list[str]:
-        """Required scenarios that fail without the gate: then the fixture is at fault."""
+        """Required scenarios that fail without the gateway: then the fixture is at fault."""
         return [one for one in self.direct if one in self.required and failures(self.direct[one])]
 
     @property

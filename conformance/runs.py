@@ -1,4 +1,4 @@
-"""Running one cell: the fixture, the gate before it, and the suite against either."""
+"""Running one cell: the fixture, the gateway before it, and the suite against either."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from testkit.parts import ROOT
 
 _START_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 5.0
-# Each brings a suite, a gate and a client; more of them at once would only measure the machine.
+# Each brings a suite, a gateway and a client; more of them at once would only measure the machine.
 _CLIENTS_AT_ONCE: Final = 2
 
 

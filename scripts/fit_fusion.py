@@ -126,7 +126,7 @@ def embedded(
 
 
 def show_rankings(every: Sequence[Labelled]) -> None:
-    """Words alone, meaning alone and both, each with and without the gate that it has."""
+    """Words alone, meaning alone and both, each with and without the gateway that it has."""
     ways: dict[str, Callable[[Rankings, str], list[ToolKey]]] = {
         "words, gate off": lambda both, _: best(both[0]),
         "words": lambda both, _: (

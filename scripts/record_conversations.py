@@ -159,7 +159,7 @@ def converse(server: Server, asks: list[list[Any]]) -> dict[str, Any]:
 
 
 def negotiate(server: Server) -> tuple[str, dict[str, Any]]:
-    """`server/discover` first, then `initialize`, as the gate asks."""
+    """`server/discover` first, then `initialize`, as the gateway asks."""
     server.envelope = {
         "io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientCapabilities": {},

@@ -1,11 +1,10 @@
-"""A real gate under test: `headgate serve` as a child process, and what can be seen of it from outside."""
+"""A real gateway under test: `headgate serve` as a child process, and what can be seen of it from outside."""
 
 import asyncio
 import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from testkit import procfs
 from testkit.clients import http1
+from testkit.gateway_process import serve_command
 from testkit.waiting import eventually
 
 # Promised is well under a second; a loaded machine gets more before the case is given up.
@@ -24,7 +24,7 @@ WORKER = b"headgate.workers.result_jobs"
 
 @dataclass(frozen=True, slots=True)
 class ProcessCounts:
-    """How many open files and descendants the gate has."""
+    """How many open files and descendants the gateway has."""
 
     files: int
     children: int
@@ -77,11 +77,11 @@ class AsyncGatewayProcess:
         return [pid for pid in procfs.descendants(self.pid) if WORKER in procfs.command(pid)]
 
     def log_lines(self) -> list[str]:
-        """What the gate has written to stderr so far."""
+        """What the gateway has written to stderr so far."""
         return self.log.read_text(errors="replace").splitlines()
 
     async def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> float:
-        """Signal the gate and wait for its end; gives the seconds that it took."""
+        """Signal the gateway and wait for its end; gives the seconds that it took."""
         started = time.monotonic()
         self.child.send_signal(with_signal)
         async with asyncio.timeout(_STOP_SECONDS):
@@ -100,9 +100,9 @@ async def running(
     environment: Mapping[str, str] | None = None,
     ulimit: str = "",
 ) -> AsyncIterator[AsyncGatewayProcess]:
-    """Start a gate with this configuration; whatever is left of it at the end is killed.
+    """Start a gateway with this configuration; whatever is left of it at the end is killed.
 
-    One that is started in the same directory again is the same gate after a restart. `program` is what
+    One that is started in the same directory again is the same gateway after a restart. `program` is what
     Python is to run, `wrapper` a command that executes its arguments in place of itself, `environment`
     holds variables of this process alone, and `ulimit` is what the shell sets for it, as `-n 64`.
     """
@@ -110,14 +110,18 @@ async def running(
     config_file.write_text(json.dumps(config))
     log = directory / "gate.log"
     variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | dict(environment or {})
-    limited = ("/bin/sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh") if ulimit else ()
+    start = serve_command(
+        config_file, directory / "data", "--listing", "full", port=port, program=program, ulimit=ulimit
+    )
     with log.open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
-            *limited, *wrapper, sys.executable, *program, "serve", "--config", str(config_file),
-            "--transport", "http", "--host", "127.0.0.1", "--port", str(port),
-            "--data-dir", str(directory / "data"), "--listing", "full",
-            env=os.environ | variables, stdout=stderr, stderr=stderr, stdin=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
+            *wrapper,
+            *start,
+            env=os.environ | variables,
+            stdout=stderr,
+            stderr=stderr,
+            stdin=asyncio.subprocess.DEVNULL,
+        )
     gate = AsyncGatewayProcess(child, 0, log)
     try:
         await _wait_until_it_listens(gate)

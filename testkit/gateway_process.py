@@ -1,4 +1,4 @@
-"""A gate that runs as a real child process, as its users run it."""
+"""A gateway that runs as a real child process, as its users run it."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from testkit.waiting import wait_until
 
 HOST = "127.0.0.1"
 START_SECONDS = 15.0  # A start takes well under a second; a loaded machine may take many times that.
-STOP_SECONDS = 15.0  # Longer than the gate gives its children to end before it kills them.
+STOP_SECONDS = 15.0  # Longer than the gateway gives its children to end before it kills them.
 ANSWER_SECONDS = 10.0
 LOG_TAIL_CHARACTERS = 4000
 TRACEBACK = "Traceback (most recent call last)"
 
 
 class GatewayProcessFailed(AssertionError):
-    """The gate did not start, ended by itself, did not stop, or logged a traceback."""
+    """The gateway did not start, ended by itself, did not stop, or logged a traceback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class HttpAnswer:
 
 @dataclass(slots=True)
 class GatewayProcess:
-    """One running gate: where it listens, what it says about itself, how to end it."""
+    """One running gateway: where it listens, what it says about itself, how to end it."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -124,7 +124,7 @@ class GatewayProcess:
         wait_until(ready, seconds, f"ready: {', '.join(names) or 'every server'}")
 
     def kill(self) -> None:
-        """End the gate with SIGKILL, so that it can clean up nothing, and wait until it is gone."""
+        """End the gateway with SIGKILL, so that it can clean up nothing, and wait until it is gone."""
         self._expected_to_end = True
         self.process.kill()
         self.process.wait(STOP_SECONDS)
@@ -142,7 +142,7 @@ class GatewayProcess:
             raise GatewayProcessFailed(message) from None
 
     def answers(self) -> bool:
-        """Say whether /health answers 200; raises GateFailed if the process has ended."""
+        """Say whether /health answers 200; raises GatewayProcessFailed if the process has ended."""
         self._check_alive()
         try:
             return self.get("/health", seconds=1.0).status == 200
@@ -150,7 +150,7 @@ class GatewayProcess:
             return False
 
     def close(self, *, tracebacks_expected: bool) -> None:
-        """Stop the gate unless the test has ended it, then look for tracebacks in its log."""
+        """Stop the gateway unless the test has ended it, then look for tracebacks in its log."""
         if not self._expected_to_end:
             self.stop()
         if not tracebacks_expected and TRACEBACK in self.log():
@@ -196,7 +196,7 @@ def running_gateway(
 
     It blocks while it waits, so run it in a thread when the loop of the caller also serves an upstream.
     Expect tracebacks only where an upstream writes its own to stderr. `ulimit` is what the shell sets for the
-    gate before it starts, as `-n 64`. `program` is a module that takes the arguments of `headgate serve`.
+    gateway before it starts, as `-n 64`. `program` is a module that takes the arguments of `headgate serve`.
     """
     directory.mkdir(parents=True, exist_ok=True)
     gate = _start(
@@ -230,12 +230,16 @@ def _start(
     config_path, data_dir, log_path = directory / "headgate.json", directory / "data", directory / "gate.log"
     settings = {"listResultTools": False} | dict(config.get("proxySettings") or {})
     config_path.write_text(json.dumps({**config, "proxySettings": settings}, indent=2), encoding="utf-8")
-    command = [sys.executable, "-m", program, "serve", "--config", str(config_path)]
-    command += ["--transport", transport, "--host", HOST, "--port", str(port), "--data-dir", str(data_dir)]
-    command += options
-    if ulimit:
-        command = ["/bin/sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh", *command]
-    # Appended to, so that a second gate in the same directory keeps what the first one said.
+    command = serve_command(
+        config_path,
+        data_dir,
+        *options,
+        transport=transport,
+        port=port,
+        program=("-m", program),
+        ulimit=ulimit,
+    )
+    # Appended to, so that a second gateway in the same directory keeps what the first one said.
     with log_path.open("ab") as log:
         process = subprocess.Popen(
             command,
@@ -247,6 +251,24 @@ def _start(
             start_new_session=True,
         )
     return GatewayProcess(process, port, config_path, data_dir, log_path)
+
+
+def serve_command(
+    config: Path,
+    data_dir: Path,
+    *options: str,
+    transport: str = "http",
+    port: int = 0,
+    program: Sequence[str] = ("-m", "headgate"),
+    ulimit: str = "",
+) -> list[str]:
+    """The command of a gateway; `program` is what Python runs, `ulimit` what the shell sets for it."""
+    command = [sys.executable, *program, "serve", "--config", str(config), "--transport", transport]
+    if transport != "stdio":
+        command += ["--host", HOST, "--port", str(port)]
+    command += ["--data-dir", str(data_dir), *options]
+    limited = ["/bin/sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh"] if ulimit else []
+    return limited + command
 
 
 def clean_environment() -> dict[str, str]:

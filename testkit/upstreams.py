@@ -1,4 +1,4 @@
-"""Starts the servers that stand behind the gate in these tests."""
+"""Starts the servers that stand behind the gateway in these tests."""
 
 import json
 import os
@@ -21,7 +21,7 @@ STOP_SECONDS = 10.0
 
 
 def configuration(servers: Mapping[str, Mapping[str, Any]], **settings: Any) -> dict[str, Any]:
-    """A configuration of the gate that lists every tool of the servers in full."""
+    """A configuration of the gateway that lists every tool of the servers in full."""
     plain = {"listing": "full", "listResultTools": False}
     return {"mcpServers": dict(servers), "proxySettings": plain | settings}
 
@@ -44,7 +44,7 @@ def whole_command(era: str, label: str, journal: Path, *more: str) -> list[str]:
 
 
 def stdio_entry(command: list[str], **more: Any) -> dict[str, Any]:
-    """The configuration of a server that the gate starts as its child."""
+    """The configuration of a server that the gateway starts as its child."""
     return {"command": command[0], "args": command[1:]} | more
 
 

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import msgspec
 from bench.listing.catalogs import Catalogue
 from bench.process import free_port, running, wait_until
 from bench.readiness import wait_for_port
+from testkit.gateway_process import serve_command
 from testkit.upstreams import server_command
 
 
@@ -66,8 +66,7 @@ def open_gateway_process(config: Path, *, source: Path | None = None) -> Iterato
     `source` is the directory of another version of its code.
     """
     port = free_port()
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--transport", "http"]
-    command += ["--port", str(port), "--data-dir", str(config.parent / "data")]
+    command = serve_command(config, config.parent / "data", port=port)
     began = time.perf_counter()
     environment = {"HEADGATE_EMBEDDER": "BM25"} | ({"PYTHONPATH": str(source)} if source else {})
     with running(command, environment=environment) as pid:

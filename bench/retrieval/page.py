@@ -116,7 +116,7 @@ def _losses(measured: Measured) -> str:
         own = [line for line in measured.lines if line.labelled == name]
         for way in (WORDS, BOTH):
             (ours,) = [line for line in own if line.engine == f"headgate, {way}"]
-            # Ours without its gate is no other engine.
+            # Ours without its gateway is no other engine.
             others = [
                 line
                 for line in own

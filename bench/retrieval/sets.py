@@ -12,7 +12,7 @@ from headgate.catalog.search.tool_document import ToolDocument
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "retrieval"
 POOL: Final = "all in one pool"
-# Of each set in the pool and for the gate: a large set would decide alone, and take minutes.
+# Of each set in the pool and for the gateway: a large set would decide alone, and take minutes.
 FEW_QUESTIONS: Final = 150
 # Questions of these share few words with the tools they ask for, and those many.
 GROUPS: Final = {

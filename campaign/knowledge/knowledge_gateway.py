@@ -1,4 +1,4 @@
-"""A gate that has the documents' server, and what its tools say."""
+"""A gateway that has the documents' server, and what its tools say."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ _SPARE_FILES = 24
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The gate, the place of its documents, and somebody who asks."""
+    """The gateway, the place of its documents, and somebody who asks."""
 
     gate: AsyncGatewayProcess
     place: Place
@@ -52,7 +52,7 @@ async def opened(
     others: dict[str, Any] | None = None,
     stall_seconds: float | None = STALL_SECONDS,
 ) -> AsyncIterator[Opened]:
-    """A gate over an empty store: a file, or a database."""
+    """A gateway over an empty store: a file, or a database."""
     own = dict(environment or WORDS_ALONE)
     url = new_database() if database else ""
     servers = {"knowledge": {"builtin": "knowledge"}, **(others or {})}

@@ -88,7 +88,7 @@ class Place:
         return ["--data-dir", str(self.data), *(["--store", self.url] if self.url else [])]
 
     def entry(self) -> dict[str, Any]:
-        """The object `knowledge` of a gate's settings."""
+        """The object `knowledge` of a gateway's settings."""
         embedder = self.environment.get("HEADGATE_EMBEDDER", "BM25")
         own: dict[str, Any] = {"embedder": embedder, "tokenBudget": 0}
         return own | ({"store": self.url} if self.url else {})

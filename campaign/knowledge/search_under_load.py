@@ -1,4 +1,4 @@
-"""The gate answers others while many chunks are searched and more come in (K10)."""
+"""The gateway answers others while many chunks are searched and more come in (K10)."""
 
 import asyncio
 import random

@@ -21,7 +21,7 @@ _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What the gate says about a call that failed."""
+    """What the gateway says about a call that failed."""
 
     code: str
     effect: str = ""
@@ -68,7 +68,7 @@ class Answer:
 
     @property
     def failure(self) -> Failure | None:
-        """The gate's own error, if the call failed on the way."""
+        """The gateway's own error, if the call failed on the way."""
         reply = self._reply
         return reply.result.meta.failure if reply.result else None
 
@@ -105,7 +105,7 @@ class Answer:
 
     @property
     def operation(self) -> dict[str, Any]:
-        """What the gate says of the record of the call; empty where there is none."""
+        """What the gateway says of the record of the call; empty where there is none."""
         return (self.result.get("_meta") or {}).get(_OPERATION) or {}
 
     @property
@@ -136,7 +136,7 @@ def _events(response: http1.Response) -> list[bytes]:
 
 
 class Client:
-    """One client of the gate; each call under way has a connection of its own."""
+    """One client of the gateway; each call under way has a connection of its own."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Client:
         return Answer(response)
 
     async def _free_connection(self) -> http1.Connection:
-        """One that was used lately, since the gate may close one that was not, or a new one."""
+        """One that was used lately, since the gateway may close one that was not, or a new one."""
         while self._idle:
             connection, used = self._idle.pop()
             if time.monotonic() - used < _FRESH_SECONDS:

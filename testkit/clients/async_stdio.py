@@ -1,21 +1,22 @@
-"""A real gate on standard input and output, as a desktop client starts it."""
+"""A real gateway on standard input and output, as a desktop client starts it."""
 
 import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from testkit.gateway_process import serve_command
+
 _LINE_LIMIT = 64 << 20
 
 
 class AsyncStdioClient:
-    """The gate as its only client sees it: messages in, messages out."""
+    """The gateway as its only client sees it: messages in, messages out."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         self._child = child
@@ -42,16 +43,19 @@ class AsyncStdioClient:
 
 @contextlib.asynccontextmanager
 async def stdio_gate(directory: Path, config: dict[str, Any]) -> AsyncIterator[AsyncStdioClient]:
-    """Run a gate on pipes until the block ends."""
+    """Run a gateway on pipes until the block ends."""
     directory.mkdir()
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
     with (directory / "gate.log").open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headgate", "serve", "--config", str(config_file), "--transport", "stdio",
-            "--data-dir", str(directory / "data"), "--listing", "full", env=os.environ,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr, limit=_LINE_LIMIT,
-        )  # fmt: skip
+            *serve_command(config_file, directory / "data", "--listing", "full", transport="stdio"),
+            env=os.environ,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            limit=_LINE_LIMIT,
+        )
     try:
         yield AsyncStdioClient(child)
     finally:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-# Larger than any head that the gate sends, smaller than what would hide a runaway.
+# Larger than any head that the gateway sends, smaller than what would hide a runaway.
 _HEAD_LIMIT = 1 << 20
 
 
@@ -82,7 +82,7 @@ class Connection:
 
 
 async def connect(port: int) -> Connection:
-    """Open a connection to the gate on `port`."""
+    """Open a connection to the gateway on `port`."""
     return Connection(*await asyncio.open_connection("127.0.0.1", port, limit=_HEAD_LIMIT))
 
 
@@ -127,9 +127,9 @@ class Heard:
 async def converse(
     port: int, data: bytes, *, quiet_seconds: float = 0.5, limit_seconds: float = 5.0
 ) -> Heard:
-    """Send raw bytes and listen until the gate closes, is quiet after an answer, or the limit passes.
+    """Send raw bytes and listen until the gateway closes, is quiet after an answer, or the limit passes.
 
-    On a bare socket, so that an answer is heard even if the gate has closed its side for what follows.
+    On a bare socket, so that an answer is heard even if the gateway has closed its side for what follows.
     """
     started = time.monotonic()
     loop = asyncio.get_running_loop()

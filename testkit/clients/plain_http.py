@@ -14,7 +14,7 @@ from testkit.upstreams import server_command, stdio_entry
 from testkit.waiting import wait_until
 
 SECONDS = 10.0
-# Longer than the gate waits for more changes before it tells of them.
+# Longer than the gateway waits for more changes before it tells of them.
 QUIET_SECONDS = 0.3
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 BOTH = "application/json, text/event-stream"
@@ -222,7 +222,7 @@ def open_socket(gate: GatewayProcess) -> Iterator[socket.socket]:
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """Everything that comes until the gate hangs up."""
+    """Everything that comes until the gateway hangs up."""
     received = b""
     try:
         while data := connection.recv(65536):

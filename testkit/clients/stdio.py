@@ -1,10 +1,9 @@
-"""A gate on stdio, and a client that writes lines and reads them with a bound."""
+"""A gateway on stdio, and a client that writes lines and reads them with a bound."""
 
 import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testkit.clients.plain_http import META, SECONDS, request
-from testkit.gateway_process import clean_environment
+from testkit.gateway_process import clean_environment, serve_command
 from testkit.waiting import wait_until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -39,7 +38,7 @@ class StdioClient:
         self._lines.put(b"")
 
     def stop_listening(self) -> None:
-        """Close the other end of the gate's output."""
+        """Close the other end of the gateway's output."""
         self._listening = False
         self.tell(request("ping", id="the last thing heard"))
         self._thread.join(SECONDS)
@@ -84,7 +83,7 @@ class StdioClient:
         return self.about(id)[-1]
 
     def wait_until_ready(self, server: str) -> None:
-        """Wait until the gate has said of a server that it is ready."""
+        """Wait until the gateway has said of a server that it is ready."""
         said = f'"event":"upstream ready","server":"{server}"'
         wait_until(lambda: said in self.log(), SECONDS, f"{server} is ready")
 
@@ -102,7 +101,7 @@ class StdioClient:
         return answer
 
     def hang_up(self, seconds: float = SECONDS) -> int:
-        """Close the gate's input, read the rest, and return its exit code."""
+        """Close the gateway's input, read the rest, and return its exit code."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         code = self.process.wait(seconds)
@@ -122,12 +121,11 @@ def running_stdio_gateway(
     options: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[StdioClient]:
-    """Run a gate on stdio, as a client does; it is killed with the block if it still runs."""
+    """Run a gateway on stdio, as a client does; it is killed with the block if it still runs."""
     directory.mkdir(parents=True, exist_ok=True)
     path, log = directory / "headgate.json", directory / "gate.log"
     path.write_text(json.dumps(config), encoding="utf-8")
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(path), *options]
-    command += ["--transport", "stdio", "--data-dir", str(directory / "data")]
+    command = serve_command(path, directory / "data", *options, transport="stdio")
     settings = {"MCPPROXY_LOG_FORMAT": "json", **(environment or {})}
     with log.open("wb") as stderr:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Servers that list what a test says and start when it says so, and gates that have met them before."""
+"""Servers that list what a test says and start when it says so, and gateways that have met them before."""
 
 import itertools
 import json
@@ -56,7 +56,7 @@ class Yard:
     def gate(
         self, config: dict[str, Any] | None = None, **environment: str
     ) -> AbstractContextManager[GatewayProcess]:
-        """A gate that has the data of the one before, and does not wait for its servers."""
+        """A gateway that has the data of the one before, and does not wait for its servers."""
         return running_gateway(
             config or self.config(),
             self.place / "gate",
@@ -96,7 +96,7 @@ KNOWN = ["bakery_bake", "dairy_churn", "dairy_skim", "mill_grind", "forge_shoe",
 
 
 def met_village(place: Path) -> Yard:
-    """The five servers, after a gate has met them; what it remembers of them is kept."""
+    """The five servers, after a gateway has met them; what it remembers of them is kept."""
     yard = Yard(place, tuple(TOOLS))
     for name, tools in TOOLS.items():
         yard.offer(name, *tools)
@@ -108,7 +108,7 @@ def met_village(place: Path) -> Yard:
 
 
 def put_back(village: Yard) -> Yard:
-    """Everything as it was when the gate had met them, and every door shut."""
+    """Everything as it was when the gateway had met them, and every door shut."""
     village.shut()
     for name, tools in TOOLS.items():
         village.offer(name, *tools)
@@ -142,7 +142,7 @@ def hundred(server: str) -> list[Message]:
     ]
 
 
-# What clients of a gate see and do.
+# What clients of a gateway see and do.
 
 
 def definitions(gate: GatewayProcess) -> list[Message]:

@@ -69,7 +69,7 @@ def others(result: Message) -> list[Message]:
 
 
 def facts(result: Message) -> Message:
-    """What the gate says about a large result."""
+    """What the gateway says about a large result."""
     told: Message = result["_meta"][META_KEY]
     return told
 

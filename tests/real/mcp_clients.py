@@ -1,4 +1,4 @@
-"""SDK clients that are connected to a gate, and stay connected while a module's tests run."""
+"""SDK clients that are connected to a gateway, and stay connected while a module's tests run."""
 
 import asyncio
 import sys
@@ -35,7 +35,7 @@ class McpClient:
         )
 
     async def tools(self) -> dict[str, Tool]:
-        """Every tool by its public name, as the gate lists it now."""
+        """Every tool by its public name, as the gateway lists it now."""
         found: dict[str, Tool] = {}
         cursor = None
         while True:
@@ -68,7 +68,7 @@ class McpClient:
 
 
 def client_transport(gate: GatewayProcess, front: str) -> Any:
-    """What the SDK client needs to come in by that front; the stdio front is a gate of its own."""
+    """What the SDK client needs to come in by that front; the stdio front is a gateway of its own."""
     if front == "stdio":
         return stdio_gate(gate.config_path, gate.data_dir.parent / "stdio-data")
     return sse_client(gate.sse_url) if front == "sse" else gate.url

@@ -1,1 +1,1 @@
-"""Conversations recorded from real servers, played to a gate and compared with what comes out of it."""
+"""Conversations recorded from real servers, played to a gateway and compared with what comes out of it."""

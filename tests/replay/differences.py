@@ -2,13 +2,13 @@
 
 Every function takes the source text of what the server sent and returns what the client must receive:
 
-1. ids, progress tokens and public names are the gate's own: the value changes, nothing around it;
+1. ids, progress tokens and public names are the gateway's own: the value changes, nothing around it;
 2. a handshake server's result gets `resultType` for a stateless client, one of resources/read `ttlMs` and
    `cacheScope` too;
 3. a stateless server's result loses the connection keys of its `_meta`, and for a handshake client also
    `resultType` and, in resources/read, `ttlMs` and `cacheScope`;
 4. a listing is put together from those of all servers: its items stay, `nextCursor`, `ttlMs`, `cacheScope`
-   and `_meta` around them are the gate's;
+   and `_meta` around them are the gateway's;
 5. what is told besides an answer: an update of a resource reaches only who subscribed to it, log messages and
    list changes that concern nobody in particular are not sent to anybody in particular;
 6. of a server some of whose URIs clients know under another name, the links and embedded resources in the
@@ -18,10 +18,10 @@ Every function takes the source text of what the server sent and returns what th
 9. where results may be truncated, a tool whose output schema has no place for another member is listed
    without that schema: clients that show `structuredContent` alone could not tell a truncated result from a
    whole one (decision 0052).
-10. what a server wrote in the form of a notice of the gate is marked as the server's (decision 0076); no
+10. what a server wrote in the form of a notice of the gateway is marked as the server's (decision 0076); no
    recorded server did.
 
-The gate also repairs odd tools and hides from a handshake client what its era forbids; no recorded server
+The gateway also repairs odd tools and hides from a handshake client what its era forbids; no recorded server
 gives a reason for that, so nothing of the kind is allowed here.
 """
 
@@ -109,7 +109,7 @@ def with_link(block: str, public_uri: Callable[[str], str]) -> str:
 
 
 def definition(text: str, key: str, public: str, *, truncated: bool = False) -> str:
-    """One item of a listing under its public name; `truncated` is whether the gate truncates results."""
+    """One item of a listing under its public name; `truncated` is whether the gateway truncates results."""
     if truncated and is_closed(json.loads(text).get("outputSchema", {})):
         text = without_member(text, "outputSchema")
     return with_member(text, key, json.dumps(public, ensure_ascii=False))

@@ -21,7 +21,7 @@ LISTS = {
 # What no parser gives back as it was: digits, exponents, escapes, blanks, a key that stands twice.
 ODD = r'[1.0, 1E+2,12345678901234567890 , "\u00e9\/\ud83d\ude00", {"b":1 ,"a":2,"b":3}]'
 MARK = "the odd one"
-# What the gate settles with the server by itself.
+# What the gateway settles with the server by itself.
 LIFECYCLE = {"server/discover", "initialize"}
 
 

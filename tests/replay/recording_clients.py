@@ -39,7 +39,7 @@ class Guest:
         self._connection = connection
         self._ids = itertools.count(1)
         self._session: dict[str, str] = {}
-        # What the gate said about itself in the handshake.
+        # What the gateway said about itself in the handshake.
         self.greeting = "{}"
 
     def ask(self, method: str, params: dict[str, Any], token: str | None = None) -> Heard:

@@ -1,4 +1,4 @@
-"""A gate in front of players, and what its clients must see of them."""
+"""A gateway in front of players, and what its clients must see of them."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PLAYER = ["-m", "tests.replay.recorded_server"]
 # All players start at once on however few cores there are.
 START_SECONDS = 60.0
-# How each method names what it is about; the name is the gate's business.
+# How each method names what it is about; the name is the gateway's business.
 ABOUT = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 LISTED_BY = {"tools/call": "tools/list", "prompts/get": "prompts/list", "resources/read": "resources/list"}
 TEMPLATES = "resources/templates/list"
@@ -40,7 +40,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Stage:
-    """A running gate, and the conversations that are played behind it."""
+    """A running gateway, and the conversations that are played behind it."""
 
     gate: GatewayProcess
     cast: dict[str, Conversation] = field(repr=False)
@@ -66,7 +66,7 @@ class Stage:
         return [(server, text) for server, played in self.cast.items() for text in listed(played, method)]
 
     def mapped(self, guest: Guest, method: str) -> list[Listed]:
-        """Every item that the gate lists, beside the one that stands at its place at the servers."""
+        """Every item that the gateway lists, beside the one that stands at its place at the servers."""
         found, _ = self.pages(guest, method)
         originals = self.originals(method)
         assert len(found) == len(originals), f"{method}: {len(originals)} items became {len(found)}"
@@ -105,12 +105,12 @@ def listed(played: Conversation, method: str) -> Iterator[str]:
 def staged(
     cast: dict[str, Conversation], directory: Path, *spelling: str, **settings: Any
 ) -> Iterator[Stage]:
-    """Run a gate in front of these players; none of them may be asked what was never recorded."""
+    """Run a gateway in front of these players; none of them may be asked what was never recorded."""
     servers = {
         name: {"command": sys.executable, "args": [*PLAYER, played.server, *spelling], "cwd": str(ROOT)}
         for name, played in cast.items()
     }
-    # Nothing of the gate's own: what was recorded is compared with what arrives.
+    # Nothing of the gateway's own: what was recorded is compared with what arrives.
     plain = {"listing": "full", "enableAutoTruncation": False, "listResultTools": False}
     config = {"mcpServers": servers, "proxySettings": plain | settings}
     with running_gateway(config, directory, start_seconds=START_SECONDS) as gate:
@@ -123,7 +123,7 @@ def staged(
 
 
 def public_params(server: str, exchange: Exchange, names: Names) -> tuple[dict[str, Any], str]:
-    """The params with the names that the gate gave, and the name of what it is about."""
+    """The params with the names that the gateway gave, and the name of what it is about."""
     params = exchange.params
     if exchange.method == "completion/complete":
         method, key = REFS[params["ref"]["type"]]

@@ -1,4 +1,4 @@
-"""One gate for most of these tests: nothing that one client does may be noticed by another."""
+"""One gateway for most of these tests: nothing that one client does may be noticed by another."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def gate(tmp_path_factory: pytest.TempPathFactory, journal: Path) -> Iterator[GatewayProcess]:
-    """Return a gate before the built-in example and the scripted server."""
+    """Return a gateway before the built-in example and the scripted server."""
     config = {
         "mcpServers": {"example": EXAMPLE, "own": scripted(journal)},
         # Results of every size cross the front.
@@ -32,6 +32,6 @@ def gate(tmp_path_factory: pytest.TempPathFactory, journal: Path) -> Iterator[Ga
 
 @pytest.fixture(autouse=True)
 def everybody_else_is_served(gate: GatewayProcess) -> Iterator[None]:
-    """Look, after each test, whether the gate still answers others."""
+    """Look, after each test, whether the gateway still answers others."""
     yield
     assert gate.get("/health").status == 200

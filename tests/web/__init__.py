@@ -1,1 +1,1 @@
-"""What the person who runs the gate sees."""
+"""What the person who runs the gateway sees."""
