@@ -44,7 +44,7 @@ _BOTH_NAMES = (META, META_ALIAS)
 def take_delivery_request(
     meta: dict[str, Raw], header: bytes | None, features: frozenset[str], id: bytes = b"null"
 ) -> DeliveryRequest | None:
-    """What came beside the arguments, taken out of `_meta`; None for a plain call. Raises Violation.
+    """The delivery options, removed from `_meta`; None for a plain call. Raises ProtocolViolation.
 
     `header` is that of HTTP, if it is there, and `features` are those of rmcp that the client shares with us.
     """
@@ -66,7 +66,7 @@ def take_delivery_request(
             priority=priority,
             transaction=_bounded_text(options.transaction_id, "transaction_id"),
             sequence=options.sequence,
-            # Whoever speaks of delivery is spoken to of it, also when it gave its request no name.
+            # A client that sends options gets a status, even if it sends no request id.
             request_id=_bounded_text(options.request_id, "request_id") or (str(uuid4()) if given else ""),
             features=features,
             rmcp_names=_BOTH_NAMES if by_alias else _ONE_NAME,
@@ -89,7 +89,7 @@ def _key_of_header(header: bytes | None) -> str | None:
     if header is None:
         return None
     if not header.isascii():
-        # Clients write other characters in different ways, and so one key would be two.
+        # Clients encode other characters in different ways, which would make two keys of one.
         raise ValueError(
             f"the header Idempotency-Key is ASCII; give any other key in _meta[{IDEMPOTENCY_KEY!r}]"
         )
@@ -142,12 +142,12 @@ def _bounded_text(text: str | None, what: str) -> str:
 OPERATION_KEY = "io.headgate/operation"
 _PLAIN_STATUS = DeliveryStatus()
 _COMPLETED, _FAILED, _TIMEOUT = "completed", "failed", "timeout"
-# In the words of the ledger, which is below this package.
+# The states of the ledger.
 _DONE, _ASKED, _NOT_DONE, _IN_DOUBT = "done", "asked", "failed", "in_doubt"
 _PROCESSED = {_DONE: True, _ASKED: False, _NOT_DONE: False}
 _BY_EFFECT = {Effect.NONE: False, Effect.UNKNOWN: None, Effect.DONE: True}
 _NO_REQUEST = DeliveryRequest()
-# To look through a larger result takes so long that others would notice.
+# A larger result would block the event loop noticeably.
 _LARGE_BYTES = 256 * 1024
 
 
@@ -163,7 +163,7 @@ class _OperationMetadata(msgspec.Struct, omit_defaults=True):
 async def with_delivery_metadata(
     answer: McpResponse, delivery_request: DeliveryRequest | None
 ) -> McpResponse:
-    """The answer of a server, and what became of the call."""
+    """The answer with the status of its delivery."""
     delivery_status = answer.delivery_status or _PLAIN_STATUS
     delivery_request = delivery_request or _NO_REQUEST
     rmcp_meta = (
@@ -186,7 +186,7 @@ async def with_delivery_metadata(
 
 
 def error_delivery_metadata(error: HeadgateError, delivery_request: DeliveryRequest | None) -> dict[str, Raw]:
-    """What became of a call that failed; empty for a plain one."""
+    """The status of a failed delivery; empty for a plain call."""
     if error.delivery_status is None and delivery_request is None:
         return {}
     delivery_status = error.delivery_status or _PLAIN_STATUS
@@ -199,7 +199,7 @@ def error_delivery_metadata(error: HeadgateError, delivery_request: DeliveryRequ
 
 
 def _speaks_rmcp(delivery_request: DeliveryRequest) -> bool:
-    """Whether the client spoke of delivery in words that both know."""
+    """Whether the client sent rmcp delivery options."""
     return bool(delivery_request.features) and bool(delivery_request.request_id)
 
 
@@ -232,7 +232,7 @@ def _meta_edit(
     def edit(meta: dict[str, Raw]) -> None:
         ours = rmcp_meta
         if ours is not None:
-            # What is there is ours too, and says that the result is to be fetched in parts.
+            # The present member is ours too: it announces chunks.
             chunked = pop_response_meta(meta).chunked if "chunking" in delivery_request.features else None
             ours = msgspec.structs.replace(ours, chunked=chunked)
         meta.update(_meta_members(delivery_status, ours, delivery_request))
@@ -261,13 +261,13 @@ _FINAL_STATUS = {_DONE: _COMPLETED, _ASKED: None}
 
 
 def _unrecorded_state(answer: McpResponse, delivery_status: DeliveryStatus, refusal: str) -> str:
-    """What the ledger would say of a call that it does not have."""
+    """The state of a call that the ledger does not have."""
     if refusal:
-        # A server may refuse an attempt, and have carried out the one before.
+        # A server may refuse one attempt and have executed an earlier one.
         return _IN_DOUBT if delivery_status.doubted else _NOT_DONE
     result = answer.result
     if not answer.typed or not isinstance(result, bytes) or len(result) > _LARGE_BYTES:
-        # Questions are small, and nothing that is large is opened for this.
+        # Input requests are small; large results are not decoded for this.
         return _DONE
     return _ASKED if is_input_required(result) else _DONE
 

@@ -12,33 +12,33 @@ from headgate.server.http_request import HttpRequest
 from headgate.server.outbound_queue import ConnectionBacklog
 from headgate.server.reply import Reply
 
-# A connection without traffic for so long may be cut by a proxy in between.
+# A proxy may close a connection without traffic for so long.
 QUIET_SECONDS = 15.0
-# How long a client whose stream breaks off should wait before it comes back.
+# How long a client should wait before it resumes a broken stream.
 _RETRY_MS = 1000
-# Notifications that wait for a client which does not read, on a stream of which nothing is kept.
+# Pending notifications of a stream that cannot be resumed.
 _MAX_UNSTORED_EVENTS = 100
-# What is kept of one session: enough to bridge a lost connection, not a log.
+# Limits of one session: enough to bridge a lost connection, not a log.
 _MAX_SESSION_EVENTS = 256
 _MAX_SESSION_BYTES = 1024 * 1024
-# Kept of all sessions together; once they keep more, each keeps less, and then the oldest goes first.
+# Limits of all sessions together; above them each session keeps less, and the oldest events are evicted.
 _MAX_TOTAL_BYTES = 64 * 1024 * 1024
 _REDUCED_SESSION_BYTES = 64 * 1024
 _RETAINED_SECONDS = 300.0
-# Answers that are too large for memory take disk space while they wait.
+# Replies that are too large for memory take disk space while they wait.
 _RETAINED_ON_DISK_SECONDS = 60.0
 _MAX_ON_DISK = 4
 
 
 class StreamEvent(NamedTuple):
-    """One event as it goes over the wire, and its place in its stream."""
+    """One encoded event and its position in its stream."""
 
     position: int
     data: bytes
 
 
 class EventStream:
-    """One stream of events; without a store it has no ids, and what was written is forgotten.
+    """One stream of events; without a store it has no ids and cannot be resumed.
 
     Then what waits is counted on `connection`.
     """
@@ -51,14 +51,14 @@ class EventStream:
     ) -> None:
         self.name = name
         self.events: deque[StreamEvent] = deque()
-        # The connection on which it is read; the latest one has it to itself.
+        # The connection that reads it; the latest one replaces the others.
         self.reader: HttpRequest | None = None
         self.ended = False
-        # Whether a client has seen an id of this stream, with which it can come back.
+        # Whether the client has received an event id, with which it can resume.
         self.resumable = False
-        # Whether it is the stream for what comes unasked.
+        # Whether it is the standalone stream of a session.
         self.standalone = False
-        # The answer, until it has been written or is kept like every other event.
+        # The reply, until it is written or kept like any other event.
         self.final_reply: Reply | None = None
         # The position of the latest event that a connection has taken.
         self.last_written = -1
@@ -78,7 +78,7 @@ class EventStream:
         self._append(b"retry: %d\r\ndata: \r\n\r\n" % _RETRY_MS)
 
     def add(self, message: bytes) -> None:
-        """Say something; who does not read in time loses the oldest of it."""
+        """Add a message; a client that does not read in time loses the oldest ones."""
         if not self.ended:
             self._append(sse_event(one_line(message)))
             self._wakeup.set()
@@ -109,7 +109,7 @@ class EventStream:
         return b"" if self._store is None else b"id: %s-%d\r\n" % (self.name, self._next)
 
     def finish(self, reply: Reply) -> None:
-        """Say the last thing."""
+        """Add the reply, which ends the stream."""
         self.final_reply = reply
         self.end()
         if not self.live:
@@ -121,7 +121,7 @@ class EventStream:
         self._wakeup.set()
 
     def discard(self) -> None:
-        """Nobody will read it any more."""
+        """Drop everything; the stream is not read any more."""
         self.end()
         self.events.clear()
         self._count(-self._bytes)
@@ -132,7 +132,7 @@ class EventStream:
     async def write(self, http_request: HttpRequest, after: int = -1) -> None:
         """Write what follows a position, then what comes, until the end or until another connection reads."""
         self.reader = http_request
-        # Whoever read it until now, on a connection that the client may have lost, notices.
+        # The connection that read it until now ends.
         self._wakeup.set()
         try:
             await http_request.start_stream()
@@ -149,13 +149,13 @@ class EventStream:
                 self._retain_final_reply()
 
     def detach_reader(self) -> None:
-        """End the connection on which it is read; the client knows how to come back for the rest."""
+        """End the connection that reads it; the client resumes the rest."""
         if self.resumable and not self.ended:
             self.reader = None
             self._wakeup.set()
 
     def on_disconnected(self, http_request: HttpRequest) -> None:
-        """This connection is lost."""
+        """Handle the loss of a connection that reads it."""
         if self.reader is http_request:
             self._wakeup.set()
 
@@ -209,14 +209,14 @@ class EventStream:
             await http_request.write_stream(b"\r\n\r\n")
         self.resumable = self._store is not None
         if self._read_by(http_request) and not isinstance(reply.payload, bytes):
-            # It took disk space until now. In memory it stays for a while, because it may be lost on the way.
+            # It is moved from disk to memory and kept for a while, because the connection may be lost.
             reply.close()
             self.final_reply = None
             if self._store is not None:
                 self._store.release_disk(self)
 
     def _retain_final_reply(self) -> None:
-        """Nobody reads now: keep the answer for a client that knows how to come back."""
+        """Keep the reply for a client that can resume the stream."""
         reply = self.final_reply
         if reply is None:
             return
@@ -230,7 +230,7 @@ class EventStream:
 
 
 class ReplayBuffer:
-    """How much all sessions together keep, and whose is the oldest of it."""
+    """Counts the kept events of all sessions and evicts the oldest."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -240,14 +240,14 @@ class ReplayBuffer:
         self._stores: OrderedDict[int, EventStore] = OrderedDict()
 
     def add(self, store: "EventStore", size: int) -> int:
-        """An event of this size is kept; gives the number under which it is known here."""
+        """Count an event of this size; returns its number."""
         self._next_number += 1
         self._stores[self._next_number] = store
         self.bytes += size
         return self._next_number
 
     def remove(self, number: int, size: int) -> None:
-        """That event is not kept any more."""
+        """Forget an event."""
         del self._stores[number]
         self.bytes -= size
 
@@ -287,7 +287,7 @@ class EventStore:
         return stream
 
     def find(self, id: bytes) -> tuple[EventStream, int] | None:
-        """The stream that an id was given on, and the position; None when it is not known any more."""
+        """The stream and position of an event id; None if they are not known any more."""
         name, _, position = id.rpartition(b"-")
         stream = self._streams.get(name)
         if stream is None or not position.isdigit() or len(position) > _LONGEST_POSITION:
@@ -311,7 +311,7 @@ class EventStore:
         self._replay_buffer.evict_oldest(number)
 
     def retain_on_disk(self, stream: EventStream) -> None:
-        """Keep the answer of the stream for a while, where it is."""
+        """Keep the reply of the stream for a while, in memory or on disk."""
         if self._closed:
             stream.discard()
             return
@@ -320,7 +320,7 @@ class EventStore:
             self._drop_from_disk(next(iter(self._on_disk)))
 
     def release_disk(self, stream: EventStream) -> None:
-        """The answer of the stream takes no disk space any more."""
+        """Release the disk space of the reply."""
         self._on_disk.pop(stream, None)
 
     def expire(self) -> None:
@@ -334,7 +334,7 @@ class EventStore:
             self._forget_if_empty(stream)
 
     def discard_stream(self, stream: EventStream) -> None:
-        """Nobody may come back to this stream."""
+        """Forget a stream that cannot be resumed."""
         self._streams.pop(stream.name, None)
         self._on_disk.pop(stream, None)
         stream.end()
@@ -353,7 +353,7 @@ class EventStore:
         self._on_disk.clear()
 
     def drop_oldest(self) -> None:
-        """Drop the event that was added first of those that are kept."""
+        """Drop the oldest event."""
         retained = self._retained.popleft()
         self._bytes -= retained.size
         self._replay_buffer.remove(retained.number, retained.size)

@@ -16,7 +16,7 @@ _ENDPOINTS = (MCP.encode(), SSE.encode(), MESSAGES.encode())
 
 
 class HttpRefusal(Exception):
-    """A request that is not let in."""
+    """A request that is refused with an HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -25,7 +25,7 @@ class HttpRefusal(Exception):
 
 
 class RequestGuard:
-    """Knows the names under which this gateway is reached."""
+    """Knows the host names and origins of this gateway."""
 
     def __init__(self, host: str, port: int, hosts: Iterable[str], origins: Iterable[str]) -> None:
         names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
@@ -39,7 +39,7 @@ class RequestGuard:
         self._origins |= {origin.lower().rstrip("/").encode() for origin in origins}
 
     def check(self, headers: Mapping[bytes, bytes], target: bytes = b"/") -> None:
-        """Raises Refused for a stranger; `target` is the path that it wants, with its query."""
+        """Check Host, Origin and Sec-Fetch-Site; raises HttpRefusal. `target` is the path with its query."""
         host = headers.get(b"host", b"")
         if host not in self._hosts and host.lower() not in self._hosts:
             raise HttpRefusal(421, "not reached under that Host; add it to proxySettings.allowedHosts")
@@ -70,7 +70,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 class RequestLineChecker:
-    """Follows where each request begins, whether it comes in pieces or behind another one."""
+    """Finds the request line of each request, whether it arrives in pieces or pipelined."""
 
     __slots__ = ("_head", "at", "data")
 
@@ -83,7 +83,7 @@ class RequestLineChecker:
         self._head = b""
 
     def end_head(self) -> None:
-        """The parser has found the end of a head; raises Refused for its request line."""
+        """The parser has found the end of a head; raises HttpRefusal for its request line."""
         if self._head:
             self.data, self._head = self._head + self.data[self.at :], b""
             self.at = 0
@@ -96,7 +96,7 @@ class RequestLineChecker:
         self.at = end + len(_END_OF_HEAD)
 
     def keep_rest(self) -> None:
-        """All was parsed and a head is incomplete; raises Refused if its request line is already wrong."""
+        """Check the request line of an incomplete head; raises HttpRefusal if it is already wrong."""
         rest = self.data[self.at :]
         self._head += rest
         # Heads may come byte by byte, and only the end of a line is worth a look.

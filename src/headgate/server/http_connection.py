@@ -17,7 +17,7 @@ from headgate.server.outbound_queue import UNREAD, OutboundBudget
 from headgate.server.shutdown import interrupt_task
 
 NO_DEADLINE = float("inf")
-# Requests that a client may send ahead of the answers.
+# Pipelined requests of one client.
 _MAX_PIPELINED = 16
 # Parsed at once: one read may hold thousands of requests, each of which takes far more memory parsed.
 _MAX_PARSED_BYTES = 16 * 1024
@@ -35,7 +35,7 @@ class HttpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     headers: int
     header_seconds: float
     body_seconds: float
-    # A client that takes nothing of its answer for so long is gone.
+    # A client that reads nothing of its response for so long is disconnected.
     write_seconds: float = 30.0
     # Between two requests.
     idle_seconds: float = 75.0
@@ -111,7 +111,7 @@ class HttpConnection(asyncio.Protocol):
         # Whether the client connected while the gateway was shutting down.
         self._accepted_while_closing = False
 
-    # What the event loop tells us.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -163,7 +163,7 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = self._write_deadline = NO_DEADLINE
         self._discarding = self._disconnected = True
         self._pipelined.clear()
-        # The parser knows us and we know it: untied, so that everything is free at once.
+        # Break the reference cycle with the parser, so that memory is freed at once.
         self._parser = self._incoming = None
         self._headers, self._body_parts, self._unparsed = {}, [], b""
         self.outbound.end()
@@ -200,7 +200,7 @@ class HttpConnection(asyncio.Protocol):
             if not drained.done():
                 drained.set_result(None)
 
-    # What the parser tells us.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         if self._closes_after_request:
@@ -216,7 +216,7 @@ class HttpConnection(asyncio.Protocol):
             # They follow the body, where neither limits nor the guard apply.
             raise HttpRefusal(400, "trailers are not taken")
         name, headers = name.lower(), self._headers
-        # Blanks around a value are not part of it; the parser only takes away those before it.
+        # Whitespace around a value is not part of it; the parser strips it only before the value.
         value = value.rstrip(b" \t")
         if name in headers:
             if name in SINGLE_VALUE_HEADERS or name.startswith(b"mcp-param-"):
@@ -252,7 +252,7 @@ class HttpConnection(asyncio.Protocol):
             self.deadline = self._loop.time() + limits.body_seconds
 
     def _send_continue(self) -> None:
-        """All requests before the one that is coming are answered: the client may send its body."""
+        """Let the client send its body, once all earlier requests are answered."""
         self._continue_due = False
         self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -292,7 +292,7 @@ class HttpConnection(asyncio.Protocol):
         self._task = http_request.task = self._loop.create_task(self._context.handler(http_request))
 
     def on_response_complete(self) -> None:
-        """The response is complete: the next request, or the end."""
+        """Continue with the next request, or close."""
         http_request, self._http_request, self._task = self._http_request, None, None
         if self._disconnected:
             return
@@ -322,7 +322,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _read_timeout_seconds(self) -> float:
-        """How long the client may take for what it is doing now."""
+        """The time limit of what the client is sending now."""
         if self._incoming is not None:
             return self._limits.body_seconds
         return self._limits.header_seconds if self._head_bytes else self._limits.idle_seconds
@@ -345,15 +345,15 @@ class HttpConnection(asyncio.Protocol):
     # How a connection ends.
 
     def _refuse(self, refused: HttpRefusal) -> None:
-        """Say why, and read no further; the client may still be sending, and must be able to read it."""
+        """Respond with the reason, and discard what the client still sends so that it can read the response."""
         self._discarding = True
         if self._http_request is not None:
-            # An answer is under way; what came after it is not even looked at.
+            # A response is being written; later requests are not parsed.
             self._http_request.closes_connection = True
             self._pipelined.clear()
             return
         if self._pipelined:
-            # The client reads its answers too slowly for those to come; this must not take their place.
+            # The client reads too slowly for the responses that are due; this one must not overtake them.
             self._pipelined.clear()
             self._transport.close()
             return
@@ -364,7 +364,7 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = self._loop.time() + _LINGER_SECONDS
 
     def check_deadlines(self, now: float) -> None:
-        """Show out a client that takes too long; called once a second."""
+        """Close the connection of a client that takes too long; called once a second."""
         if (
             self._write_deadline != NO_DEADLINE
             and self._transport.get_write_buffer_size() < self._unread_bytes
@@ -380,40 +380,40 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Drop the connection, together with what the client has not taken."""
+        """Drop the connection and its write buffer."""
         connection = self._transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._transport.abort()
 
     def close_if_idle(self) -> None:
-        """The gateway ends: an idle connection is closed, a busy or a new one after its answer."""
+        """Close an idle connection at shutdown; a busy or new one is closed after its response."""
         if self._http_request is None and not self._accepted_while_closing:
             self._transport.close()
 
     def interrupt_request(self) -> None:
-        """The gateway waits no longer: the request under way is answered as it stands."""
+        """Interrupt the request in flight at the end of the drain; it still gets a reply."""
         # The work on a request that has just come in must have begun, so that it can answer.
         self._loop.call_soon(self._interrupt_request)
 
     def _interrupt_request(self) -> None:
         http_request = self._http_request
-        # An answer that is being written, and a stream that was opened with GET, end by themselves.
+        # A response that is being written and a GET stream end by themselves.
         if http_request is not None and http_request.method == "POST" and not http_request.responding:
             interrupt_task(self._task)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is under way, or not read yet, for which the end of the gateway waits."""
+        """Whether a response is unfinished or unread, so that shutdown waits for it."""
         unread = self._http_request is not None or self._transport.get_write_buffer_size() > 0
         return unread and not self._accepted_while_closing
 
 
 def _refusal_of_parser_error(error: Exception) -> HttpRefusal:
-    """What to answer to a request that could not be parsed; raises what is a fault of our own."""
+    """The refusal of a request that could not be parsed; raises errors of the gateway itself."""
     if isinstance(error, httptools.HttpParserUpgrade):
         return HttpRefusal(400, "this gateway speaks HTTP/1.1 only")
-    # What a callback raised, the parser hands on inside an error of its own.
+    # The parser wraps the exceptions of its callbacks.
     cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
     if isinstance(cause, HttpRefusal):
         return cause
@@ -426,7 +426,7 @@ def _header_bytes(headers: dict[bytes, bytes]) -> int:
     return sum(len(name) + len(value) + 4 for name, value in headers.items())
 
 
-# Headers that mean something different when they are there twice.
+# Headers that must not be repeated.
 SINGLE_VALUE_HEADERS = frozenset(
     {
         b"host",

@@ -1,4 +1,4 @@
-"""One HTTP request and the response that goes back on its connection."""
+"""One HTTP request and its response."""
 
 import asyncio
 import http
@@ -11,21 +11,21 @@ from headgate.server.reply import Reply
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
 EVENT_STREAM = b"text/event-stream"
-# No proxy in between may gather events before it hands them on.
+# Proxies must not buffer events.
 STREAM_HEADERS = b"cache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
-# With every 503: the gateway has room again within seconds.
+# Sent with every 503, which lasts for seconds.
 RETRY_LATER = b"retry-after: 1\r\n"
 
 _STATUS = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
 }
 _OK_JSON = _STATUS[200] + b"content-type: " + JSON + b"\r\ncontent-length: "
-# More than this is not copied once more to leave in one piece.
+# Larger payloads are written in parts instead of being copied.
 _COPIED_BYTES = 64 * 1024
 
 
 class ResponseTransport(Protocol):
-    """The connection that the response goes out on."""
+    """The connection that the response is written to."""
 
     @property
     def outbound(self) -> ConnectionBacklog:
@@ -42,7 +42,7 @@ class ResponseTransport(Protocol):
 
 
 class HttpRequest:
-    """A request that has come in whole; it is answered once, at once or piece by piece."""
+    """A complete request; it is answered once, in one piece or as a stream."""
 
     __slots__ = (
         "_chunked",
@@ -82,7 +82,7 @@ class HttpRequest:
         self.task: asyncio.Task[None] | None = None
         # Whether the client has left before the end of the response.
         self.disconnected = False
-        # Whether the response has begun that ends by itself, so that the work on it must not be cut short.
+        # Whether a response has begun that ends by itself, so that shutdown must not interrupt it.
         self.responding = False
         # Called when the client leaves; returns whether the work on the request ends too.
         self.disconnect_callback: Callable[[], bool] | None = None
@@ -95,7 +95,7 @@ class HttpRequest:
         return self._transport.outbound
 
     def on_disconnected(self) -> bool:
-        """The client has left; whether the work on its request should end too."""
+        """Handle the loss of the client; returns whether the work on its request ends too."""
         self.disconnected = True
         return self.disconnect_callback is None or self.disconnect_callback()
 

@@ -24,7 +24,7 @@ log = logging.getLogger("headgate.server")
 _MAX_ACCEPTS = 64
 # Descriptors that client connections may not take: servers, spooled answers and storage need some.
 _MIN_RESERVED, _MAX_RESERVED = 16, 256
-# When not even the spare descriptor is left, the listener rests for so long.
+# How long the listener pauses when not even the spare descriptor is left.
 _PAUSE_SECONDS = 0.2
 # Seconds between two log entries about refused connections.
 _LOG_SECONDS = 60.0
@@ -66,7 +66,7 @@ class ConnectionAcceptor:
             self._spare = None
 
     def _accept(self) -> None:
-        # Usually one client comes at a time, and to try once more in vain is what costs most here.
+        # Usually one client connects at a time, and a failed second accept() would cost most here.
         expected, self._expected = self._expected, 1
         for _ in range(expected):
             try:
@@ -115,7 +115,7 @@ class ConnectionAcceptor:
             log.warning("connection not opened", extra={"reason": str(error)})
 
     def _refuse_on_spare(self) -> bool:
-        """Answer one connection on the spare descriptor; whether it could be had again."""
+        """Refuse one connection on the spare descriptor; returns whether it could be reopened."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -154,7 +154,7 @@ def _descriptor_limit() -> int:
 
 
 def _respond_and_close(connection: socket.socket) -> None:
-    """Say why, at once; closing before what the client has sent is read would reset the connection."""
+    """Respond and close; the request is read first, because closing earlier would reset the connection."""
     with connection, suppress(OSError):
         connection.setblocking(False)
         connection.send(_NO_DESCRIPTOR_RESPONSE)
@@ -184,7 +184,7 @@ class HttpServer:
         on_closing: Callable[[], None],
         on_overdue: Callable[[], None] = lambda: None,
     ) -> signal.Signals:
-        """Until a signal comes, which is returned.
+        """Serve until a signal arrives, which is returned.
 
         `on_closing` is called before the last answers are sent, `on_overdue` when the drain is over.
         Connections are accepted until then, so that a load balancer can read that it is not ready any more.
@@ -217,7 +217,7 @@ class HttpServer:
                 http_connection.check_deadlines(now)
 
     async def _drain(self, on_overdue: Callable[[], None]) -> None:
-        """Let what is under way finish, for a while; then answer it as it stands."""
+        """Wait for requests in flight for a while, then interrupt them."""
         await self._wait_until_idle(self._drain_seconds)
         on_overdue()
         for http_connection in list(self._context.connections):

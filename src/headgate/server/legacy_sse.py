@@ -24,7 +24,7 @@ _MAX_RUNNING = 256
 
 
 class _SseClient:
-    """The stream of one client, and its requests that have no reply in the outbox yet."""
+    """The stream of one client, and its requests without a reply."""
 
     def __init__(self, session: HandshakeSession, outbound_queue: OutboundQueue) -> None:
         self.session = session
@@ -33,7 +33,7 @@ class _SseClient:
 
 
 class LegacySseHandler:
-    """Serves clients that came before streamable HTTP."""
+    """Serves clients of the legacy SSE transport."""
 
     def __init__(
         self,
@@ -84,19 +84,19 @@ class LegacySseHandler:
             self._on_close(session)
 
     def _end_when_idle(self, client: _SseClient) -> None:
-        """The gateway ends: so does the stream, after the answers to what is under way."""
+        """End the stream at shutdown, after the replies to requests in flight."""
         self._ending = True
         if not client.in_flight:
             client.outbound_queue.end()
 
     def interrupt_requests(self) -> None:
-        """The gateway waits no longer: requests under way are answered as they stand."""
+        """Interrupt the requests in flight; each still gets a reply."""
         for client in self._clients.values():
             for task in client.in_flight:
                 interrupt_task(task)
 
     async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
-        """One message from a client, whose answer goes into its stream.
+        """Handle one message from a client; the reply goes into its stream.
 
         A request is accepted once the client has read enough of the answers before it.
         """

@@ -8,7 +8,7 @@ from headgate.server.reply import Reply
 from headgate.server.shutdown import absorb_interrupt
 
 _MIB = 1024 * 1024
-# More than the largest answer that is kept in memory, many times over.
+# Many times the largest reply that is kept in memory.
 _CONNECTION_BYTES = 64 * _MIB
 _TOTAL_BYTES = 256 * _MIB
 
@@ -19,7 +19,7 @@ TOTAL_BYTES = "total_bytes"
 
 
 class OutboundBudget:
-    """What waits for all clients together.
+    """The bytes that wait for all clients together.
 
     Only what a client leaves unread is counted: write buffers above the high-water mark, and queues that
     wait for them. An answer that the kernel takes at once never gets here.
@@ -39,7 +39,7 @@ class OutboundBudget:
         return ConnectionBacklog(self, close)
 
     def add(self, connection: "ConnectionBacklog", size: int) -> None:
-        """Count bytes; the connection that has not read for the longest time is closed for want of room."""
+        """Count bytes; above the limit the connection that has not read for the longest time is closed."""
         if not connection.bytes:
             self._unread[connection] = None
         connection.bytes += size
@@ -50,7 +50,7 @@ class OutboundBudget:
             self._close(next(iter(self._unread)), TOTAL_BYTES)
 
     def remove(self, connection: "ConnectionBacklog", size: int) -> None:
-        """These bytes no longer wait, because the client has read."""
+        """Release bytes that the client has read."""
         connection.bytes -= size
         self.bytes -= size
         self._unread.pop(connection, None)
@@ -63,7 +63,7 @@ class OutboundBudget:
 
 
 class ConnectionBacklog:
-    """What waits for one client, outside of the kernel's buffers."""
+    """The bytes that wait for one client, outside of the kernel's buffers."""
 
     __slots__ = ("_close", "budget", "bytes")
 
@@ -78,12 +78,12 @@ class ConnectionBacklog:
             self.budget.add(self, size)
 
     def remove(self, size: int) -> None:
-        """These bytes no longer wait."""
+        """Release bytes."""
         if self._close is not None:
             self.budget.remove(self, size)
 
     def record_read(self) -> None:
-        """The client has read something of what waits, however much is left."""
+        """Note that the client has read some of it."""
         if self._close is not None:
             self.budget.remove(self, 0)
 
@@ -95,13 +95,13 @@ class ConnectionBacklog:
             close()
 
     def end(self) -> None:
-        """The connection is gone, and so is what waited for it."""
+        """Release everything of a closed connection."""
         if self._close is not None:
             self._close = None
             self.budget.remove(self, self.bytes)
 
     def drop_notification(self) -> None:
-        """A notification was dropped because its client does not read."""
+        """Count a notification that was dropped because its client does not read."""
         self.budget.dropped_notifications += 1
 
 
@@ -143,7 +143,7 @@ class OutboundQueue:
         return True
 
     def retain_or_drop(self, message: bytes) -> None:
-        """There is no room, so the message is dropped: a client of one stream cannot fetch it later."""
+        """Drop the message: a client with one stream cannot fetch it later."""
         if not self._ended:
             self._connection.drop_notification()
 
@@ -185,7 +185,7 @@ class OutboundQueue:
         self._message_added.set()
 
     async def get(self, seconds: float) -> Reply | None:
-        """The next message; an empty one when none has come for so long; None at the end."""
+        """The next message; an empty one after so long without any; None at the end."""
         try:
             async with asyncio.timeout(seconds):
                 while not self._messages:
@@ -202,13 +202,13 @@ class OutboundQueue:
         return reply
 
     def end(self) -> None:
-        """Nothing more comes; what waits is still sent."""
+        """End the queue; waiting messages are still sent."""
         self._ended = True
         self._message_added.set()
         self._space_freed.set()
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Drop everything; the queue is not read any more."""
         self.end()
         while self._messages:
             self._drop(self._messages.popleft())

@@ -49,7 +49,7 @@ class Reply(msgspec.Struct):
     head: bytes
     payload: Payload = b""
     tail: bytes = b""
-    # Of an answer that is not part of a stream.
+    # The HTTP status, where it is not part of a stream.
     status: int = 200
     # Whether it carries a result.
     succeeded: bool = True
@@ -84,7 +84,7 @@ class Reply(msgspec.Struct):
         return map(one_line, self.chunks())
 
     def close(self) -> None:
-        """Give disk space back."""
+        """Release disk space."""
         if not isinstance(self.payload, bytes):
             self.payload.close()
 
@@ -126,7 +126,7 @@ class _PayloadWithoutBrace:
         yield from chunks
 
     def close(self) -> None:
-        """Give disk space back."""
+        """Release disk space."""
         self._payload.close()
 
 
@@ -171,7 +171,7 @@ def encode_reply(id: bytes, method: str, name: str, answer: McpResponse, era: Er
 
 
 def encode_upstream_error(id: bytes, answer: McpResponse) -> Reply:
-    """An upstream's error about the method as such, with the HTTP status that the stateless era wants."""
+    """An upstream's error about the method as such, with the HTTP status of the stateless era."""
     try:
         code = msgspec.json.decode(answer.error, type=_ReplyErrorCode).code
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -201,7 +201,7 @@ def encode_gateway_error(
 
 
 def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> ProtocolViolation | None:
-    """What the protocol has a number of its own for."""
+    """The error in the form that the protocol defines for it."""
     message = redact(f"{error.message}; {error.hint}")
     match error:
         case ResourceNotFound():
@@ -224,6 +224,6 @@ def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) 
 
 
 def encode_loop_error(id: bytes, message: str) -> bytes:
-    """The JSON-RPC error by which a gateway knows that it has reached itself."""
+    """The JSON-RPC error that tells a gateway that it is connected to itself."""
     data = {"code": GatewayLoop.code, "effect": "none", "retryable": False, META_LOOP: True}
     return encode_error(id, GatewayLoop.number, message, data)

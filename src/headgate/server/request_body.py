@@ -72,7 +72,7 @@ def _separators(text: bytes) -> int:
 
 
 async def _check_members(body: bytes, envelope: Envelope) -> None:
-    """Refuse what is there twice, or too often, where anything is decided by it: a large body in slices."""
+    """Refuse repeated or too many members of a message; a large body is checked in slices."""
     id = bytes(envelope.id) or b"null"
     if not has_only_known_members(envelope, len(body)):
         await _skim(body, MOST_MEMBERS, id)
@@ -119,14 +119,14 @@ def check_post_headers(headers: Mapping[bytes, bytes]) -> None:
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse everything that a browser could send across origins without asking."""
+    """Refuse content types that a browser may send across origins without a preflight."""
     kind = headers.get(b"content-type", b"")
     if kind != b"application/json" and _JSON.fullmatch(kind) is None:
         raise HttpRefusal(415, "the body must be application/json")
 
 
 def _check_accept(headers: Mapping[bytes, bytes]) -> None:
-    """A client must take both kinds of answer."""
+    """Check that the client accepts JSON and event streams."""
     accept = headers.get(b"accept", b"*/*")
     if accept == _BOTH_CONTENT_TYPES or b"*/*" in accept:
         return

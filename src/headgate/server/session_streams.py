@@ -9,9 +9,9 @@ from headgate.domain.item import ItemKind
 from headgate.protocol.jsonrpc import encode_notification
 from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
 
-# From this version on a stream begins with an id, so that the client can come back to it from the start.
+# From this version on a stream begins with an event id, so that it can be resumed from the start.
 _PRIMING_EVENT_SINCE = "2025-11-25"
-# Calls that go on although their client has left, until it comes back for the answers.
+# Calls that continue without a connection, until the client resumes their streams.
 _MAX_DETACHED = 64
 LISTED_CAPABILITIES = tuple(dict.fromkeys(kind.capability for kind in ItemKind))
 
@@ -42,21 +42,21 @@ class SessionStreams:
         self.version = ""
         # By the ids of the requests, in the order in which they came.
         self.exchanges: dict[bytes, InFlightExchange] = {}
-        # The stream for what comes unasked, once the client has opened one.
+        # The standalone stream, once the client has opened one.
         self.standalone: EventStream | None = None
         self._replay_buffer = replay_buffer
         self._store: EventStore | None = None
         self._stale_lists: dict[str, None] = {}
-        # The resources that the client has subscribed to and may not know the latest of.
+        # Subscribed resources that the client has to be notified of.
         self._stale_resources: dict[str, None] = {}
 
     @property
     def live(self) -> bool:
-        """Whether the client listens."""
+        """Whether the client reads the standalone stream."""
         return self.standalone is not None and self.standalone.live
 
     def try_send(self, message: bytes) -> bool:
-        """Send a message on the client's own stream, or with the newest answer under way."""
+        """Send a message on the standalone stream, or with the newest request in flight."""
         if self.standalone is not None and self.standalone.live:
             self.standalone.add(message)
             return True
@@ -67,7 +67,7 @@ class SessionStreams:
         return False
 
     def retain_or_drop(self, message: bytes) -> None:
-        """Keep a message for a client that had a stream and may come back to it."""
+        """Keep a message for a client that may resume its standalone stream."""
         if self.standalone is not None:
             self.standalone.add(message)
 
@@ -97,7 +97,7 @@ class SessionStreams:
             self._stale_resources.clear()
 
     def open_stream(self) -> EventStream:
-        """A new stream that the client can come back to."""
+        """A new stream that can be resumed."""
         if self._store is None:
             self._store = EventStore(self._replay_buffer)
         stream = self._store.open()
@@ -106,14 +106,14 @@ class SessionStreams:
         return stream
 
     def find_event(self, id: bytes) -> tuple[EventStream, int] | None:
-        """The stream and the position that the client wants to go on from; None when it cannot."""
+        """The stream and position to resume from; None if they are not known any more."""
         found = self._store.find(id) if self._store is not None else None
         if found is None or (found[0].standalone and found[0] is not self.standalone):
             return None
         return found
 
     def open_standalone(self) -> EventStream:
-        """A new stream for what comes unasked, in place of the one before."""
+        """A new standalone stream in place of the previous one."""
         if self.standalone is not None:
             self.standalone.end()
         self.standalone = self.open_stream()
@@ -126,7 +126,7 @@ class SessionStreams:
             self._store.discard_stream(stream)
 
     def may_run_detached(self) -> bool:
-        """Whether one more call may go on without its client."""
+        """Whether one more call may continue without a connection."""
         return sum(not exchange.live for exchange in self.exchanges.values()) <= _MAX_DETACHED
 
     def expire(self) -> None:
@@ -135,7 +135,7 @@ class SessionStreams:
             self._store.expire()
 
     def close(self) -> None:
-        """The session is over."""
+        """End all streams of a closed session."""
         if self.standalone is not None:
             self.standalone.end()
         if self._store is not None:

@@ -122,7 +122,7 @@ class StdioServer:
             writing.cancel()
 
     async def _interrupt_requests(self) -> None:
-        """The gateway ends: calls under way are answered as they stand."""
+        """Interrupt the requests in flight at shutdown; each still gets a reply."""
         self._end_subscriptions()
         tasks = list(self._tasks)
         # Those end by themselves, after their last message.
@@ -147,7 +147,7 @@ class StdioServer:
         self._session.resource_updated(uri, params, owner)
 
     async def _read_lines(self, source: BinaryIO) -> AsyncIterator[bytes]:
-        """The lines of the input that say something; the last one needs no end."""
+        """The non-empty lines of the input; the last one needs no line break."""
         line: list[bytes] = []
         size = 0
         # Pipes, files and terminals all have blocking reads; a thread serves them all alike.
@@ -191,7 +191,7 @@ class StdioServer:
             handle_one_way_message(envelope, self._session, self._router)
 
     async def _wait_for_capacity(self) -> None:
-        """Read no further while the client does not read; otherwise its answers would fill the memory."""
+        """Read no further while the client does not read, because its replies take memory."""
         await self._outbound_queue.wait_for_space()
         while len(self._tasks) - len(self._subscriptions) >= _MAX_RUNNING:
             self._task_ended.clear()
@@ -246,7 +246,7 @@ class StdioServer:
                 if reply.size and not broken:
                     await thread.call(partial(_write_line, sink, reply))
             except OSError:
-                # The client does not listen any more; its input will end too.
+                # The client has closed its input; its output will end too.
                 broken = True
             finally:
                 reply.close()
@@ -270,7 +270,7 @@ def _era_of_first_request(envelope: Envelope) -> Era:
 
 
 def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The gateway's input and output; whatever else prints goes to stderr from now on."""
+    """The gateway's stdin and stdout; from now on other output goes to stderr."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return sys.stdin.buffer, sink
@@ -287,7 +287,7 @@ class _LoopedRequest(msgspec.Struct):
 
 
 def refuse_as_loop(source: BinaryIO, sink: BinaryIO, message: str) -> None:
-    """Answer every request that comes in with that error, until the input ends; it blocks."""
+    """Answer every request with that error until the input ends; it blocks."""
     rest = b""
     while data := os.read(source.fileno(), _LOOP_READ_BYTES):
         *lines, rest = (rest + data).split(b"\n")
@@ -300,7 +300,7 @@ def refuse_as_loop(source: BinaryIO, sink: BinaryIO, message: str) -> None:
 
 
 def _looped_request_id(line: bytes) -> bytes:
-    """The id of a request; empty of what needs no answer."""
+    """The id of a request; empty for a notification."""
     try:
         request = msgspec.json.decode(line, type=_LoopedRequest)
     except (DecodeError, UnicodeDecodeError, RecursionError):
