@@ -345,7 +345,7 @@ class HttpConnection(asyncio.Protocol):
     # How a connection ends.
 
     def _refuse(self, refused: HttpRefusal) -> None:
-        """Respond with the reason, and discard what the client still sends so that it can read the response."""
+        """Respond with the reason, then discard what the client still sends so that it can read it."""
         self._discarding = True
         if self._http_request is not None:
             # A response is being written; later requests are not parsed.
