@@ -32,122 +32,19 @@ from headgate.schema.path_lookup import (
 )
 from headgate.schema.references import pointer_steps, string_value
 
-MOST_NAMED: Final = 20
+_MOST_NAMED: Final = 20
 _LONGEST_NAME: Final = 100
 _LONGEST_PATH_TEXT: Final = 300
-
-
-def join_names(names: Iterable[str], total: int = 0) -> str:
-    """The first names, and the number of others; `total` counts more than the given names."""
-    every = list(names)
-    first = ", ".join(name or "''" for name in every[:MOST_NAMED])
-    more = max(total, len(every)) - MOST_NAMED
-    return f"{first} and {more} more" if more > 0 else first
-
-
-def shorten_name(name: str) -> str:
-    """A name short enough for a message."""
-    return replace_lone_surrogates(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…")
-
-
-def path_text(path: Iterable[str]) -> str:
-    """A path as a client can send it; the beginning of a long one."""
-    text = msgspec.json.encode([replace_lone_surrogates(step) for step in path]).decode()
-    return text if len(text) <= _LONGEST_PATH_TEXT else text[:_LONGEST_PATH_TEXT] + "…"
-
-
-def replace_lone_surrogates(name: str) -> str:
-    """A name without halves of surrogate pairs, which no client could read."""
-    return name.encode(errors="replace").decode()
-
-
 _MOST_DEAD_ENDS: Final = 3
-
-
-def missing_tool_name() -> InvalidExpansionRequest:
-    """The tool name is missing."""
-    return InvalidExpansionRequest("toolName is required")
-
-
-def unreadable_arguments() -> InvalidExpansionRequest:
-    """The arguments cannot be parsed."""
-    return InvalidExpansionRequest(
-        "the arguments cannot be read: a text in them is broken, or they are nested too deep"
-    )
-
-
-def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> InvalidExpansionRequest:
-    """Unknown arguments, with the known ones."""
-    return InvalidExpansionRequest(unknown_argument_message(EXPAND_SCHEMA, unknown, known))
-
-
-def invalid_path() -> InvalidExpansionRequest:
-    """A path of another type."""
-    return InvalidExpansionRequest('path must be a list of names, such as ["metadata","shipping"]')
-
-
-def path_too_long(length: int) -> InvalidExpansionRequest:
-    """A path longer than that of any schema."""
-    return InvalidExpansionRequest(f"path has {length} names, and at most {LONGEST_PATH} are followed")
-
-
-def invalid_mode() -> InvalidExpansionRequest:
-    """An unknown mode."""
-    return InvalidExpansionRequest('mode must be "schema" or "docs"')
-
-
-def nested_too_deep(tool: str) -> InvalidExpansionRequest:
-    """The definition cannot be parsed."""
-    return InvalidExpansionRequest(
-        f"{tool} is nested too deep to be taken apart; leave path out to get it whole"
-    )
-
-
-def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> InvalidExpansionRequest:
-    """A path that does not lead to its end: how far it leads, and the possible next steps."""
-    where = path_text(map(shorten_name, not_found.steps)) if not_found.steps else "the arguments"
-    missing = shorten_name(not_found.missing)
-    # Before anything is parsed only for the message.
-    unsure = schema.json.exhausted
-    problems = [f"No {missing!r} in {where} of {tool}"]
-    if unsure:
-        problems = [f"{tool} is too large to be searched for {missing!r} in {where}"]
-    children = schema.children(not_found.part, MOST_NAMED)
-    if children.first:
-        problems.append(f"there are: {join_names(map(shorten_name, children.first), children.total)}")
-    elif not schema.json.exhausted:
-        problems.append("nothing is inside")
-    problems += _dead_ends(schema, not_found.part)
-    if unsure:
-        problems.append("leave path out to get it whole")
-    return InvalidExpansionRequest("; ".join(problems))
-
-
-def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
-    """Unresolved references behind which the missing name may be."""
-    if part.container:
-        return []
-    references = (
-        schema.json.member(subschema.value, "$ref")
-        for subschema in schema.subschemas.with_branches(part.value)
-    )
-    dead = (
-        f"its $ref {shorten_name(target)!r} {unresolved_reason(target)}"
-        for reference in references
-        if (target := string_value(reference)) is not None
-        and not schema.subschemas.reference_target(reference)
-    )
-    return list(islice(dead, _MOST_DEAD_ENDS))
-
-
-def unresolved_reason(reference: str) -> str:
-    """Why a reference leads nowhere."""
-    return "leads nowhere" if reference.startswith("#") else "is outside of the schema and never fetched"
-
-
-_NOTHING: Final = Raw(b"null")
+_MOST_CHILDREN: Final = 200
+_MOST_TYPES: Final = 8
+# In one part; most are repetitions.
+_MOST_REFERENCES: Final = 1_000
+_OWN: Final = ("title", "description", "type", "default", "examples")
 _ARGUMENT_NAMES: Final = ("toolName", "path", "mode")
-
+_NOTHING: Final = Raw(b"null")
+# A property of that name has an object as its value, not a text.
+_REFERENCE: Final = re.compile(rb'"\$ref"\s*+:\s*+("(?:[^"\\]|\\.)*+")')
 _object = Decoder(dict[str, Raw])
 # An index may be a number.
 _steps = Decoder(list[str | int])
@@ -156,7 +53,17 @@ _one_step = Decoder(str | int)
 _mode = Decoder(Literal["schema", "docs", ""] | None)
 
 
-class ExpandSchemaArguments(msgspec.Struct, frozen=True):
+class ToolDefinitionLookup(Protocol):
+    """The tools that can be expanded."""
+
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
+        """The tool that a call of this name would reach; None if this client does not see it."""
+
+    def nearest(self, name: str, caller: Identity) -> list[str]:
+        """Similar names of the caller's tools."""
+
+
+class _ExpandSchemaArguments(msgspec.Struct, frozen=True):
     """The tool, the path of the part, and whether its schema or its documentation is requested."""
 
     tool: str
@@ -165,21 +72,57 @@ class ExpandSchemaArguments(msgspec.Struct, frozen=True):
     docs: bool = False
 
 
-def read_expand_schema_arguments(params: Mapping[str, Raw]) -> ExpandSchemaArguments:
+class ExpandSchema:
+    """Returns the inputSchema or the other members of a tool, as its server wrote them."""
+
+    def __init__(self, tools: ToolDefinitionLookup) -> None:
+        self._tools = tools
+        # For metrics: the number of requests, and of failed ones.
+        self.expansions = 0
+        self.refused = 0
+
+    async def run(self, request: McpRequest) -> McpResponse:
+        """The schema or the documentation as text; raises InvalidExpansionRequest or SchemaNotFound."""
+        try:
+            blocks = self._expand(request)
+        except (InvalidExpansionRequest, SchemaNotFound):
+            self.refused += 1
+            raise
+        self.expansions += 1
+        content = [{"type": "text", "text": block} for block in blocks]
+        return McpResponse(msgspec.json.encode({"content": content}))
+
+    def _expand(self, request: McpRequest) -> list[str]:
+        arguments = _read_arguments(request.params)
+        tool = self._tools.find(arguments.tool, request.caller, request.profile)
+        if tool is None:
+            raise SchemaNotFound(arguments.tool, self._tools.nearest(arguments.tool, request.caller))
+        definition = tool.definition.decode(errors="replace")
+        parted = split_definition(definition)
+        if parted is None:
+            if arguments.path:
+                raise _nested_too_deep(tool.public_name)
+            return [definition]
+        if not arguments.path:
+            return [parted.docs if arguments.docs else parted.schema]
+        return _expand_part(NavigableSchema(parted.schema.encode()), arguments, tool.public_name)
+
+
+def _read_arguments(params: Mapping[str, Raw]) -> _ExpandSchemaArguments:
     """The arguments; raises InvalidExpansionRequest."""
     arguments = bytes(params.get("arguments", b""))
     try:
         given = _object.decode(arguments) if arguments[:1] == b"{" else {}
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable_arguments() from error
+        raise _unreadable_arguments() from error
     # First, because clients rely on the wording of that message.
     tool = text_member(given, "toolName")
     if not tool.strip():
-        raise missing_tool_name()
+        raise _missing_tool_name()
     unknown = unknown_names(given, _ARGUMENT_NAMES)
     if unknown:
-        raise unknown_members(unknown, _ARGUMENT_NAMES)
-    return ExpandSchemaArguments(
+        raise _unknown_members(unknown, _ARGUMENT_NAMES)
+    return _ExpandSchemaArguments(
         tool,
         _path(given.get("path", _NOTHING)),
         _docs(given.get("mode", _NOTHING)),
@@ -193,9 +136,9 @@ def _path(value: Raw) -> tuple[str, ...]:
     try:
         steps = _steps.decode(raw) if raw[:1] == b"[" else _steps_in(_one_step.decode(raw))
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid_path() from error
+        raise _invalid_path() from error
     if len(steps) > LONGEST_PATH:
-        raise path_too_long(len(steps))
+        raise _path_too_long(len(steps))
     return tuple(map(str, steps))
 
 
@@ -211,22 +154,32 @@ def _docs(value: Raw) -> bool:
     try:
         mode: str | None = _mode.decode(value)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise invalid_mode() from error
+        raise _invalid_mode() from error
     return mode == "docs"
 
 
-_OWN: Final = ("title", "description", "type", "default", "examples")
-_MOST_CHILDREN: Final = 200
-_MOST_TYPES: Final = 8
+def _expand_part(schema: NavigableSchema, arguments: _ExpandSchemaArguments, tool: str) -> list[str]:
+    """One part of a schema; raises InvalidExpansionRequest."""
+    found = schema.find(arguments.path)
+    if isinstance(found, PathNotFound):
+        raise _part_not_found(schema, found, tool)
+    if arguments.docs:
+        return [_describe_part(schema, found.part).decode()]
+    value, target = found.part.value, b""
+    if not found.part.container:
+        value, target = schema.subschemas.follow_plain_references(value)
+    blocks = [value, target] if target else [value]
+    notes = "\n".join(_notes(schema, found, blocks))
+    return [block.decode() for block in blocks] + ([notes] if notes else [])
 
 
-def describe_part(schema: NavigableSchema, part: SchemaPart) -> bytes:
+def _describe_part(schema: NavigableSchema, part: SchemaPart) -> bytes:
     """A JSON object with the documentation of the part, without its schema."""
     description: dict[str, object] = {} if part.container else dict(_keyword_values(schema, part.value, _OWN))
     children = schema.children(part, _MOST_CHILDREN)
     if children.first:
         description["children"] = {
-            replace_lone_surrogates(name): _describe_child(schema, child)
+            _replace_lone_surrogates(name): _describe_child(schema, child)
             for name, child in children.first.items()
         }
     if children.total > len(children.first):
@@ -268,73 +221,6 @@ def _type_of_branches(schema: NavigableSchema, value: bytes) -> dict[str, Raw]:
     return {"type": Raw(next(iter(types)) if len(types) == 1 else b"[" + b",".join(types) + b"]")}
 
 
-# A property of that name has an object as its value, not a text.
-_REFERENCE: Final = re.compile(rb'"\$ref"\s*+:\s*+("(?:[^"\\]|\\.)*+")')
-# In one part; most are repetitions.
-_MOST_REFERENCES: Final = 1_000
-
-
-class ToolDefinitionLookup(Protocol):
-    """The tools that can be expanded."""
-
-    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool that a call of this name would reach; None if this client does not see it."""
-
-    def nearest(self, name: str, caller: Identity) -> list[str]:
-        """Similar names of the caller's tools."""
-
-
-class ExpandSchema:
-    """Returns the inputSchema or the other members of a tool, as its server wrote them."""
-
-    def __init__(self, tools: ToolDefinitionLookup) -> None:
-        self._tools = tools
-        # For metrics: the number of requests, and of failed ones.
-        self.expansions = 0
-        self.refused = 0
-
-    async def run(self, request: McpRequest) -> McpResponse:
-        """The schema or the documentation as text; raises InvalidExpansionRequest or SchemaNotFound."""
-        try:
-            blocks = self._expand(request)
-        except (InvalidExpansionRequest, SchemaNotFound):
-            self.refused += 1
-            raise
-        self.expansions += 1
-        content = [{"type": "text", "text": block} for block in blocks]
-        return McpResponse(msgspec.json.encode({"content": content}))
-
-    def _expand(self, request: McpRequest) -> list[str]:
-        arguments = read_expand_schema_arguments(request.params)
-        tool = self._tools.find(arguments.tool, request.caller, request.profile)
-        if tool is None:
-            raise SchemaNotFound(arguments.tool, self._tools.nearest(arguments.tool, request.caller))
-        definition = tool.definition.decode(errors="replace")
-        parted = split_definition(definition)
-        if parted is None:
-            if arguments.path:
-                raise nested_too_deep(tool.public_name)
-            return [definition]
-        if not arguments.path:
-            return [parted.docs if arguments.docs else parted.schema]
-        return _expand_part(NavigableSchema(parted.schema.encode()), arguments, tool.public_name)
-
-
-def _expand_part(schema: NavigableSchema, arguments: ExpandSchemaArguments, tool: str) -> list[str]:
-    """One part of a schema; raises InvalidExpansionRequest."""
-    found = schema.find(arguments.path)
-    if isinstance(found, PathNotFound):
-        raise part_not_found(schema, found, tool)
-    if arguments.docs:
-        return [describe_part(schema, found.part).decode()]
-    value, target = found.part.value, b""
-    if not found.part.container:
-        value, target = schema.subschemas.follow_plain_references(value)
-    blocks = [value, target] if target else [value]
-    notes = "\n".join(_notes(schema, found, blocks))
-    return [block.decode() for block in blocks] + ([notes] if notes else [])
-
-
 def _notes(schema: NavigableSchema, found: PathFound, blocks: list[bytes]) -> list[str]:
     """How to continue from a part with references or alternatives."""
     there: dict[str, bytes] = {}
@@ -345,15 +231,15 @@ def _notes(schema: NavigableSchema, found: PathFound, blocks: list[bytes]) -> li
         if target:
             there[pointer] = target
         else:
-            gone.append(f"{shorten_name(pointer)!r} {unresolved_reason(pointer)}")
+            gone.append(f"{_shorten_name(pointer)!r} {_unresolved_reason(pointer)}")
     notes = []
     if there:
-        ways = (_path_to(schema, pointer, target) for pointer, target in islice(there.items(), MOST_NAMED))
-        notes.append(f"Expand $ref with path: {join_names(ways, len(there))}")
+        ways = (_path_to(schema, pointer, target) for pointer, target in islice(there.items(), _MOST_NAMED))
+        notes.append(f"Expand $ref with path: {_join_names(ways, len(there))}")
     if gone:
-        notes.append(f"$ref {join_names(gone)}")
+        notes.append(f"$ref {_join_names(gone)}")
     if found.others:
-        notes.append(f"Also at path: {join_names(map(path_text, found.others))}")
+        notes.append(f"Also at path: {_join_names(map(_path_text, found.others))}")
     return notes
 
 
@@ -369,4 +255,102 @@ def _path_to(schema: NavigableSchema, reference: str, target: bytes) -> str:
         return "[]"
     found = schema.find(steps)
     straight = isinstance(found, PathFound) and found.part.value == target
-    return path_text(steps if straight else [reference])
+    return _path_text(steps if straight else [reference])
+
+
+def _missing_tool_name() -> InvalidExpansionRequest:
+    return InvalidExpansionRequest("toolName is required")
+
+
+def _unreadable_arguments() -> InvalidExpansionRequest:
+    return InvalidExpansionRequest(
+        "the arguments cannot be read: a text in them is broken, or they are nested too deep"
+    )
+
+
+def _unknown_members(unknown: Sequence[str], known: Sequence[str]) -> InvalidExpansionRequest:
+    return InvalidExpansionRequest(unknown_argument_message(EXPAND_SCHEMA, unknown, known))
+
+
+def _invalid_path() -> InvalidExpansionRequest:
+    return InvalidExpansionRequest('path must be a list of names, such as ["metadata","shipping"]')
+
+
+def _path_too_long(length: int) -> InvalidExpansionRequest:
+    return InvalidExpansionRequest(f"path has {length} names, and at most {LONGEST_PATH} are followed")
+
+
+def _invalid_mode() -> InvalidExpansionRequest:
+    return InvalidExpansionRequest('mode must be "schema" or "docs"')
+
+
+def _nested_too_deep(tool: str) -> InvalidExpansionRequest:
+    return InvalidExpansionRequest(
+        f"{tool} is nested too deep to be taken apart; leave path out to get it whole"
+    )
+
+
+def _part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> InvalidExpansionRequest:
+    """A path that does not lead to its end: how far it leads, and the possible next steps."""
+    where = _path_text(map(_shorten_name, not_found.steps)) if not_found.steps else "the arguments"
+    missing = _shorten_name(not_found.missing)
+    # Before anything is parsed only for the message.
+    unsure = schema.json.exhausted
+    problems = [f"No {missing!r} in {where} of {tool}"]
+    if unsure:
+        problems = [f"{tool} is too large to be searched for {missing!r} in {where}"]
+    children = schema.children(not_found.part, _MOST_NAMED)
+    if children.first:
+        problems.append(f"there are: {_join_names(map(_shorten_name, children.first), children.total)}")
+    elif not schema.json.exhausted:
+        problems.append("nothing is inside")
+    problems += _dead_ends(schema, not_found.part)
+    if unsure:
+        problems.append("leave path out to get it whole")
+    return InvalidExpansionRequest("; ".join(problems))
+
+
+def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
+    """Unresolved references behind which the missing name may be."""
+    if part.container:
+        return []
+    references = (
+        schema.json.member(subschema.value, "$ref")
+        for subschema in schema.subschemas.with_branches(part.value)
+    )
+    dead = (
+        f"its $ref {_shorten_name(target)!r} {_unresolved_reason(target)}"
+        for reference in references
+        if (target := string_value(reference)) is not None
+        and not schema.subschemas.reference_target(reference)
+    )
+    return list(islice(dead, _MOST_DEAD_ENDS))
+
+
+def _unresolved_reason(reference: str) -> str:
+    """Why a reference leads nowhere."""
+    return "leads nowhere" if reference.startswith("#") else "is outside of the schema and never fetched"
+
+
+def _join_names(names: Iterable[str], total: int = 0) -> str:
+    """The first names, and the number of others; `total` counts more than the given names."""
+    every = list(names)
+    first = ", ".join(name or "''" for name in every[:_MOST_NAMED])
+    more = max(total, len(every)) - _MOST_NAMED
+    return f"{first} and {more} more" if more > 0 else first
+
+
+def _path_text(path: Iterable[str]) -> str:
+    """A path as a client can send it; the beginning of a long one."""
+    text = msgspec.json.encode([_replace_lone_surrogates(step) for step in path]).decode()
+    return text if len(text) <= _LONGEST_PATH_TEXT else text[:_LONGEST_PATH_TEXT] + "…"
+
+
+def _shorten_name(name: str) -> str:
+    """A name short enough for a message."""
+    return _replace_lone_surrogates(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…")
+
+
+def _replace_lone_surrogates(name: str) -> str:
+    """A name without halves of surrogate pairs, which no client could read."""
+    return name.encode(errors="replace").decode()
