@@ -90,7 +90,7 @@ class CallRunner:
         except Exception as error:
             failure = failures.exception_failure(error)
             if failure.is_unknown:
-                log.warning("%r failed in a way that nobody foresaw", request.tool, exc_info=True)
+                log.warning("%r failed with an unexpected error", request.tool, exc_info=True)
             return failure
         return _result_or_failure(request, reply)
 
