@@ -7,24 +7,24 @@ import headgate
 from bench import walks
 from bench.options import Options
 from bench.walk_recorder import Recorder
-from headgate.protocol.jsonrpc import check_id
+from headgate.protocol.jsonrpc import one_line
 
 
 def test_a_recorder_names_functions_of_the_package_in_the_order_of_the_first_call() -> None:
     recorder = Recorder(Path(headgate.__file__).parent)
     sys.setprofile(recorder.profile)
     try:
-        check_id(b"1")
+        one_line(b"1")
         recorder.start()
-        check_id(b"2")
+        one_line(b"2")
         recorder.start()
-        check_id(b"3")
+        one_line(b"3")
         Path("elsewhere").with_suffix("")
         entered = recorder.stop()
-        check_id(b"4")
+        one_line(b"4")
     finally:
         sys.setprofile(None)
-    assert entered == [("headgate.protocol.jsonrpc", "check_id")]
+    assert entered == [("headgate.protocol.jsonrpc", "one_line")]
 
 
 def test_a_run_records_every_walk_and_lists_its_functions() -> None:

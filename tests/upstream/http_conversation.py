@@ -22,17 +22,17 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: clo
 
 
 class HttpConversation:
-    """A link, the server at its other end, and what the server said unasked."""
+    """A transport, its server, and the messages that the server sent on its own."""
 
     def __init__(
         self,
-        link: StreamableHttpTransport,
+        transport: StreamableHttpTransport,
         server: RawServer,
         router: NotificationRouter,
         news: RecordedServerEvents,
         spec: ServerSpec,
     ) -> None:
-        self.link = link
+        self.transport = transport
         self.news = news
         self.server = server
         self.router = router
@@ -40,7 +40,7 @@ class HttpConversation:
 
     async def ask(self, **settings: Any) -> McpResponse:
         async with asyncio.timeout(WAIT_SECONDS):
-            return await self.link.round_trip(outgoing(**settings))
+            return await self.transport.round_trip(outgoing(**settings))
 
 
 @asynccontextmanager
@@ -59,10 +59,10 @@ async def talking_to(
         )
         news = RecordedServerEvents()
         router = NotificationRouter("far", news, profile, owner)
-        async with open_streamable_http(spec, in_memory(directory), router) as link:
+        async with open_streamable_http(spec, in_memory(directory), router) as transport:
             if version:
-                link.set_protocol_version(version)
-            yield HttpConversation(link, server, router, news, spec)
+                transport.set_protocol_version(version)
+            yield HttpConversation(transport, server, router, news, spec)
 
 
 def events(*messages: Any) -> bytes:

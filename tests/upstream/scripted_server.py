@@ -177,7 +177,7 @@ class ScriptedServer:
 
 
 class ScriptedConnection:
-    """One connection to it, as a link."""
+    """One connection to it, as a transport."""
 
     pid = None
     limits = None
@@ -287,7 +287,7 @@ class ScriptedFleet:
         self.server = server or ScriptedServer()
 
     @property
-    def links(self) -> list[ScriptedConnection]:
+    def transports(self) -> list[ScriptedConnection]:
         return self.server.connections
 
     @property

@@ -39,8 +39,8 @@ def delivery_options(
     )
 
 
-def sent(scene: ScriptedFleet) -> OutgoingRequest:
-    (outgoing,) = scene.server.asked("tools/call")
+def sent(harness: ScriptedFleet) -> OutgoingRequest:
+    (outgoing,) = harness.server.asked("tools/call")
     return outgoing
 
 
@@ -51,34 +51,34 @@ def sent(scene: ScriptedFleet) -> OutgoingRequest:
 async def test_no_attempt_takes_longer_than_anybody_waits(
     seconds: float | None, limit: float, most: float
 ) -> None:
-    scene = ScriptedFleet()
-    async with scene.fleet() as fleet:
+    harness = ScriptedFleet()
+    async with harness.fleet() as fleet:
         await fleet.send_to_server(delivery_options(seconds=seconds))
-        assert sent(scene).timeout_seconds == pytest.approx(limit, abs=0.1)
-        assert sent(scene).max_timeout_seconds == pytest.approx(most, abs=0.1)
-        assert sent(scene).late_seconds == 900, "a late answer may take as long as any"
+        assert sent(harness).timeout_seconds == pytest.approx(limit, abs=0.1)
+        assert sent(harness).max_timeout_seconds == pytest.approx(most, abs=0.1)
+        assert sent(harness).late_seconds == 900, "a late answer may take as long as any"
 
 
 @virtual_time
 async def test_a_call_for_which_nobody_waits_any_more_is_not_sent() -> None:
-    scene = ScriptedFleet()
-    async with scene.fleet() as fleet:
+    harness = ScriptedFleet()
+    async with harness.fleet() as fleet:
         with pytest.raises(UpstreamUnavailable) as failed:
             await fleet.send_to_server(delivery_options(seconds=-1))
         assert failed.value.effect is Effect.NONE
-        assert scene.server.asked("tools/call") == []
+        assert harness.server.asked("tools/call") == []
 
 
 @pytest.mark.parametrize("which", ["main", "line"])
 @virtual_time
 async def test_a_call_does_not_wait_for_a_connection_longer_than_anybody_waits_for_it(which: str) -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY))
-    async with scene.fleet() as fleet:
-        scene.server.later_ones_are_mute = True
+    harness = ScriptedFleet(ScriptedServer(LEGACY))
+    async with harness.fleet() as fleet:
+        harness.server.later_ones_are_mute = True
         asked = call(SAMPLING, owner("ann"))
         if which == "main":
-            scene.links[0].end()
-            await soon(lambda: len(scene.links) == 2)
+            harness.transports[0].end()
+            await soon(lambda: len(harness.transports) == 2)
             asked = call()
         started = asyncio.get_running_loop().time()
         with pytest.raises(UpstreamUnavailable) as failed:
@@ -102,19 +102,19 @@ async def test_a_call_does_not_wait_for_a_connection_longer_than_anybody_waits_f
 async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
     version: str, key: str, header: str, line: bytes
 ) -> None:
-    scene = ScriptedFleet(ScriptedServer(version))
-    async with scene.fleet() as fleet:
+    harness = ScriptedFleet(ScriptedServer(version))
+    async with harness.fleet() as fleet:
         await fleet.send_to_server(delivery_options(key=key, key_header=header))
-        assert sent(scene).idempotency_header == line
+        assert sent(harness).idempotency_header == line
 
 
 @pytest.mark.parametrize(("version", "typed"), [(MODERN, True), (LEGACY, False)])
 @virtual_time
 async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed: bool) -> None:
-    scene, late = ScriptedFleet(ScriptedServer(version)), list[McpResponse]()
-    async with scene.fleet() as fleet:
+    harness, late = ScriptedFleet(ScriptedServer(version)), list[McpResponse]()
+    async with harness.fleet() as fleet:
         await fleet.send_to_server(delivery_options(on_late_response=late.append))
-        hear = sent(scene).on_late
+        hear = sent(harness).on_late
         assert hear is not None
         hear(McpResponse(b"{}"))
         assert late == [McpResponse(b"{}", typed=typed)]
@@ -122,41 +122,41 @@ async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed:
 
 @virtual_time
 async def test_a_plain_call_is_as_it_always_was() -> None:
-    scene = ScriptedFleet()
-    async with scene.fleet() as fleet:
+    harness = ScriptedFleet()
+    async with harness.fleet() as fleet:
         await fleet.send_to_server(call())
-        outgoing = sent(scene)
+        outgoing = sent(harness)
         assert (outgoing.timeout_seconds, outgoing.max_timeout_seconds) == (60, 900)
         assert (outgoing.idempotency_header, outgoing.on_late) == (b"", None)
 
 
 @virtual_time
 async def test_a_server_that_is_silent_because_a_wanted_answer_takes_long_is_left_at_work() -> None:
-    scene = ScriptedFleet()
-    async with scene.fleet(seconds=120.0) as fleet:
-        (link,) = scene.links
-        scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
+    harness = ScriptedFleet()
+    async with harness.fleet(seconds=120.0) as fleet:
+        (transport,) = harness.transports
+        harness.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
         with pytest.raises(UpstreamTimeout):
             await fleet.send_to_server(delivery_options(seconds=2.0, on_late_response=lambda answer: None))
-        asked = len(link.asked)
+        asked = len(transport.asked)
         await asyncio.sleep(100)
-        assert len(link.asked) == asked, "it is not even asked whether it is there"
+        assert len(transport.asked) == asked, "it is not even asked whether it is there"
         await asyncio.sleep(60)
-        assert len(link.asked) > asked
+        assert len(transport.asked) > asked
 
 
 @virtual_time
 async def test_many_wanted_answers_do_not_hide_for_ever_that_none_comes() -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY))
-    async with scene.fleet() as fleet:
-        scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
+    harness = ScriptedFleet(ScriptedServer(LEGACY))
+    async with harness.fleet() as fleet:
+        harness.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
         for _ in range(40):
             with pytest.raises(UpstreamTimeout):
                 await fleet.send_to_server(
                     delivery_options(seconds=2.0, on_late_response=lambda answer: None)
                 )
             await asyncio.sleep(30)
-        assert scene.server.asked("ping"), "it is asked whether it is there"
+        assert harness.server.asked("ping"), "it is asked whether it is there"
 
 
 LOST = UpstreamLost("bank", "initialize", "it ended")
@@ -165,9 +165,9 @@ LOST = UpstreamLost("bank", "initialize", "it ended")
 @pytest.mark.parametrize("error", [LOST, UpstreamTimeout("bank", "initialize", 5.0)])
 @virtual_time
 async def test_a_line_that_is_lost_in_its_handshake_was_sent_nothing(error: UpstreamError) -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY))
-    async with scene.fleet() as fleet:
-        scene.server.answers["initialize"] = error
+    harness = ScriptedFleet(ScriptedServer(LEGACY))
+    async with harness.fleet() as fleet:
+        harness.server.answers["initialize"] = error
         with pytest.raises(UpstreamUnreachable) as failed:
             await fleet.send_to_server(call(SAMPLING, owner("ann")))
         assert failed.value.effect is Effect.NONE
@@ -175,19 +175,19 @@ async def test_a_line_that_is_lost_in_its_handshake_was_sent_nothing(error: Upst
 
 @virtual_time
 async def test_a_log_level_that_is_not_taken_leaves_the_call_unsent() -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
-    async with scene.fleet() as fleet:
-        scene.server.answers["logging/setLevel"] = UpstreamTimeout("bank", "logging/setLevel", 60.0)
+    harness = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
+    async with harness.fleet() as fleet:
+        harness.server.answers["logging/setLevel"] = UpstreamTimeout("bank", "logging/setLevel", 60.0)
         with pytest.raises(UpstreamUnreachable) as failed:
             await fleet.send_to_server(call(log_level="info"))
         assert failed.value.effect is Effect.NONE
-        assert scene.server.asked("tools/call") == []
+        assert harness.server.asked("tools/call") == []
 
 
 @virtual_time
 async def test_the_longest_call_of_a_server_is_what_its_operator_says() -> None:
-    scene = ScriptedFleet()
-    async with scene.fleet(max_timeout_seconds=77.0) as fleet:
+    harness = ScriptedFleet()
+    async with harness.fleet(max_timeout_seconds=77.0) as fleet:
         assert (fleet.longest_seconds("bank"), fleet.longest_seconds("gone")) == (77.0, 900.0)
 
 
@@ -200,8 +200,8 @@ async def test_a_server_honours_keys_if_it_says_so(features: list[str] | None, *
     told: dict[str, Any] = {"tools": {}}
     if features is not None:
         told["experimental"] = {"rmcp": {"version": "0.1.0", "features": features}}
-    scene = ScriptedFleet(ScriptedServer(MODERN, told))
-    async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
+    harness = ScriptedFleet(ScriptedServer(MODERN, told))
+    async with harness.fleet(idle_timeout_seconds=10.0) as fleet:
         assert fleet.honours_keys("bank") is honours
         assert not fleet.honours_keys("gone")
         await asyncio.sleep(60)

@@ -43,10 +43,10 @@ async def test_a_large_answer_that_nobody_takes_gives_its_disk_space_back(
         spec = ServerSpec(name="far", transport=TransportType.STREAMABLE_HTTP, url=server.url)
         async with open_streamable_http(
             spec, limits(tmp_path), NotificationRouter("far", RecordedServerEvents())
-        ) as link:
-            link.set_protocol_version("2026-07-28")
+        ) as transport:
+            transport.set_protocol_version("2026-07-28")
             try:
-                await link.round_trip(outgoing())
+                await transport.round_trip(outgoing())
             except UpstreamRequestRefused:
                 assert where == "in a refusal"
     # A file that is left to the garbage collector is closed too, with a warning that is an error here.

@@ -148,8 +148,8 @@ async def test_arguments_that_are_no_object_are_refused(arguments: Any) -> None:
 
 async def call(name: str, arguments: Any, **settings: Any) -> dict[str, Any]:
     params = json.dumps({"name": name, "arguments": arguments}).encode()
-    link = BuiltinTransport(SPEC, TOOLS)
-    return content(await link.round_trip(outgoing(name=name, params=params, **settings)))
+    transport = BuiltinTransport(SPEC, TOOLS)
+    return content(await transport.round_trip(outgoing(name=name, params=params, **settings)))
 
 
 @pytest.mark.parametrize("params", [b'{"name":"time"}', b'{"name":"time","arguments":null}'])
@@ -163,8 +163,8 @@ async def test_advice_is_a_text_after_the_text(advice: str) -> None:
     async def run(arguments: dict[str, Any], asked: BuiltinCall) -> BuiltinToolResult:
         return BuiltinToolResult("Nobody is called so.", {"error": "nobody"}, advice, failed=True)
 
-    link = BuiltinTransport(SPEC, (BuiltinTool({"name": "who"}, run),))
-    answer = content(await link.round_trip(outgoing(name="who", params=b'{"name":"who"}')))
+    transport = BuiltinTransport(SPEC, (BuiltinTool({"name": "who"}, run),))
+    answer = content(await transport.round_trip(outgoing(name="who", params=b'{"name":"who"}')))
     texts = [block["text"] for block in answer["content"]]
     assert texts == ["Nobody is called so.", *filter(None, [advice])]
     assert (answer["structuredContent"], answer["isError"]) == ({"error": "nobody"}, True)
@@ -192,13 +192,15 @@ async def test_waiting_can_be_cancelled_and_cut_off() -> None:
 
 @virtual_time
 async def test_the_server_speaks_the_stateless_era() -> None:
-    async with open_builtin(SPEC, BUILTIN, NotificationRouter("example", RecordedServerEvents())) as link:
-        greeting = await negotiate_protocol(SPEC, link, None)
+    async with open_builtin(
+        SPEC, BUILTIN, NotificationRouter("example", RecordedServerEvents())
+    ) as transport:
+        greeting = await negotiate_protocol(SPEC, transport, None)
         assert greeting.version == "2026-07-28"
-        listed = content(await link.round_trip(outgoing("tools/list")))["tools"]
+        listed = content(await transport.round_trip(outgoing("tools/list")))["tools"]
         assert [tool["name"] for tool in listed] == [tool.definition["name"] for tool in TOOLS]
         assert all(tool["inputSchema"]["type"] == "object" for tool in listed)
-        unknown = await link.round_trip(outgoing("prompts/list"))
+        unknown = await transport.round_trip(outgoing("prompts/list"))
         assert json.loads(unknown.error)["code"] == -32601
 
 
@@ -206,8 +208,10 @@ async def test_the_server_speaks_the_stateless_era() -> None:
 @pytest.mark.parametrize("advice", ["", "Ask for the time first."])
 async def test_the_server_tells_its_advice(advice: str) -> None:
     servers = {"example": BuiltinServer(open_example_server, advice)}
-    async with open_builtin(SPEC, servers, NotificationRouter("example", RecordedServerEvents())) as link:
-        assert (await negotiate_protocol(SPEC, link, None)).instructions == advice
+    async with open_builtin(
+        SPEC, servers, NotificationRouter("example", RecordedServerEvents())
+    ) as transport:
+        assert (await negotiate_protocol(SPEC, transport, None)).instructions == advice
 
 
 @virtual_time

@@ -62,7 +62,7 @@ def failure(
     program: str,
     directory: Path,
     loop: Callable[[], asyncio.AbstractEventLoop],
-    before: Callable[[StdioTransport], None] = lambda link: None,
+    before: Callable[[StdioTransport], None] = lambda transport: None,
     **settings: Any,
 ) -> UpstreamError:
     """How a call of a child that runs this program fails, once the program has said something."""
@@ -73,14 +73,14 @@ def failure(
         )
         router, watchdog = NotificationRouter("own", RecordedServerEvents()), Watchdog()
         try:
-            async with open_stdio(spec, in_memory(directory), watchdog, router, deque()) as link:
+            async with open_stdio(spec, in_memory(directory), watchdog, router, deque()) as transport:
                 await eventually(lambda: router.ignored > 0, WAIT_SECONDS, "the child")
-                before(link)
+                before(transport)
                 with pytest.raises(UpstreamError) as failed:
                     async with asyncio.timeout(WAIT_SECONDS):
-                        await link.round_trip(outgoing(**settings))
+                        await transport.round_trip(outgoing(**settings))
                 # Nobody need wait until it goes by itself.
-                end(link)
+                end(transport)
                 return failed.value
         finally:
             watchdog.close()
@@ -89,12 +89,12 @@ def failure(
         return runner.run(run())
 
 
-def end(link: StdioTransport) -> None:
+def end(transport: StdioTransport) -> None:
     """End the child before the loop hears of it; it may have ended already."""
-    assert link.pid is not None
+    assert transport.pid is not None
     with suppress(ProcessLookupError, ChildProcessError):
-        os.kill(link.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, link.pid, os.WEXITED | os.WNOWAIT)
+        os.kill(transport.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, transport.pid, os.WEXITED | os.WNOWAIT)
 
 
 @pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"])
@@ -334,11 +334,11 @@ async def test_a_refused_message_tells_whether_it_was_taken_and_whether_the_stre
         spec = ServerSpec(name="old", transport=TransportType.SSE, url=server.url)
         async with open_sse(
             spec, in_memory(tmp_path), NotificationRouter("old", RecordedServerEvents())
-        ) as link:
-            lost = asyncio.ensure_future(link.wait_lost())
+        ) as transport:
+            lost = asyncio.ensure_future(transport.wait_lost())
             with pytest.raises(kind) as refused:
                 async with asyncio.timeout(WAIT_SECONDS):
-                    await link.round_trip(outgoing(idempotency_header=b"Idempotency-Key: abc\r\n"))
+                    await transport.round_trip(outgoing(idempotency_header=b"Idempotency-Key: abc\r\n"))
             await asyncio.wait({lost}, timeout=0.05 if stands else WAIT_SECONDS)
             assert (refused.value.effect, lost.done()) == (effect, not stands)
             assert refused.value.retry_after_seconds == (7 if status in (429, 503) else None)
@@ -355,7 +355,7 @@ async def test_a_message_whose_time_is_over_before_the_endpoint_is_known_was_not
         spec = ServerSpec(name="old", transport=TransportType.SSE, url=server.url)
         async with open_sse(
             spec, in_memory(tmp_path), NotificationRouter("old", RecordedServerEvents())
-        ) as link:
+        ) as transport:
             with pytest.raises(UpstreamUnreachable) as failed:
-                await link.round_trip(outgoing(seconds=0.1))
+                await transport.round_trip(outgoing(seconds=0.1))
             assert failed.value.effect is Effect.NONE

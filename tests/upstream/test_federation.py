@@ -65,22 +65,22 @@ def listing(*gateways: str) -> McpResponse:
 @virtual_time
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:9/mcp"])
 async def test_a_gateway_that_comes_to_lead_back_is_dropped_and_its_tools_with_it(url: str) -> None:
-    scene = ScriptedFleet()
-    scene.facts.instance = OWN
-    scene.server.answers["tools/list"] = listing(B)
-    async with scene.fleet(url=url) as fleet:
-        assert scene.facts.behind == {"bank": frozenset({B})}
-        scene.server.answers["tools/list"] = listing(B, OWN)
-        scene.links[0].say_changed()
+    harness = ScriptedFleet()
+    harness.facts.instance = OWN
+    harness.server.answers["tools/list"] = listing(B)
+    async with harness.fleet(url=url) as fleet:
+        assert harness.facts.behind == {"bank": frozenset({B})}
+        harness.server.answers["tools/list"] = listing(B, OWN)
+        harness.transports[0].say_changed()
         await soon(lambda: fleet.statuses()[0].state is ServerState.FAILED, 30.0)
         assert "leads back to this gateway" in (fleet.statuses()[0].last_error or "")
-        assert scene.facts.offers()[-1] == []
-        assert scene.links[0].closed
+        assert harness.facts.offers()[-1] == []
+        assert harness.transports[0].closed
         # A command is not started again by itself; another gateway may have been mended.
-        scene.server.answers["tools/list"] = listing(B)
+        harness.server.answers["tools/list"] = listing(B)
         if url:
             await soon(lambda: fleet.statuses()[0].state is ServerState.READY, 100.0)
         else:
             with pytest.raises(TimeoutError):
-                await soon(lambda: len(scene.links) > 1, 200.0)
-        assert len(scene.links) == (2 if url else 1)
+                await soon(lambda: len(harness.transports) > 1, 200.0)
+        assert len(harness.transports) == (2 if url else 1)

@@ -45,7 +45,7 @@ from tests.upstream.scripted_server import (
 ENDING_SECONDS = 7.0
 
 
-class MuteLink(BuiltinTransport):
+class MuteTransport(BuiltinTransport):
     """Takes requests and answers none."""
 
     async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
@@ -65,12 +65,12 @@ async def open_transport(
     if spec.name == "mute":
         stderr.append("loading")
         try:
-            yield MuteLink(spec, TOOLS)
+            yield MuteTransport(spec, TOOLS)
         finally:
             await asyncio.sleep(ENDING_SECONDS)
     else:
-        async with open_builtin(spec, {"example": BuiltinServer(open_example_server)}, router) as link:
-            yield link
+        async with open_builtin(spec, {"example": BuiltinServer(open_example_server)}, router) as transport:
+            yield transport
 
 
 @asynccontextmanager
@@ -214,29 +214,29 @@ async def test_nothing_is_asked_of_a_server_that_is_gone() -> None:
 
 @virtual_time
 async def test_a_server_that_is_replaced_finishes_the_calls_on_its_lines_and_then_closes_them() -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY))
-    scene.server.may_answer.clear()
-    async with scene.fleet() as fleet:
+    harness = ScriptedFleet(ScriptedServer(LEGACY))
+    harness.server.may_answer.clear()
+    async with harness.fleet() as fleet:
         under_way = asyncio.create_task(fleet.send_to_server(call(SAMPLING, owner("ann"))))
-        await soon(lambda: bool(scene.server.asked("tools/call")))
-        (line,) = scene.server.client_connections
+        await soon(lambda: bool(harness.server.asked("tools/call")))
+        (line,) = harness.server.client_connections
         fleet.apply([spec(seconds=61.0)])
         await fleet.await_ready("bank")
         await asyncio.sleep(1)
         assert not line.closed
-        scene.server.may_answer.set()
+        harness.server.may_answer.set()
         await under_way
         await soon(lambda: line.closed)
 
 
 @virtual_time
 async def test_one_connection_that_is_of_no_use_does_not_keep_the_others_from_hearing() -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
+    harness = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
     ann = owner("ann")
-    async with scene.fleet() as fleet:
+    async with harness.fleet() as fleet:
         await fleet.send_to_server(call(SAMPLING, ann))
         await fleet.send_to_server(call(ROOTS, ann))
-        first, second = scene.server.client_connections
+        first, second = harness.server.client_connections
         first.forgets = True
         await fleet.set_log_level("ann", "info")
         assert [asked.method for asked in second.asked].count("logging/setLevel") == 1
@@ -244,13 +244,13 @@ async def test_one_connection_that_is_of_no_use_does_not_keep_the_others_from_he
 
 @virtual_time
 async def test_who_subscribed_still_hears_of_it_after_the_server_was_away() -> None:
-    scene = ScriptedFleet(ScriptedServer(LEGACY, {"resources": {"subscribe": True}}))
-    async with scene.fleet() as fleet:
+    harness = ScriptedFleet(ScriptedServer(LEGACY, {"resources": {"subscribe": True}}))
+    async with harness.fleet() as fleet:
         await fleet.subscribe("bank", "a:/1")
         fleet.apply([])
-        await soon(lambda: scene.server.main.closed)
+        await soon(lambda: harness.server.main.closed)
         fleet.apply([spec()])
         await fleet.await_ready("bank")
-        assert len(scene.server.asked("resources/subscribe")) == 2
+        assert len(harness.server.asked("resources/subscribe")) == 2
         await fleet.unsubscribe("bank", "a:/1")
-        assert len(scene.server.asked("resources/unsubscribe")) == 1
+        assert len(harness.server.asked("resources/unsubscribe")) == 1

@@ -25,7 +25,7 @@ SPEC = ServerSpec(name="far", transport=TransportType.STDIO)
 MODERN, LEGACY = "2026-07-28", "2025-06-18"
 
 
-class AnsweringLink:
+class AnsweringTransport:
     """Answers each request with what a function makes of its params."""
 
     pid = None
@@ -52,8 +52,10 @@ class AnsweringLink:
         return ""
 
 
-def peer(link: AnsweringLink, version: str = LEGACY, capabilities: bytes = b'{"tools":{}}') -> McpPeer:
-    return McpPeer(SPEC, link, NegotiationResult(version, capabilities))
+def peer(
+    transport: AnsweringTransport, version: str = LEGACY, capabilities: bytes = b'{"tools":{}}'
+) -> McpPeer:
+    return McpPeer(SPEC, transport, NegotiationResult(version, capabilities))
 
 
 async def listed(
@@ -68,48 +70,48 @@ async def test_every_page_is_listed_byte_for_byte() -> None:
         "1": b'{"tools":[],"nextCursor":"2"}',
         "2": b'{"tools":[{ "name":"b"}],"nextCursor":""}',
     }
-    link = AnsweringLink(lambda params: pages[params.get("cursor")])
-    assert await listed(peer(link)) == [b'{"name":"a" , "x":1.0}', b'{ "name":"b"}']
+    transport = AnsweringTransport(lambda params: pages[params.get("cursor")])
+    assert await listed(peer(transport)) == [b'{"name":"a" , "x":1.0}', b'{ "name":"b"}']
 
 
 async def test_pages_that_go_in_circles_are_given_up() -> None:
-    link = AnsweringLink(lambda _: b'{"tools":[{"name":"a"}],"nextCursor":"again"}')
+    transport = AnsweringTransport(lambda _: b'{"tools":[{"name":"a"}],"nextCursor":"again"}')
     with pytest.raises(InvalidUpstreamResponse, match="circles"):
-        await listed(peer(link))
-    assert len(link.asked) < 5
+        await listed(peer(transport))
+    assert len(transport.asked) < 5
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"[]", b'{"tools":{}}', b'{"tools":[],"nextCursor":5}'])
 async def test_what_is_no_list_is_said_to_be_none(answer: bytes) -> None:
     with pytest.raises(InvalidUpstreamResponse, match="tools/list"):
-        await listed(peer(AnsweringLink(lambda _: answer)))
+        await listed(peer(AnsweringTransport(lambda _: answer)))
 
 
 @pytest.mark.parametrize("capabilities", [b'{"prompts":{}}', b'{"logging":{},"resources":{}}'])
 async def test_a_server_that_has_no_tools_is_not_asked_for_them(capabilities: bytes) -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    assert await listed(peer(link, capabilities=capabilities)) == []
-    assert link.asked == []
+    transport = AnsweringTransport(lambda _: b"{}")
+    assert await listed(peer(transport, capabilities=capabilities)) == []
+    assert transport.asked == []
 
 
 @pytest.mark.parametrize("capabilities", [b"{}", b"", b'{"tools":{"listChanged":true}}'])
 async def test_a_server_that_may_have_tools_is_asked(capabilities: bytes) -> None:
-    link = AnsweringLink(lambda _: b'{"tools":[{"name":"a"}]}')
-    assert len(await listed(peer(link, capabilities=capabilities))) == 1
+    transport = AnsweringTransport(lambda _: b'{"tools":[{"name":"a"}]}')
+    assert len(await listed(peer(transport, capabilities=capabilities))) == 1
 
 
 async def test_half_a_character_in_one_description_does_not_cost_the_server() -> None:
     # JSON.stringify writes the half of an emoji that a cut left over as a lone surrogate.
     odd = b'{"name":"odd","description":"cut \\ud83d"}'
-    link = AnsweringLink(lambda _: b'{"tools":[{"name":"a"},' + odd + b',{"name":"b"}]}')
-    definitions = await listed(peer(link))
+    transport = AnsweringTransport(lambda _: b'{"tools":[{"name":"a"},' + odd + b',{"name":"b"}]}')
+    definitions = await listed(peer(transport))
     assert {b'{"name":"a"}', b'{"name":"b"}'} <= set(definitions)
 
 
 async def test_a_depth_that_no_parser_takes_in_one_tool_does_not_cost_the_server() -> None:
     deep = b'{"name":"deep","x":' + b"[" * 5000 + b"]" * 5000 + b"}"
-    link = AnsweringLink(lambda _: b'{"tools":[{"name":"a"},' + deep + b"]}")
-    assert b'{"name":"a"}' in await listed(peer(link))
+    transport = AnsweringTransport(lambda _: b'{"tools":[{"name":"a"},' + deep + b"]}")
+    assert b'{"name":"a"}' in await listed(peer(transport))
 
 
 def a_call(**request: Any) -> UpstreamCall:
@@ -121,9 +123,9 @@ def a_call(**request: Any) -> UpstreamCall:
 
 
 async def test_a_call_to_a_handshake_server_carries_what_the_client_sent() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    answer = await peer(link).send_client_request(a_call(params={"new/member": Raw(b"[ 1 ]")}))
-    (asked,) = link.asked
+    transport = AnsweringTransport(lambda _: b"{}")
+    answer = await peer(transport).send_client_request(a_call(params={"new/member": Raw(b"[ 1 ]")}))
+    (asked,) = transport.asked
     assert asked.params == (
         b'{"name":"pay","arguments":{"b":1.0,"a":[ ]},"new/member":[ 1 ],"_meta":{"traceparent":"00-1"}}'
     )
@@ -131,27 +133,29 @@ async def test_a_call_to_a_handshake_server_carries_what_the_client_sent() -> No
 
 
 async def test_a_call_to_a_stateless_server_says_who_sends_it_and_what_the_client_can() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    answer = await peer(link, MODERN).send_client_request(a_call(profile=profile_of(b'{"elicitation":{}}')))
-    meta = json.loads(link.asked[0].params)["_meta"]
+    transport = AnsweringTransport(lambda _: b"{}")
+    answer = await peer(transport, MODERN).send_client_request(
+        a_call(profile=profile_of(b'{"elicitation":{}}'))
+    )
+    meta = json.loads(transport.asked[0].params)["_meta"]
     assert meta.pop("io.modelcontextprotocol/clientInfo")["name"] == "headgate"
     assert meta == {
         "traceparent": "00-1",
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     }
-    assert link.asked[0].name == "pay"
+    assert transport.asked[0].name == "pay"
     assert answer.typed
 
 
 async def test_each_call_that_wants_progress_has_a_token_of_its_own() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    speaker = peer(link)
+    transport = AnsweringTransport(lambda _: b"{}")
+    speaker = peer(transport)
     for _ in range(3):
         await speaker.send_client_request(a_call(on_progress=lambda _: None))
-    tokens = [json.loads(asked.params)["_meta"]["progressToken"] for asked in link.asked]
+    tokens = [json.loads(asked.params)["_meta"]["progressToken"] for asked in transport.asked]
     assert len(set(tokens)) == 3
-    assert tokens == [asked.token for asked in link.asked]
+    assert tokens == [asked.token for asked in transport.asked]
 
 
 @pytest.mark.parametrize(
@@ -166,22 +170,22 @@ async def test_each_call_that_wants_progress_has_a_token_of_its_own() -> None:
 async def test_a_request_names_what_it_is_about_in_the_words_of_its_method(
     method: str, name: str, sent: dict[str, Any]
 ) -> None:
-    link = AnsweringLink(lambda _: b"{}")
+    transport = AnsweringTransport(lambda _: b"{}")
     item = Item(ItemKind.PROMPTS, "far", name, "public")
-    await peer(link).send_client_request(
+    await peer(transport).send_client_request(
         UpstreamCall(McpRequest(caller=LOCAL_IDENTITY, method=method, params={"x": Raw(b"1")}), item)
     )
-    assert json.loads(link.asked[0].params) == sent | {"x": 1}
-    assert (link.asked[0].method, link.asked[0].name) == (method, name)
+    assert json.loads(transport.asked[0].params) == sent | {"x": 1}
+    assert (transport.asked[0].method, transport.asked[0].name) == (method, name)
 
 
 async def test_what_a_client_sent_cannot_pretend_to_be_the_connection() -> None:
-    link = AnsweringLink(lambda _: b"{}")
+    transport = AnsweringTransport(lambda _: b"{}")
     forged = {"io.modelcontextprotocol/protocolVersion": Raw(b'"1999-01-01"'), "progressToken": Raw(b'"x"')}
-    await peer(link, MODERN).send_client_request(a_call(meta=forged, on_progress=lambda _: None))
-    meta = json.loads(link.asked[0].params)["_meta"]
+    await peer(transport, MODERN).send_client_request(a_call(meta=forged, on_progress=lambda _: None))
+    meta = json.loads(transport.asked[0].params)["_meta"]
     assert meta["io.modelcontextprotocol/protocolVersion"] == MODERN
-    assert meta["progressToken"] == link.asked[0].token
+    assert meta["progressToken"] == transport.asked[0].token
 
 
 # Other kinds than tools.
@@ -191,45 +195,45 @@ KINDS = b'{"tools":{},"prompts":{},"resources":{}}'
 
 @pytest.mark.parametrize("kind", ItemKind)
 async def test_each_kind_is_listed_by_its_own_method_under_its_own_member(kind: ItemKind) -> None:
-    link = AnsweringLink(lambda _: b'{"%s":[{"x":1 }]}' % kind.result_member.encode())
-    assert await listed(peer(link, capabilities=KINDS), kind) == [b'{"x":1 }']
-    assert [asked.method for asked in link.asked] == [kind.list_method]
+    transport = AnsweringTransport(lambda _: b'{"%s":[{"x":1 }]}' % kind.result_member.encode())
+    assert await listed(peer(transport, capabilities=KINDS), kind) == [b'{"x":1 }']
+    assert [asked.method for asked in transport.asked] == [kind.list_method]
 
 
 @pytest.mark.parametrize("kind", [ItemKind.PROMPTS, ItemKind.RESOURCES, ItemKind.TEMPLATES])
 async def test_a_server_that_declares_more_than_it_lists_is_served_all_the_same(kind: ItemKind) -> None:
-    link = AnsweringLink(lambda _: failed(-32601))
-    assert await listed(peer(link, capabilities=KINDS), kind) == []
+    transport = AnsweringTransport(lambda _: failed(-32601))
+    assert await listed(peer(transport, capabilities=KINDS), kind) == []
 
 
 async def test_a_server_that_does_not_list_its_tools_is_not() -> None:
     with pytest.raises(InvalidUpstreamResponse, match="-32601"):
-        await listed(peer(AnsweringLink(lambda _: failed(-32601))))
+        await listed(peer(AnsweringTransport(lambda _: failed(-32601))))
 
 
 @pytest.mark.parametrize("kind", [ItemKind.PROMPTS, ItemKind.RESOURCES, ItemKind.TEMPLATES])
 async def test_an_error_in_the_middle_of_a_listing_does_not_pass_for_its_end(kind: ItemKind) -> None:
     first = b'{"%s":[{"x":1}],"nextCursor":"2"}' % kind.result_member.encode()
-    link = AnsweringLink(lambda params: failed(-32603) if "cursor" in params else first)
+    transport = AnsweringTransport(lambda params: failed(-32603) if "cursor" in params else first)
     with pytest.raises(InvalidUpstreamResponse, match=kind.list_method):
-        await listed(peer(link, capabilities=KINDS), kind)
+        await listed(peer(transport, capabilities=KINDS), kind)
 
 
 @pytest.mark.parametrize("cursors", [["a", "b", "a", "b"], ["a", "b", "c", "b", "c"]])
 async def test_a_longer_circle_of_pages_is_noticed_too(cursors: list[str]) -> None:
     following = dict(zip([None, *cursors], cursors, strict=False))
-    link = AnsweringLink(
+    transport = AnsweringTransport(
         lambda params: json.dumps({"tools": [], "nextCursor": following[params.get("cursor")]}).encode()
     )
     with pytest.raises(InvalidUpstreamResponse, match="circles"):
-        await listed(peer(link))
-    assert len(link.asked) <= len(cursors)
+        await listed(peer(transport))
+    assert len(transport.asked) <= len(cursors)
 
 
 async def test_a_stateless_server_lists_for_the_profile_that_it_is_told() -> None:
-    link = AnsweringLink(lambda _: b'{"tools":[]}')
-    await listed(peer(link, MODERN), profile=profile_of(b'{"sampling":{}}'))
-    meta = json.loads(link.asked[0].params)["_meta"]
+    transport = AnsweringTransport(lambda _: b'{"tools":[]}')
+    await listed(peer(transport, MODERN), profile=profile_of(b'{"sampling":{}}'))
+    meta = json.loads(transport.asked[0].params)["_meta"]
     assert meta["io.modelcontextprotocol/clientCapabilities"] == {"sampling": {}}
 
 
@@ -256,33 +260,33 @@ async def test_a_listing_may_be_kept_as_long_as_its_strictest_page_says(
         more = {"nextCursor": str(number + 1)} if number + 1 < len(pages) else {}
         return json.dumps({"tools": [], **pages[number], **more}).encode()
 
-    assert (await list_all(peer(AnsweringLink(answer), MODERN), ItemKind.TOOLS)).hint == hint
+    assert (await list_all(peer(AnsweringTransport(answer), MODERN), ItemKind.TOOLS)).hint == hint
 
 
 # Log messages.
 
 
 async def test_a_handshake_server_is_told_a_new_log_level_once() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    speaker = peer(link, capabilities=b'{"tools":{},"logging":{}}')
+    transport = AnsweringTransport(lambda _: b"{}")
+    speaker = peer(transport, capabilities=b'{"tools":{},"logging":{}}')
     for level in ("info", "info", "debug"):
         await speaker.send_client_request(a_call(log_level=level))
-    methods = [asked.method for asked in link.asked]
+    methods = [asked.method for asked in transport.asked]
     assert methods == ["logging/setLevel", "tools/call", "tools/call", "logging/setLevel", "tools/call"]
-    assert json.loads(link.asked[3].params) == {"level": "debug"}
+    assert json.loads(transport.asked[3].params) == {"level": "debug"}
 
 
 async def test_a_server_that_sends_no_log_messages_is_not_told_which_are_wanted() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    await peer(link).send_client_request(a_call(log_level="info"))
-    assert [asked.method for asked in link.asked] == ["tools/call"]
+    transport = AnsweringTransport(lambda _: b"{}")
+    await peer(transport).send_client_request(a_call(log_level="info"))
+    assert [asked.method for asked in transport.asked] == ["tools/call"]
 
 
 async def test_a_stateless_server_is_told_the_log_level_with_each_request() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    await peer(link, MODERN).send_client_request(a_call(log_level="info"))
-    await peer(link, MODERN).send_client_request(a_call())
-    metas = [json.loads(asked.params)["_meta"] for asked in link.asked]
+    transport = AnsweringTransport(lambda _: b"{}")
+    await peer(transport, MODERN).send_client_request(a_call(log_level="info"))
+    await peer(transport, MODERN).send_client_request(a_call())
+    metas = [json.loads(asked.params)["_meta"] for asked in transport.asked]
     assert [meta.get("io.modelcontextprotocol/logLevel") for meta in metas] == ["info", None]
 
 
@@ -290,23 +294,23 @@ async def test_a_stateless_server_is_told_the_log_level_with_each_request() -> N
 
 
 async def test_arguments_are_repeated_in_headers_for_a_stateless_server_only() -> None:
-    link = AnsweringLink(lambda _: b"{}")
+    transport = AnsweringTransport(lambda _: b"{}")
     mirrored = a_call(mirrors=(ParamHeader(("b",), "Amount"),), params={"arguments": Raw(b'{"b":7}')})
-    await peer(link, MODERN).send_client_request(mirrored)
-    await peer(link).send_client_request(mirrored)
-    stateless, handshake = link.asked
+    await peer(transport, MODERN).send_client_request(mirrored)
+    await peer(transport).send_client_request(mirrored)
+    stateless, handshake = transport.asked
     assert b"Mcp-Param-Amount: 7" in stateless.headers
     assert handshake.headers == b""
 
 
 async def test_a_header_of_the_client_that_nobody_knows_is_carried_but_never_in_place_of_the_body() -> None:
-    link = AnsweringLink(lambda _: b"{}")
+    transport = AnsweringTransport(lambda _: b"{}")
     headers = {b"mcp-param-amount": b"1000000", b"mcp-param-region": b"north"}
     mirrored = a_call(
         mirrors=(ParamHeader(("b",), "Amount"),), params={"arguments": Raw(b'{"b":7}')}, headers=headers
     )
-    await peer(link, MODERN).send_client_request(mirrored)
-    (asked,) = link.asked
+    await peer(transport, MODERN).send_client_request(mirrored)
+    (asked,) = transport.asked
     assert b"1000000" not in asked.headers
     assert asked.headers.lower().count(b"mcp-param-amount") == 1
     assert b"north" in asked.headers
@@ -317,15 +321,15 @@ async def test_a_header_of_the_client_that_nobody_knows_is_carried_but_never_in_
 
 @pytest.mark.parametrize(("version", "method"), [(MODERN, "server/discover"), (LEGACY, "ping")])
 async def test_a_server_is_asked_whether_it_is_there_in_its_own_words(version: str, method: str) -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    await peer(link, version).ping(3.0)
-    (asked,) = link.asked
+    transport = AnsweringTransport(lambda _: b"{}")
+    await peer(transport, version).ping(3.0)
+    (asked,) = transport.asked
     assert (asked.method, asked.timeout_seconds, asked.max_timeout_seconds) == (method, 3.0, 3.0)
 
 
 async def test_a_notification_of_the_client_goes_out_as_it_is() -> None:
-    link = AnsweringLink(lambda _: b"{}")
-    await peer(link).send_notification("notifications/roots/list_changed", b'{"a": 1}')
-    assert [json.loads(message) for message in link.told] == [
+    transport = AnsweringTransport(lambda _: b"{}")
+    await peer(transport).send_notification("notifications/roots/list_changed", b'{"a": 1}')
+    assert [json.loads(message) for message in transport.told] == [
         {"jsonrpc": "2.0", "method": "notifications/roots/list_changed", "params": {"a": 1}}
     ]

@@ -26,7 +26,7 @@ TELLS = {
 DONE = McpResponse(b"{}")
 
 
-class ListeningLink:
+class ListeningTransport:
     """Takes subscriptions; a `subscriptions/listen` lasts until it is ended."""
 
     pid = None
@@ -67,8 +67,10 @@ class Post:
     """Subscriptions and the server that they are kept at."""
 
     def __init__(self, version: str = LEGACY, capabilities: dict[str, Any] = TAKES) -> None:
-        self.link = ListeningLink()
-        self.peer = McpPeer(spec(), self.link, NegotiationResult(version, json.dumps(capabilities).encode()))
+        self.transport = ListeningTransport()
+        self.peer = McpPeer(
+            spec(), self.transport, NegotiationResult(version, json.dumps(capabilities).encode())
+        )
         self.subscriptions = ResourceSubscriptions()
 
     async def add(self, uri: str = "a:/1") -> McpResponse:
@@ -78,7 +80,7 @@ class Post:
         return await self.subscriptions.remove(uri, self.peer)
 
     def methods(self) -> list[str]:
-        return [method.removeprefix("resources/") for method, _ in self.link.asked]
+        return [method.removeprefix("resources/") for method, _ in self.transport.asked]
 
     async def listening(self) -> "asyncio.Task[None]":
         """A subscription of the stateless era that is held."""
@@ -100,7 +102,7 @@ async def test_the_first_subscribes_and_the_last_one_unsubscribes() -> None:
     assert post.methods() == ["subscribe"]
     await post.remove()
     assert post.methods() == ["subscribe", "unsubscribe"]
-    assert post.link.asked[1][1] == {"uri": "a:/1"}
+    assert post.transport.asked[1][1] == {"uri": "a:/1"}
 
 
 @virtual_time
@@ -114,10 +116,10 @@ async def test_who_never_subscribed_does_not_take_it_from_the_others() -> None:
 @virtual_time
 async def test_a_subscription_that_the_server_refuses_is_none() -> None:
     post = Post()
-    post.link.answer = lambda _: failed(-32002)
+    post.transport.answer = lambda _: failed(-32002)
     assert (await post.add()).error
     assert await post.remove() == DONE
-    post.link.answer = lambda _: DONE
+    post.transport.answer = lambda _: DONE
     await post.add()
     assert post.methods() == ["subscribe", "subscribe"]
 
@@ -132,10 +134,10 @@ async def test_a_subscription_that_did_not_get_through_is_none(error: Exception)
     def fail(_: str) -> McpResponse:
         raise error
 
-    post.link.answer = fail
+    post.transport.answer = fail
     with pytest.raises(type(error)):
         await post.add()
-    post.link.answer = lambda _: DONE
+    post.transport.answer = lambda _: DONE
     await post.add()
     assert post.methods() == ["subscribe", "subscribe"]
 
@@ -146,7 +148,7 @@ async def test_a_server_that_takes_no_subscriptions_is_not_asked(version: str) -
     post = Post(version, {"resources": {"subscribe": False}})
     answer = await post.add()
     assert json.loads(answer.error)["code"] == -32601
-    assert post.link.asked == []
+    assert post.transport.asked == []
 
 
 @virtual_time
@@ -155,9 +157,9 @@ async def test_a_new_connection_is_subscribed_to_all_that_is_wanted() -> None:
     for uri in ("a:/1", "a:/2", "a:/2", "a:/3"):
         await post.add(uri)
     await post.remove("a:/3")
-    post.link.asked.clear()
+    post.transport.asked.clear()
     await post.subscriptions.restore(post.peer)
-    assert post.link.asked == [
+    assert post.transport.asked == [
         ("resources/subscribe", {"uri": "a:/1"}),
         ("resources/subscribe", {"uri": "a:/2"}),
     ]
@@ -168,10 +170,10 @@ async def test_a_resource_that_is_gone_after_a_restart_does_not_cost_the_others(
     post = Post()
     for uri in ("a:/1", "a:/2"):
         await post.add(uri)
-    post.link.asked.clear()
-    post.link.answer = lambda _: failed(-32002)
+    post.transport.asked.clear()
+    post.transport.answer = lambda _: failed(-32002)
     await post.subscriptions.restore(post.peer)
-    assert len(post.link.asked) == 2
+    assert len(post.transport.asked) == 2
 
 
 @virtual_time
@@ -190,7 +192,7 @@ async def test_leaving_while_the_server_is_away_is_remembered() -> None:
 async def test_a_stateless_server_is_asked_for_the_changes_that_it_tells() -> None:
     post = Post(MODERN, TELLS)
     task = await post.listening()
-    assert post.link.listening == [{"toolsListChanged": True, "resourcesListChanged": True}]
+    assert post.transport.listening == [{"toolsListChanged": True, "resourcesListChanged": True}]
     task.cancel()
 
 
@@ -198,10 +200,10 @@ async def test_a_stateless_server_is_asked_for_the_changes_that_it_tells() -> No
 async def test_a_server_that_tells_nothing_is_not_listened_to_until_somebody_wants_something() -> None:
     post = Post(MODERN, TAKES)
     task = await post.listening()
-    assert post.link.asked == []
+    assert post.transport.asked == []
     await post.add()
     await settle()
-    assert post.link.listening == [{"resourceSubscriptions": ["a:/1"]}]
+    assert post.transport.listening == [{"resourceSubscriptions": ["a:/1"]}]
     task.cancel()
 
 
@@ -213,10 +215,10 @@ async def test_another_wish_is_listened_to_before_the_old_subscription_ends() ->
     await settle()
     await post.add("a:/2")
     await settle()
-    assert len(post.link.listening) == 2, "nothing may be missed in between"
+    assert len(post.transport.listening) == 2, "nothing may be missed in between"
     post.subscriptions.acknowledge()
     await settle()
-    assert post.link.listening == [{"resourceSubscriptions": ["a:/1", "a:/2"]}]
+    assert post.transport.listening == [{"resourceSubscriptions": ["a:/1", "a:/2"]}]
     task.cancel()
 
 
@@ -226,9 +228,9 @@ async def test_a_server_that_acknowledges_nothing_does_not_keep_the_old_subscrip
     task = await post.listening()
     await post.add()
     await settle()
-    assert len(post.link.listening) == 2
-    await soon(lambda: len(post.link.listening) == 1)
-    assert "resourceSubscriptions" in post.link.listening[0]
+    assert len(post.transport.listening) == 2
+    await soon(lambda: len(post.transport.listening) == 1)
+    assert "resourceSubscriptions" in post.transport.listening[0]
     task.cancel()
 
 
@@ -240,8 +242,8 @@ async def test_a_wish_while_the_subscription_is_being_replaced_is_not_missed() -
         await post.add(uri)
         await settle()
     await asyncio.sleep(10)
-    assert post.link.listening == [{"resourceSubscriptions": ["a:/1", "a:/2", "a:/3"]}]
-    assert post.link.most_at_once == 2
+    assert post.transport.listening == [{"resourceSubscriptions": ["a:/1", "a:/2", "a:/3"]}]
+    assert post.transport.most_at_once == 2
     task.cancel()
 
 
@@ -253,7 +255,7 @@ async def test_the_last_wish_that_goes_ends_the_subscription() -> None:
     await settle()
     await post.remove()
     await asyncio.sleep(10)
-    assert post.link.listening == []
+    assert post.transport.listening == []
     assert not task.done()
     task.cancel()
 
@@ -267,7 +269,7 @@ async def test_a_second_wish_for_the_same_resource_changes_nothing() -> None:
     await post.add()
     await post.remove()
     await asyncio.sleep(10)
-    assert len(post.link.asked) == 1
+    assert len(post.transport.asked) == 1
     task.cancel()
 
 
@@ -275,7 +277,7 @@ async def test_a_second_wish_for_the_same_resource_changes_nothing() -> None:
 async def test_a_subscription_that_the_server_ends_is_over() -> None:
     post = Post(MODERN, TELLS)
     task = await post.listening()
-    post.link.ended.set_result(DONE)
+    post.transport.ended.set_result(DONE)
     await task
     assert not background()
 
@@ -286,7 +288,7 @@ async def test_a_subscription_that_is_lost_while_it_is_replaced_is_over_too() ->
     task = await post.listening()
     await post.add()
     await settle()
-    post.link.ended.set_exception(UpstreamLost("bank", "subscriptions/listen", "it ended"))
+    post.transport.ended.set_exception(UpstreamLost("bank", "subscriptions/listen", "it ended"))
     with pytest.raises(UpstreamLost):
         await task
     await settle()
@@ -301,5 +303,5 @@ async def test_who_stops_listening_in_the_middle_leaves_nothing_behind() -> None
     await settle()
     task.cancel()
     await settle()
-    assert post.link.listening == []
+    assert post.transport.listening == []
     assert not background()

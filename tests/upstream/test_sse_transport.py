@@ -57,15 +57,15 @@ def talking(tmp_path: Path) -> Start:
             spec = ServerSpec(name="old", transport=TransportType.SSE, url=url)
             async with open_sse(
                 spec, in_memory(tmp_path), NotificationRouter("old", RecordedServerEvents())
-            ) as link:
-                yield link
+            ) as transport:
+                yield transport
 
     return start
 
 
 async def test_an_answer_comes_on_the_stream(talking: Start) -> None:
-    async with talking(OldServer().behave) as link, asyncio.timeout(WAIT_SECONDS):
-        answer = await link.round_trip(outgoing())
+    async with talking(OldServer().behave) as transport, asyncio.timeout(WAIT_SECONDS):
+        answer = await transport.round_trip(outgoing())
         assert json.loads(answer.result) == {"done": True}
 
 
@@ -79,39 +79,39 @@ async def test_a_stream_that_ends_fails_what_waits(talking: Start) -> None:
         await streams[0].hang_up()
 
     streams: list[Received] = []
-    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+    async with talking(behave) as transport, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(UpstreamLost):
-            await link.round_trip(outgoing())
-        assert await link.wait_lost()
+            await transport.round_trip(outgoing())
+        assert await transport.wait_lost()
 
 
 async def test_a_post_that_is_never_answered_does_not_outlive_the_time_limit(talking: Start) -> None:
     server = OldServer()
-    async with talking(server.behave) as link:
+    async with talking(server.behave) as transport:
         server.accepts = False
         async with asyncio.timeout(WAIT_SECONDS - 1):
             with pytest.raises(UpstreamTimeout):
-                await link.round_trip(outgoing(seconds=0.2))
+                await transport.round_trip(outgoing(seconds=0.2))
 
 
 @pytest.mark.parametrize("endpoint", [b"http://192.0.2.1/messages", b"https://127.0.0.1/messages"])
 async def test_an_endpoint_at_a_stranger_is_not_spoken_to(talking: Start, endpoint: bytes) -> None:
     server = OldServer()
     server.endpoint = endpoint
-    async with talking(server.behave) as link, asyncio.timeout(WAIT_SECONDS):
+    async with talking(server.behave) as transport, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(UpstreamUnreachable):
-            await link.round_trip(outgoing())
-        assert "another origin" in await link.wait_lost()
+            await transport.round_trip(outgoing())
+        assert "another origin" in await transport.wait_lost()
 
 
 @pytest.mark.parametrize("endpoint", [b"http://[::1", b"http://h:port/"])
 async def test_an_endpoint_that_is_no_url_is_an_error_at_once(talking: Start, endpoint: bytes) -> None:
     server = OldServer()
     server.endpoint = endpoint
-    async with talking(server.behave) as link, asyncio.timeout(WAIT_SECONDS):
+    async with talking(server.behave) as transport, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(UpstreamUnreachable):
-            await link.round_trip(outgoing())
-        assert await link.wait_lost()
+            await transport.round_trip(outgoing())
+        assert await transport.wait_lost()
 
 
 @pytest.mark.parametrize(
@@ -144,14 +144,14 @@ async def test_a_post_that_is_cut_off_may_have_been_carried_out_and_hurts_no_oth
             await server.behave(request)
 
     waiting = asyncio.Event()
-    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
-        other = asyncio.create_task(link.round_trip(outgoing(params=b'{"wait":true}')))
+    async with talking(behave) as transport, asyncio.timeout(WAIT_SECONDS):
+        other = asyncio.create_task(transport.round_trip(outgoing(params=b'{"wait":true}')))
         await waiting.wait()
         with pytest.raises(UpstreamLost, match="'pay'") as lost:
-            await link.round_trip(outgoing(params=b'{"cut":true}'))
+            await transport.round_trip(outgoing(params=b'{"cut":true}'))
         assert lost.value.effect is Effect.UNKNOWN
         assert not other.done()
-        assert json.loads((await link.round_trip(outgoing())).result) == {"done": True}
+        assert json.loads((await transport.round_trip(outgoing())).result) == {"done": True}
         other.cancel()
 
 
@@ -168,8 +168,8 @@ async def test_an_accepted_post_whose_response_is_cut_off_is_answered_on_the_str
         assert server.stream is not None
         await server.stream.say(b'data: {"jsonrpc":"2.0","id":1,"result":{"done":true}}\n\n')
 
-    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
-        assert json.loads((await link.round_trip(outgoing())).result) == {"done": True}
+    async with talking(behave) as transport, asyncio.timeout(WAIT_SECONDS):
+        assert json.loads((await transport.round_trip(outgoing())).result) == {"done": True}
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ async def test_a_refused_post_says_whether_anything_happened(
         else:
             await request.answer(b"no", status, "text/plain")
 
-    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+    async with talking(behave) as transport, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(kind) as refused:
-            await link.round_trip(outgoing())
+            await transport.round_trip(outgoing())
         assert refused.value.effect is effect
 
 
@@ -234,8 +234,8 @@ async def test_nothing_is_sent_when_the_stream_has_ended(talking: Start) -> None
         await request.say(HEAD + b"event: endpoint\ndata: /messages\n\n")
         await request.hang_up()
 
-    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
-        await link.wait_lost()
+    async with talking(behave) as transport, asyncio.timeout(WAIT_SECONDS):
+        await transport.wait_lost()
         with pytest.raises(UpstreamUnreachable):
-            await link.round_trip(outgoing())
+            await transport.round_trip(outgoing())
     assert posts == []

@@ -59,9 +59,9 @@ async def test_a_child_asks_the_client_that_called_it(
         Watchdog(),
     )
     try:
-        async with open_stdio(spec, in_memory(tmp_path), watchdog, router, deque()) as link:
+        async with open_stdio(spec, in_memory(tmp_path), watchdog, router, deque()) as transport:
             async with asyncio.timeout(WAIT_SECONDS):
-                answer = await link.round_trip(outgoing(token=1, client=client))
+                answer = await transport.round_trip(outgoing(token=1, client=client))
     finally:
         watchdog.close()
     assert isinstance(answer.result, bytes)

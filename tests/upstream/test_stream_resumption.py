@@ -227,12 +227,12 @@ async def test_a_session_that_is_forgotten_meanwhile_is_a_loss_of_call_and_sessi
             await server.behave(request)
 
     async with talking(behave, version="") as talk:
-        await negotiate_protocol(talk.spec, talk.link, LEGACY)
+        await negotiate_protocol(talk.spec, talk.transport, LEGACY)
         with pytest.raises(UpstreamLost):
             await talk.ask()
         assert server.resumptions[0].headers["mcp-session-id"] == "abc"
         async with asyncio.timeout(WAIT_SECONDS):
-            assert "session" in await talk.link.wait_lost()
+            assert "session" in await talk.transport.wait_lost()
 
 
 async def test_there_is_no_resumption_in_the_stateless_era(talking: Start) -> None:
@@ -336,7 +336,7 @@ async def test_a_pause_of_any_length_ends_with_the_time_of_the_call(talking: Sta
 async def test_a_call_that_waits_for_its_stream_ends_with_the_connection(talking: Start) -> None:
     server = Server(b"retry: 60000\n" + event("1"))
     async with talking(server.behave) as talk:
-        call = asyncio.create_task(talk.link.round_trip(outgoing()))
+        call = asyncio.create_task(talk.transport.round_trip(outgoing()))
         await eventually(lambda: bool(server.ended), WAIT_SECONDS, "the stream has ended")
         # The other one was for the stream that the server does not have.
         await eventually(lambda: talk.server.open <= 1, WAIT_SECONDS, "its connection is closed")

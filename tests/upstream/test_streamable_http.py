@@ -295,11 +295,11 @@ async def test_a_forgotten_session_is_told_apart_from_an_unknown_path(talking: S
             await done(request)
 
     async with talking(say, version="") as talk:
-        await negotiate_protocol(talk.spec, talk.link, LEGACY)
+        await negotiate_protocol(talk.spec, talk.transport, LEGACY)
         with pytest.raises(UpstreamSessionExpired):
             await talk.ask()
         async with asyncio.timeout(WAIT_SECONDS):
-            assert "session" in await talk.link.wait_lost()
+            assert "session" in await talk.transport.wait_lost()
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ async def test_an_old_server_that_refuses_the_first_question_is_asked_in_its_own
             await done(request)
 
     async with talking(say, version="") as talk:
-        greeting = await negotiate_protocol(talk.spec, talk.link, None)
+        greeting = await negotiate_protocol(talk.spec, talk.transport, None)
         assert greeting.version == "2025-06-18"
 
 
@@ -340,7 +340,7 @@ async def test_a_server_that_is_gone_is_lost(talking: Start) -> None:
             await talk.ask()
         assert unreachable.value.effect is Effect.NONE
         async with asyncio.timeout(WAIT_SECONDS):
-            await talk.link.wait_lost()
+            await talk.transport.wait_lost()
 
 
 async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can_wait(talking: Start) -> None:

@@ -43,8 +43,8 @@ class Library:
         self.greeting = NegotiationResult(MODERN, json.dumps(capabilities).encode())
 
     async def peer(self, stack: AsyncExitStack) -> McpPeer:
-        link = self.server.open(spec(), NotificationRouter("bank", RecordedServerEvents()), deque())
-        return McpPeer(spec(), await stack.enter_async_context(link), self.greeting)
+        transport = self.server.open(spec(), NotificationRouter("bank", RecordedServerEvents()), deque())
+        return McpPeer(spec(), await stack.enter_async_context(transport), self.greeting)
 
     async def learn(self, *profiles: Any) -> None:
         async with AsyncExitStack() as stack:

@@ -90,8 +90,11 @@ def _refuse_duplicates(body: bytes, keys: set[str], id: bytes = b"null") -> None
 def _check_envelope(envelope: Envelope) -> None:
     if envelope.jsonrpc != "2.0":
         raise ProtocolViolation(INVALID_REQUEST, 'Not a JSON-RPC message: "jsonrpc" must be "2.0"')
-    if envelope.id:
-        check_id(bytes(envelope.id))
+    id = bytes(envelope.id)
+    if len(id) > MAX_ID_BYTES:
+        raise ProtocolViolation(INVALID_REQUEST, f"The id is longer than {MAX_ID_BYTES} bytes")
+    if id and id[:1] != b'"' and not id.lstrip(b"-").isdigit():
+        raise ProtocolViolation(INVALID_REQUEST, "The id must be a string or an integer")
     if not envelope.method and not envelope.result and not envelope.error:
         raise ProtocolViolation(
             INVALID_REQUEST, 'Not a JSON-RPC message: neither "method" nor "result" nor "error"'
@@ -100,16 +103,8 @@ def _check_envelope(envelope: Envelope) -> None:
         raise ProtocolViolation(
             INVALID_REQUEST,
             "Not a JSON-RPC message: params must be an object",
-            id=bytes(envelope.id) or b"null",
+            id=id or b"null",
         )
-
-
-def check_id(id: bytes) -> None:
-    """Refuse an id that is neither a string nor an integer, or that is too long."""
-    if len(id) > MAX_ID_BYTES:
-        raise ProtocolViolation(INVALID_REQUEST, f"The id is longer than {MAX_ID_BYTES} bytes")
-    if id[:1] != b'"' and not id.lstrip(b"-").isdigit():
-        raise ProtocolViolation(INVALID_REQUEST, "The id must be a string or an integer")
 
 
 def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
