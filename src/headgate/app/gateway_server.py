@@ -142,11 +142,11 @@ async def _serve_http(
         guard = RequestGuard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
         context = ServerContext(router, guard, _connection_limits(settings), connections, outbound)
 
-        def closing() -> None:
+        def start_draining() -> None:
             pages.draining = router.draining = True
             runtime.change_notifier.end_streams()
 
-        def opened() -> None:
+        def log_address() -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             # Both paths are open; this is the one for clients of the configured transport.
             path = SSE if settings.transport == "sse" else MCP
@@ -157,7 +157,7 @@ async def _serve_http(
         gc.freeze()
         gc.set_threshold(*_COLLECTOR_THRESHOLDS)
         signal_number = await HttpServer(context, _DRAIN_SECONDS).serve(
-            listener, opened, closing, legacy.interrupt_requests
+            listener, log_address, start_draining, legacy.interrupt_requests
         )
         # SIGINT gives the exit code of a shell for an interrupted program; SIGTERM is a normal end.
         return 128 + signal_number if signal_number == signal.SIGINT else 0

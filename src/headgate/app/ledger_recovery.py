@@ -102,12 +102,16 @@ def format_recovery(recovered: LedgerRecoveryResult, *, as_json: bool, options: 
     if recovered.found is None:
         return "The ledger is whole, or there is none: nothing to recover."
     found = recovered.found
-    lines = [f"The ledger is damaged: {printable(recovered.damage)}.", *_kept(found), *_lost(found)]
-    lines += _done(recovered.aside) if recovered.replaced else _refused(found, options)
+    lines = [
+        f"The ledger is damaged: {printable(recovered.damage)}.",
+        *_kept_lines(found),
+        *_lost_lines(found),
+    ]
+    lines += _done_lines(recovered.aside) if recovered.replaced else _refusal_lines(found, options)
     return "\n".join(lines)
 
 
-def _kept(found: LedgerRecoveryReport) -> list[str]:
+def _kept_lines(found: LedgerRecoveryReport) -> list[str]:
     lines = [f"Kept: {found.kept} recorded calls and {found.transactions} transactions."]
     if found.doubted:
         lines.append(
@@ -122,7 +126,7 @@ def _kept(found: LedgerRecoveryReport) -> list[str]:
     return lines
 
 
-def _done(aside: str) -> list[str]:
+def _done_lines(aside: str) -> list[str]:
     kept = f" The damaged one is {printable(aside)}." if aside else ""
     return [
         f"A new ledger is in place.{kept}",
@@ -130,7 +134,7 @@ def _done(aside: str) -> list[str]:
     ]
 
 
-def _refused(found: LedgerRecoveryReport, options: str) -> list[str]:
+def _refusal_lines(found: LedgerRecoveryReport, options: str) -> list[str]:
     command = f"`headgate operations recover --accept-loss{options}` keeps the rest and ends the refusal"
     if found.loses_records:
         advice = (
@@ -142,7 +146,7 @@ def _refused(found: LedgerRecoveryReport, options: str) -> list[str]:
     return ["Nothing was changed: calls that must not happen twice are still refused.", advice]
 
 
-def _lost(found: LedgerRecoveryReport) -> list[str]:
+def _lost_lines(found: LedgerRecoveryReport) -> list[str]:
     lines: list[str] = []
     if found.missing:
         lines.append(f"Lost: the records of {found.missing} known keys.")

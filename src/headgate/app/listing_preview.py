@@ -199,7 +199,7 @@ class _ListingPreview:
             servers=self._servers(seen),
             pinned=sum(self._pinned(item) for item in self._items),
             hidden=len(self._hidden),
-            renamed=sum(self._given(item) is not None for item in self._items),
+            renamed=sum(self._configured_name(item) is not None for item in self._items),
             names_cut=names.count(CUT),
             names_hashed=names.count(HASHED),
         )
@@ -275,7 +275,7 @@ class _ListingPreview:
             form=seen.forms[item.public_name],
             tokens=seen.costs.get(item.public_name, 0),
             pinned=self._pinned(item),
-            renamed=self._given(item) is not None,
+            renamed=self._configured_name(item) is not None,
             name_is=self._name_is(item),
             rank=None if rank is None else rank + 1,
         )
@@ -283,11 +283,11 @@ class _ListingPreview:
     def _pinned(self, item: Item) -> bool:
         return self._catalog.curation(item.server).pins(item.name)
 
-    def _given(self, item: Item) -> str | None:
+    def _configured_name(self, item: Item) -> str | None:
         return self._catalog.curation(item.server).renamed.get(item.name)
 
     def _name_is(self, item: Item) -> str:
-        return name_is(item, self._given(item), self._limit) if self._prefixed else ""
+        return name_is(item, self._configured_name(item), self._limit) if self._prefixed else ""
 
 
 def _count(mode: ListingMode, seen: ModeListing, full_tokens: int) -> ModeCount:

@@ -141,10 +141,10 @@ class _ReportText:
             f"{_count(report.tools, 'tool')} of {servers}; tokens are o200k, of tools/list"
         )
         yield from self._unreached(report)
-        yield from self._paragraph(f"{_client_line(report)}: {_chosen(report)}")
+        yield from self._paragraph(f"{_client_line(report)}: {_choice_text(report)}")
         if report.choice.mode is ListingMode.AUTO:
             yield from self._paragraph(_line(report))
-        yield from self._paragraph(_curated(report))
+        yield from self._paragraph(_curation_text(report))
         yield from self._table(
             "Modes",
             ("mode", "tokens", "% of full", "whole", "partitioned", "slim", "stub", "search", "own"),
@@ -160,13 +160,13 @@ class _ReportText:
         )
 
     def of_listing(self, report: ToolListReport) -> Iterator[str]:
-        shown = sum(one.form != SEARCH for one in report.listed)
-        left = len(report.listed) - shown
+        listed = sum(one.form != SEARCH for one in report.listed)
+        left = len(report.listed) - listed
         came_to = f" (auto: {report.why})" if report.mode is ListingMode.AUTO else ""
         rest = f", {left:,} by search" if left else ""
         yield from self._paragraph(f"{_client_line(report)}: {report.came_to}{came_to}")
         yield from self._paragraph(
-            f"{_count(shown, 'tool')} listed in {report.tokens:,} tokens (o200k){rest}"
+            f"{_count(listed, 'tool')} listed in {report.tokens:,} tokens (o200k){rest}"
         )
         yield from self._unreached(report)
         for name in report.pins_left:
@@ -214,7 +214,7 @@ def _client_line(report: PreviewReport) -> str:
     return f"{whom} ({', '.join(known)})" if known else whom
 
 
-def _chosen(report: ListingOverview) -> str:
+def _choice_text(report: ListingOverview) -> str:
     choice = report.choice
     chosen = f"{choice.mode}, as {choice.decided_by} says"
     return (
@@ -232,7 +232,7 @@ def _line(report: ListingOverview) -> str:
     )
 
 
-def _curated(report: ListingOverview) -> str:
+def _curation_text(report: ListingOverview) -> str:
     """The numbers of curated tools; empty without curation."""
     numbers = {
         "pinned": report.pinned,

@@ -101,9 +101,9 @@ class ModeLister:
         listing = self._mode_listing(view.mode, view.listing.items)
         return msgspec.structs.replace(listing, pins_left=view.pins_left, changes=view.adapted)
 
-    def _mode_listing(self, came_to: ListingMode, shown: Sequence[tuple[str, bytes]]) -> ModeListing:
-        there = dict(shown)
-        costs = {name: count_tokens(definition) for name, definition in shown}
+    def _mode_listing(self, came_to: ListingMode, listed: Sequence[tuple[str, bytes]]) -> ModeListing:
+        there = dict(listed)
+        costs = {name: count_tokens(definition) for name, definition in listed}
         # The slim form and the stub of a tool without arguments may be equal; only some modes have stubs.
         stubs = self._stubs() if came_to is ListingMode.BUDGET else {}
         forms = {
@@ -113,27 +113,27 @@ class ModeLister:
             for item in self._items
         }
         own = {name: cost for name, cost in costs.items() if name not in forms}
-        array = b"[" + b",".join(definition for _, definition in shown) + b"]"
+        array = b"[" + b",".join(definition for _, definition in listed) + b"]"
         return ModeListing(came_to, count_tokens(array), own, forms, costs)
 
     def _stubs(self) -> dict[str, bytes]:
         worded = self._tool_forms.reduced(self._items)
         return {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
 
-    def _form(self, item: Item, came_to: ListingMode, shown: bytes | None, stub: bytes | None) -> str:
+    def _form(self, item: Item, came_to: ListingMode, listed: bytes | None, stub: bytes | None) -> str:
         """The form of the listed definition, found by comparison: a small tool is whole in its slim form."""
-        if shown is None:
+        if listed is None:
             return SEARCH
-        if shown == self._builder.adapted(item.handshake_definition, self._dialect):
+        if listed == self._builder.adapted(item.handshake_definition, self._dialect):
             return WHOLE
         if ListingMode.PARTITIONED in (
             came_to,
             self._curation(item.server).mode,
-        ) and shown == self._builder.adapted(
+        ) and listed == self._builder.adapted(
             self._tool_forms.partitioned(item.definition, self._dialect), self._dialect
         ):
             return PARTITIONED
-        is_stub = stub is not None and shown == self._builder.adapted(stub, self._dialect)
+        is_stub = stub is not None and listed == self._builder.adapted(stub, self._dialect)
         return STUB if is_stub else SLIM
 
 

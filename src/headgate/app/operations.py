@@ -121,7 +121,7 @@ async def show_operation(settings: Settings, op_id: str) -> Operation:
     if not await ledger_exists(settings):
         raise OperationNotFound(op_id)
     async with open_operator_ledger(settings) as opened:
-        return await _found(opened.calls, op_id)
+        return await _find_operation(opened.calls, op_id)
 
 
 async def resolve_operation(settings: Settings, op_id: str, *, happened: bool) -> Operation:
@@ -130,18 +130,18 @@ async def resolve_operation(settings: Settings, op_id: str, *, happened: bool) -
         raise OperationNotFound(op_id)
     async with open_operator_ledger(settings) as opened:
         ledger = opened.calls
-        found = await _found(ledger, op_id)
+        found = await _find_operation(ledger, op_id)
         fence: int | None = found.fence
         if found.state is OperationState.INTENT:
             fence = await ledger.adopt(op_id, found.fence, time.time())
         state = OperationState.DONE if happened else OperationState.FAILED
         outcome = OperationOutcome(state=state, attempts=found.attempts, resolved_by="operator")
         if found.state not in OPEN_STATES or fence is None or not await ledger.finish(op_id, fence, outcome):
-            raise _not_in_doubt(await _found(ledger, op_id))
-        return await _found(ledger, op_id)
+            raise _not_in_doubt(await _find_operation(ledger, op_id))
+        return await _find_operation(ledger, op_id)
 
 
-async def _found(ledger: SqliteLedger, op_id: str) -> Operation:
+async def _find_operation(ledger: SqliteLedger, op_id: str) -> Operation:
     found = await ledger.find(op_id)
     if found is None:
         raise OperationNotFound(op_id)
@@ -207,12 +207,12 @@ def format_operation(operation: Operation, *, as_json: bool) -> str:
         "updated": format_time(operation.updated),
         "lease_until": format_time(operation.lease_until),
     }
-    said = {name: printable(str(value)) for name, value in facts.items() if value != ""}
-    return "\n".join(f"{name:<{longest}}  {value}" for name, value in said.items())
+    values = {name: printable(str(value)) for name, value in facts.items() if value != ""}
+    return "\n".join(f"{name:<{longest}}  {value}" for name, value in values.items())
 
 
 def _row(operation: Operation) -> tuple[str, ...]:
-    said = f"{operation.error_code}: {operation.error}" if operation.error_code else operation.error
+    error = f"{operation.error_code}: {operation.error}" if operation.error_code else operation.error
     return (
         operation.op_id,
         operation.state,
@@ -221,7 +221,7 @@ def _row(operation: Operation) -> tuple[str, ...]:
         operation.tool,
         operation.key,
         str(operation.attempts),
-        said,
+        error,
     )
 
 

@@ -71,21 +71,21 @@ async def evaluate(
 def format_evaluation(report: EvaluationReport, *, as_json: bool, rows: int | None) -> str:
     """The report for standard output: as JSON, or as text as wide as the terminal."""
     if as_json:
-        shown = limit_rows(report, rows) if rows is not None else report
-        return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+        limited = limit_rows(report, rows) if rows is not None else report
+        return msgspec.json.format(msgspec.json.encode(limited), indent=2).decode()
     return format_report(report, shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns, rows or _DEFAULT_ROWS)
 
 
 async def _evaluate_set(settings: Settings, directory: Path, progress: ProgressPrinter) -> LabelledSetReport:
     """Run the labelled queries of a directory; raises InvalidLabelledSet and ConfigError."""
-    labelled = await asyncio.to_thread(_read, directory)
+    labelled = await asyncio.to_thread(_read_set, directory)
     questions = [question.text for question in labelled.questions]
     answers, model = await _answers(settings, labelled.items, questions, progress)
     name = (await asyncio.to_thread(directory.resolve)).name
     return report_on_set(name, labelled, answers, version=__version__, model=model)
 
 
-def _read(directory: Path) -> LabelledSet:
+def _read_set(directory: Path) -> LabelledSet:
     return read_labelled_set(_lines(directory / TOOLS_FILE), _lines(directory / QUERIES_FILE))
 
 

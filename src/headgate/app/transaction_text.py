@@ -185,14 +185,14 @@ def _facts(transaction: TransactionRecord) -> Iterator[str]:
 
 def _step_lines(details: TransactionDetails, step: StepRecord) -> Iterator[str]:
     transaction = details.transaction
-    said, undo_said = _STEPS[step.state]
+    phrase, undo_phrase = _STEPS[step.state]
     yield ""
-    yield printable(f"Step {step.number}: {step.tool}, {said}")
+    yield printable(f"Step {step.number}: {step.tool}, {phrase}")
     yield _line("arguments", _arguments(step.arguments, _MOST_SHOWN))
     if (operation := details.operations.get(transaction.step_key(step))) is not None:
         yield _line("operation", _call(operation))
     if step.remedy is Remedy.COMPENSATION:
-        yield _line("compensation", f"{step.undo_tool}, {undo_said}")
+        yield _line("compensation", f"{step.undo_tool}, {undo_phrase}")
         if step.undo_arguments:
             yield _line("arguments", _arguments(step.undo_arguments, _MOST_SHOWN))
         for operation in _undo_operations(details, step):
@@ -296,9 +296,9 @@ def _advice(details: TransactionDetails, options: str) -> tuple[str, list[tuple[
         first = _resolve_commands(step, known, options)
         if step.state is StepState.UNDO_DOUBT:
             first.append((resolve("--retry --on-doubt retry"), "a second call does no harm"))
-        return f"{_known(step)}. {_QUESTIONS.get(step.state, '')}".rstrip(), first + commands
+        return f"{_step_facts(step)}. {_QUESTIONS.get(step.state, '')}".rstrip(), first + commands
     retry = (resolve("--retry"), "run the remaining compensations again")
-    return f"{_known(step)}. A retry makes no call twice that was carried out.", [retry, *commands]
+    return f"{_step_facts(step)}. A retry makes no call twice that was carried out.", [retry, *commands]
 
 
 def _command(name: str, id: str, options: str) -> str:
@@ -319,13 +319,13 @@ def _resolve_commands(step: StepRecord, known: Operation | None, options: str) -
     ]
 
 
-def _known(step: StepRecord) -> str:
-    said, undo_said = _STEPS[step.state]
-    known = f"Step {step.number} ({step.tool}): {said}"
+def _step_facts(step: StepRecord) -> str:
+    phrase, undo_phrase = _STEPS[step.state]
+    known = f"Step {step.number} ({step.tool}): {phrase}"
     if step.remedy is not Remedy.COMPENSATION:
         why = f" ({step.error})" if step.error else ""
         return f"{known}; it has no compensation{why}"
-    return f"{known}; its compensation ({step.undo_tool}): {undo_said}"
+    return f"{known}; its compensation ({step.undo_tool}): {undo_phrase}"
 
 
 def _advice_lines(known: str, commands: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -103,12 +103,12 @@ async def show_transaction(settings: Settings, id: str, principal: str | None) -
     if not await ledger_exists(settings):
         raise _unknown(id)
     async with open_operator_ledger(settings) as opened:
-        transaction = await _found(opened, id, principal)
+        transaction = await _find_transaction(opened, id, principal)
         operations = await _operations(opened, transaction)
         errors = {
-            step.number: said
+            step.number: error
             for step in transaction.steps
-            if step.error and (said := await _said(opened, step)) is not None
+            if step.error and (error := await _whole_error(opened, step)) is not None
         }
     return TransactionDetails(transaction, operations, errors)
 
@@ -126,7 +126,7 @@ async def resolve_transaction(
     if not await ledger_exists(settings):
         raise _unknown(id)
     async with open_operator_ledger(settings) as opened:
-        transaction = await _found(opened, id, principal)
+        transaction = await _find_transaction(opened, id, principal)
         operations = await _operations(opened, transaction)
         step = stuck_step(transaction)
         known = operations.get(stuck_operation_key(transaction, step)) if step is not None else None
@@ -147,7 +147,7 @@ async def _operations(opened: OperatorLedger, transaction: TransactionRecord) ->
     return {operation.key: operation for operation in found}
 
 
-async def _said(opened: OperatorLedger, step: StepRecord) -> str | None:
+async def _whole_error(opened: OperatorLedger, step: StepRecord) -> str | None:
     """The server's error for the last call of a refused step; None when it is not recorded."""
     op_id = step.undo_op_id or step.op_id
     answer = await opened.calls.read_answer(op_id) if op_id else None
@@ -162,10 +162,10 @@ async def _said(opened: OperatorLedger, step: StepRecord) -> str | None:
 # Which transaction is meant.
 
 
-async def _found(opened: OperatorLedger, id: str, principal: str | None) -> TransactionRecord:
+async def _find_transaction(opened: OperatorLedger, id: str, principal: str | None) -> TransactionRecord:
     # An argument of the shell may contain bytes that are no text, and then names no transaction.
-    wanted = id.encode("utf-8", "backslashreplace").decode()
-    places = await opened.transactions.find_keys(wanted, MOST_LISTED) if wanted else []
+    text = id.encode("utf-8", "backslashreplace").decode()
+    places = await opened.transactions.find_keys(text, MOST_LISTED) if text else []
     if principal is not None:
         places = [place for place in places if principal in (place.principal, principal_label(place))]
     if len(places) > 1:

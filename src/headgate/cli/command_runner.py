@@ -68,9 +68,9 @@ def exit_on_error(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
     except OSError as error:
         _exit_with(_system_sentence(error), verbose=verbose)
     except Exception as error:  # noqa: BLE001 (the traceback is what -v is for)
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _exit_with(
-            f"unexpected {said}; run it again with -v for the traceback, and report it", verbose=verbose
+            f"unexpected {text}; run it again with -v for the traceback, and report it", verbose=verbose
         )
     except KeyboardInterrupt:
         if interrupted:

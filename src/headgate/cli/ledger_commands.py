@@ -85,11 +85,11 @@ def list_operations(
     from headgate.app import operations as ledger
     from headgate.delivery.ledger import OperationState
 
-    wanted = tuple(map(OperationState, states)) or ledger.OPEN_STATES
+    chosen = tuple(map(OperationState, states)) or ledger.OPEN_STATES
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.list_operations(settings, wanted),
+        lambda settings: ledger.list_operations(settings, chosen),
         lambda found: ledger.format_operations(
             found, as_json=as_json, options=repeated_options(config, data_dir)
         ),
@@ -217,11 +217,11 @@ def list_transactions(
 
     if states and every:
         raise click.UsageError("--all already names every state: give it without --state.")
-    wanted = _TRANSACTION_STATES if every else states or ledger.OPEN_PHASES
+    chosen = _TRANSACTION_STATES if every else states or ledger.OPEN_PHASES
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.list_transactions(settings, wanted),
+        lambda settings: ledger.list_transactions(settings, chosen),
         lambda found: format_transactions(found, as_json=as_json, options=repeated_options(config, data_dir)),
     )
 

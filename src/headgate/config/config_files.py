@@ -198,12 +198,12 @@ def overridden_config_paths(
     named: Path | None, environ: Mapping[str, str], base_paths: BasePaths
 ) -> list[tuple[str, str]]:
     """Each variable that names another file than the one that is read, and what overrides it."""
-    told = [("--config", str(named))] if named is not None else []
-    told += [(variable, environ[variable]) for variable in CONFIG_PATH_VARIABLES if environ.get(variable)]
-    if not told:
+    given = [("--config", str(named))] if named is not None else []
+    given += [(variable, environ[variable]) for variable in CONFIG_PATH_VARIABLES if environ.get(variable)]
+    if not given:
         return []
-    winner = base_paths.resolve(told[0][1], told[0][0])
-    return [(where, told[0][0]) for where, path in told[1:] if base_paths.resolve(path, where) != winner]
+    winner = base_paths.resolve(given[0][1], given[0][0])
+    return [(where, given[0][0]) for where, path in given[1:] if base_paths.resolve(path, where) != winner]
 
 
 def _existing(path: Path, where: str) -> Path:

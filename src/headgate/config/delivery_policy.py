@@ -122,7 +122,9 @@ class _PolicyReader:
         if self._entry.url:
             return header
         kind = "command" if self._entry.command else "builtin"
-        self._warnings.append(f"'keyHeader' in {self._named(place)} has no effect on a server with {kind!r}")
+        self._warnings.append(
+            f"'keyHeader' in {self._place_name(place)} has no effect on a server with {kind!r}"
+        )
         # Left out, because a tool without a key that arrives must not count as keyed.
         return ""
 
@@ -141,9 +143,9 @@ class _PolicyReader:
             )
 
     def _warn(self, place: str, what: str) -> None:
-        self._warnings.append(f"{self._named(place)} {what}")
+        self._warnings.append(f"{self._place_name(place)} {what}")
 
-    def _named(self, place: str) -> str:
+    def _place_name(self, place: str) -> str:
         return f"{place} of {self._owner}" if place else self._owner
 
 

@@ -70,15 +70,15 @@ def _index_after(before: Sequence[ServerSpec], servers: Sequence[ServerSpec]) ->
 
 
 async def _first_file(load: Load, interval_seconds: float, sleep: Sleep, report: Report) -> Settings:
-    told = ""
+    reported = ""
     while True:
         await sleep(interval_seconds)
         try:
             settings = await asyncio.to_thread(load)
         except ConfigError as error:
             report(error)
-            if error.message != told:
-                told = error.message
+            if error.message != reported:
+                reported = error.message
                 _log_config_error(error)
         else:
             report(None)

@@ -74,9 +74,9 @@ def load(
     given += [GivenSetting(*one, base_paths) for one in environment.given_settings(environ)]
     given += _from_flags(flags, base_paths)
     environment.warn_unknown_variables(environ, warnings)
-    told = resolve_settings(given, warnings)
-    values = {"data_dir": _default_data_dir(base_paths)} | assemble_struct(told, Settings)
-    values["knowledge"] = _knowledge(values.get("knowledge", KnowledgeSettings()), told, warnings)
+    given_settings = resolve_settings(given, warnings)
+    values = {"data_dir": _default_data_dir(base_paths)} | assemble_struct(given_settings, Settings)
+    values["knowledge"] = _knowledge(values.get("knowledge", KnowledgeSettings()), given_settings, warnings)
     everywhere = inherited_names(values.get("inherit_env", ()), "proxySettings.inheritEnv", "", warnings)
     settings = Settings(
         servers=with_inherited_env(entries.servers, everywhere),
@@ -87,7 +87,7 @@ def load(
         **values,
     )
     _refuse_ambiguous_names(settings)
-    return _with_consistent_doubt_window(settings, told="doubt_window_seconds" in told)
+    return _with_consistent_doubt_window(settings, given_settings="doubt_window_seconds" in given_settings)
 
 
 def _editor_values(document: Mapping[str, object], path: Path, base_paths: BasePaths) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _entries(sections: Mapping[str, object], path: Path, warnings: list[str]) ->
 
 
 def _from_flags(flags: Flags, base_paths: BasePaths) -> list[GivenSetting]:
-    told = {
+    given_settings = {
         "transport": flags.transport,
         "host": flags.host,
         "port": flags.port,
@@ -155,7 +155,7 @@ def _from_flags(flags: Flags, base_paths: BasePaths) -> list[GivenSetting]:
     }
     return [
         GivenSetting(field, value, f"--{field.rpartition('.')[2].replace('_', '-')}", base_paths)
-        for field, value in told.items()
+        for field, value in given_settings.items()
         if value is not None
     ]
 
@@ -166,11 +166,11 @@ def _default_data_dir(base_paths: BasePaths) -> Path:
     return seeds if os.path.isdir(seeds) and not os.path.exists(ours) else ours
 
 
-def _with_consistent_doubt_window(settings: Settings, *, told: bool) -> Settings:
+def _with_consistent_doubt_window(settings: Settings, *, given_settings: bool) -> Settings:
     """Raises ConfigError where operations in doubt would be forgotten before known ones."""
     if settings.doubt_window_seconds >= settings.ledger_window_seconds:
         return settings
-    if told:
+    if given_settings:
         raise ConfigError(
             "doubtWindow is shorter than ledgerWindow, so that calls in doubt would be forgotten first",
             hint="make doubtWindow at least as long as ledgerWindow",
@@ -179,10 +179,10 @@ def _with_consistent_doubt_window(settings: Settings, *, told: bool) -> Settings
 
 
 def _knowledge(
-    settings: KnowledgeSettings, told: Mapping[str, object], warnings: list[str]
+    settings: KnowledgeSettings, given_settings: Mapping[str, object], warnings: list[str]
 ) -> KnowledgeSettings:
     """The settings of the documents, fitting each other; raises ConfigError."""
-    names = [path.partition(".")[2] for path in told if path.startswith("knowledge.")]
+    names = [path.partition(".")[2] for path in given_settings if path.startswith("knowledge.")]
     return consistent_knowledge_settings(settings, names, warnings)
 
 

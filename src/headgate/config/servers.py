@@ -142,10 +142,10 @@ def _disabled(name: str, raw: Mapping[str, object], reason: str) -> ServerSpec:
     )
 
 
-def _builtin(told: object) -> Builtin:
+def _builtin(given: object) -> Builtin:
     """The built-in server of that name, or any one where the name itself is missing."""
     known: tuple[Builtin, ...] = get_args(Builtin)
-    return next((word for word in known if word == str(told).casefold()), known[0])
+    return next((word for word in known if word == str(given).casefold()), known[0])
 
 
 def _spec(name: str, entry: ServerEntry, base_paths: BasePaths, warnings: list[str]) -> ServerSpec:
@@ -223,14 +223,14 @@ def _kind(entry: ServerEntry) -> str:
 
 def _transport(entry: ServerEntry, kind: str) -> TransportType:
     fitting = _TRANSPORTS_BY_KEY[kind]
-    told = {_TRANSPORTS[word] for word in (entry.transport, entry.type) if word is not None}
-    if len(told) > 1 or not told.issubset(fitting):
+    given = {_TRANSPORTS[word] for word in (entry.transport, entry.type) if word is not None}
+    if len(given) > 1 or not given.issubset(fitting):
         raise ConfigError(
             f"its transport or type does not fit its {kind}",
             hint=f"leave both out, or write {' or '.join(fitting)} once",
         )
-    if told:
-        return told.pop()
+    if given:
+        return given.pop()
     path = re.split(r"[?#]", entry.url, maxsplit=1)[0]
     return TransportType.SSE if path.rstrip("/").endswith("/sse") else fitting[0]
 

@@ -35,20 +35,20 @@ def convert(value: object, annotation: object, where: str, *, private: bool = Fa
 
     Raises ConfigError with the setting, its value unless that is private, and the allowed values.
     """
-    wanted = _without_none(annotation)
+    target = _without_none(annotation)
     try:
-        return msgspec.convert(_folded(value, wanted), wanted, strict=False)
+        return msgspec.convert(_fold_case(value, target), target, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        for place, part, kind in () if private else _parts_of(value, wanted):
+        for place, part, kind in () if private else _parts_of(value, target):
             # The error of the invalid part is more precise.
             convert(part, kind, f"{place} of {where}")
         what = "of another kind" if private else display_value(value)
-        raise invalid_value_error(where, what, allowed_values(wanted)) from error
+        raise invalid_value_error(where, what, allowed_values(target)) from error
 
 
-def _parts_of(value: object, wanted: object) -> list[tuple[str, object, object]]:
+def _parts_of(value: object, target: object) -> list[tuple[str, object, object]]:
     """The name, value and type of each part of an object or a list."""
-    plain, _ = _parts(wanted)
+    plain, _ = _parts(target)
     if isinstance(value, dict) and get_origin(plain) is dict:
         return [(display_value(key), part, get_args(plain)[1]) for key, part in value.items()]
     if isinstance(value, list) and get_origin(plain) is tuple:
@@ -132,11 +132,11 @@ def _number(kind: str, meta: msgspec.Meta) -> str:
     return f"{kind}{unit} from {meta.ge} to {meta.le}"
 
 
-def _folded(value: object, wanted: object) -> object:
+def _fold_case(value: object, target: object) -> object:
     """A word in the case that it is declared in, so that `info` means `INFO`."""
-    plain, _ = _parts(wanted)
+    plain, _ = _parts(target)
     if isinstance(value, dict) and get_origin(plain) is dict:
-        return {key: _folded(one, get_args(plain)[1]) for key, one in value.items()}
+        return {key: _fold_case(one, get_args(plain)[1]) for key, one in value.items()}
     if isinstance(value, str):
         words = {word.casefold(): word for word in _words(plain)}
         return words.get(value.casefold(), value)

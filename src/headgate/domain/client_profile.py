@@ -33,21 +33,21 @@ class ClientProfile(msgspec.Struct, frozen=True):
 
     def supports_input_request(self, method: str, params: bytes) -> bool:
         """Whether the client declared that it answers this; methods that we do not know are its business."""
-        wanted = _CAPABILITY_BY_METHOD.get(method)
-        if wanted is None:
+        capability = _CAPABILITY_BY_METHOD.get(method)
+        if capability is None:
             return bool(self.input_capabilities)
-        if wanted != "elicitation":
-            return wanted in self.input_capabilities
+        if capability != "elicitation":
+            return capability in self.input_capabilities
         return f"elicitation.{_elicitation_mode(params)}" in self.input_capabilities
 
     def unsupported_reason(self, method: str) -> str:
         """Why the client does not support this request, in words for a model."""
-        wanted = _CAPABILITY_BY_METHOD.get(method)
-        if wanted is None:
+        capability = _CAPABILITY_BY_METHOD.get(method)
+        if capability is None:
             return "the client cannot be asked anything"
-        if wanted in self.input_capabilities:
-            return f"the client does not support this kind of {wanted}"
-        return f"the client does not support {wanted}"
+        if capability in self.input_capabilities:
+            return f"the client does not support this kind of {capability}"
+        return f"the client does not support {capability}"
 
 
 def _elicitation_mode(params: bytes) -> str:

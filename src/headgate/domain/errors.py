@@ -82,11 +82,11 @@ class HeadgateError(Exception):
     @property
     def error_data(self) -> dict[str, object]:
         """The machine-readable part: code, effect and hint."""
-        told: dict[str, object] = {"code": self.code, "effect": self.effect, "retryable": self.retryable}
+        data: dict[str, object] = {"code": self.code, "effect": self.effect, "retryable": self.retryable}
         if self.retry_after_seconds is not None:
-            told["retry_after_seconds"] = round(self.retry_after_seconds, 3)
-        told["hint"] = redact(self.hint)
-        return told
+            data["retry_after_seconds"] = round(self.retry_after_seconds, 3)
+        data["hint"] = redact(self.hint)
+        return data
 
 
 def quoted(text: str, longest: int = MAX_QUOTE) -> str:
@@ -262,10 +262,10 @@ class ResponseNotStored(UpstreamError):
 
     def __init__(self, upstream: str, what: str, reason: str, *, effect: Effect = Effect.DONE) -> None:
         self.reason = f"its large answer could not be written to disk ({reason})"
-        said = "was carried out" if effect is Effect.DONE else "may have been carried out"
+        outcome = "was carried out" if effect is Effect.DONE else "may have been carried out"
         super().__init__(
             f"{upstream!r} answered {what!r}, but the answer is large and could not be written to disk "
-            f"({reason}), so it is lost; the call {said}",
+            f"({reason}), so it is lost; the call {outcome}",
             hint="free disk space or make the data directory writable, and do not repeat "
             "a call that must not happen twice",
         )

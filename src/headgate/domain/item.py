@@ -85,10 +85,10 @@ def publish_item(
     kind: ItemKind, server: str, source: UpstreamItem, public_name: str, *, truncated: bool = False
 ) -> Item:
     """The item under its public name; `truncated` is whether its results may be."""
-    shown, handshake = source.definition, source.handshake_definition
+    listed, handshake = source.definition, source.handshake_definition
     if truncated and source.truncated_definition is not None:
-        shown, handshake = source.truncated_definition, None
-    definition = shown.with_name(public_name)
+        listed, handshake = source.truncated_definition, None
+    definition = listed.with_name(public_name)
     return Item(
         kind,
         server,

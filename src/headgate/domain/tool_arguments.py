@@ -314,9 +314,9 @@ def _unquoted(text: bytes, tool: str, argument: str, example: str) -> bytes:
     return b"{}" if inner.encode() in _NONE else inner.encode()
 
 
-def _problem(said: str, allowed: Mapping[str, str]) -> str:
+def _problem(message: str, allowed: Mapping[str, str]) -> str:
     """The message of msgspec in another order: the argument, then its required type."""
-    what, at, where = said.partition(" - at ")
+    what, at, where = message.partition(" - at ")
     argument = where.strip("`").removeprefix("$").removeprefix(".")
     if _ENUM.match(what) and argument in allowed:
         # The value itself may be long.

@@ -109,12 +109,12 @@ class UpstreamPolicy(msgspec.Struct, frozen=True, kw_only=True):
         own = next((policy for name, policy in self.tools.items() if matches_any(tool, (name,))), None)
         if own is None:
             return self.all
-        said = {
+        settings = {
             field: value
             for field in ToolSafety.__struct_fields__
             if (value := getattr(own, field)) not in (None, "")
         }
-        return msgspec.structs.replace(self.all, **said)
+        return msgspec.structs.replace(self.all, **settings)
 
     @property
     def is_default(self) -> bool:
