@@ -44,9 +44,9 @@ def is_json(content: Content) -> bool:
 def first_byte(content: Content) -> bytes:
     """The first byte that is not white space, or none."""
     for start in range(0, min(len(content), 64 * 1024), 1024):
-        sign = content[start : start + 1024].lstrip(b" \t\r\n")[:1]
-        if sign:
-            return sign
+        first = content[start : start + 1024].lstrip(b" \t\r\n")[:1]
+        if first:
+            return first
     return b""
 
 

@@ -141,7 +141,7 @@ class RegexPattern:
     @cached_property
     def anchored(self) -> bool:
         """Whether the pattern has anchors."""
-        return any(sign in _START_ANCHORS + _END_ANCHORS for _, sign in regex_tokens(self.source))
+        return any(token in _START_ANCHORS + _END_ANCHORS for _, token in regex_tokens(self.source))
 
     @cached_property
     def for_values(self) -> "RegexPattern":
@@ -151,7 +151,7 @@ class RegexPattern:
     @cached_property
     def prefilter(self) -> "RegexPattern | None":
         """A pattern that matches JSON wherever this one matches a value in it; None if there is none."""
-        found = [sign for _, sign in regex_tokens(self.source)]
+        found = [token for _, token in regex_tokens(self.source)]
         if sum(map(found.count, _START_ANCHORS)) > 1 or sum(map(found.count, _END_ANCHORS)) > 1:
             return None
         if any(edge in found for edge in _WORD_BOUNDARIES):
@@ -210,7 +210,7 @@ def compile_pattern(pattern: str, *, case_insensitive: bool = False, multiline: 
         raise ProcessingError(f"invalid regex at position {position}: half of a surrogate pair") from error
     except re2.error as error:
         raise ProcessingError(explain_error(pattern, error.args[0].decode(errors="replace"))) from error
-    any_byte = next((position for position, sign in regex_tokens(pattern) if sign == "\\C"), None)
+    any_byte = next((position for position, token in regex_tokens(pattern) if token == "\\C"), None)
     if any_byte is not None:
         raise ProcessingError(
             f"invalid regex at position {any_byte}: \\C would split characters, write a dot"
@@ -276,13 +276,13 @@ def _compile_re2(source: str, memory: int, *, case_insensitive: bool, multiline:
 def _may_run_over_lines(source: str) -> bool:
     """Whether it repeats, without bound, something that may match a line end."""
     last, behind = "", 0
-    for position, sign in regex_tokens(source):
-        if sign in ("*", "+") or _without_end.match(source, position):
+    for position, token in regex_tokens(source):
+        if token in ("*", "+") or _without_end.match(source, position):
             # Classes and quoted texts are no tokens: they are the gaps between tokens.
             gap = source[behind:position]
             if _may_hold_line_ends.search(gap) if gap else last in _MAY_BE_LINE_ENDS:
                 return True
-        last, behind = sign, position + len(sign)
+        last, behind = token, position + len(token)
     return False
 
 

@@ -23,15 +23,15 @@ def regex_tokens(pattern: str) -> Iterator[tuple[int, str]]:
     """Each token outside of character classes with its position; an escape is one token."""
     position = 0
     while position < len(pattern):
-        sign = pattern[position : position + 2] if pattern[position] == "\\" else pattern[position]
-        if sign == "[":
+        token = pattern[position : position + 2] if pattern[position] == "\\" else pattern[position]
+        if token == "[":
             position = _class_end(pattern, position)
-        elif sign == "\\Q":
+        elif token == "\\Q":
             end = pattern.find("\\E", position)
             position = len(pattern) if end < 0 else end + 2
         else:
-            yield position, sign
-            position += len(sign)
+            yield position, token
+            position += len(token)
 
 
 def _class_end(pattern: str, start: int) -> int:
@@ -55,10 +55,10 @@ def _class_end(pattern: str, start: int) -> int:
 def replace_tokens(pattern: str, meanings: Mapping[str, str]) -> str:
     """The pattern with some of its tokens replaced."""
     parts, last = [], 0
-    for position, sign in regex_tokens(pattern):
-        if sign in meanings:
-            parts += [pattern[last:position], meanings[sign]]
-            last = position + len(sign)
+    for position, token in regex_tokens(pattern):
+        if token in meanings:
+            parts += [pattern[last:position], meanings[token]]
+            last = position + len(token)
     return "".join([*parts, pattern[last:]])
 
 
@@ -69,16 +69,16 @@ def allow_json_spacing(pattern: str) -> str:
     """
     found = list(regex_tokens(pattern))
     parts, last = [], 0
-    for index, (position, sign) in enumerate(found):
-        if sign not in ":," or position < last:
+    for index, (position, token) in enumerate(found):
+        if token not in ":," or position < last:
             continue
         start, end = _with_spaces(found, index)
         before, behind = _token_before(found, start), pattern[end:]
         if _REPEATED.match(behind):
             continue
-        if sign == ":" and before in _QUOTES:
+        if token == ":" and before in _QUOTES:
             parts += [pattern[last : found[start][0]], " ?: ?"]
-        elif sign == "," and start == index and '"' in pattern and _separates_values(before, behind):
+        elif token == "," and start == index and '"' in pattern and _separates_values(before, behind):
             parts += [pattern[last:position], ", ?"]
         else:
             continue
@@ -98,11 +98,11 @@ def _with_spaces(found: list[tuple[int, str]], index: int) -> tuple[int, int]:
 
 def _token_before(found: list[tuple[int, str]], index: int) -> str:
     """The token right before, or the one that is optional or ends a group there; none after a class."""
-    for position, sign in reversed(found[max(index - 2, 0) : index]):
-        if position + len(sign) != found[index][0]:
+    for position, token in reversed(found[max(index - 2, 0) : index]):
+        if position + len(token) != found[index][0]:
             return ""
-        if sign not in "?)":
-            return sign
+        if token not in "?)":
+            return token
         index -= 1
     return ""
 
@@ -125,17 +125,17 @@ def may_scan_ahead(pattern: str) -> bool:
     """
     # For each open group: whether it has a repetition, and whether it has alternatives.
     levels = [(False, False)]
-    for position, sign in regex_tokens(pattern):
+    for position, token in regex_tokens(pattern):
         repeats, chooses = levels[-1]
-        if sign == "(":
+        if token == "(":
             levels.append((False, False))
-        elif sign == ")" and len(levels) > 1:
+        elif token == ")" and len(levels) > 1:
             levels.pop()
             if repeats and (chooses or _REPEATED.match(pattern, position + 1)):
                 return True
             levels[-1] = (levels[-1][0] or repeats, levels[-1][1])
         else:
-            levels[-1] = (repeats or _is_greedy(pattern, position), chooses or sign == "|")
+            levels[-1] = (repeats or _is_greedy(pattern, position), chooses or token == "|")
     return all(levels[-1])
 
 
@@ -181,10 +181,10 @@ def _position(pattern: str, reason: str, fragment: str) -> int:
 def _unmatched_parenthesis(pattern: str) -> int:
     """The position of the first bracket that closes nothing, else of the last one that is not closed."""
     open_brackets: list[int] = []
-    for position, sign in regex_tokens(pattern):
-        if sign == "(":
+    for position, token in regex_tokens(pattern):
+        if token == "(":
             open_brackets.append(position)
-        elif sign == ")":
+        elif token == ")":
             if not open_brackets:
                 return position
             open_brackets.pop()

@@ -140,15 +140,15 @@ def _lines_root(where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | Non
 
 def _json_root(where: PathTarget) -> OutlineBranch | None:
     """The value, unless it is text, a string, or an object whose keys are no UTF-8."""
-    sign = first_byte(where.value)
-    if sign == b'"' or not (where.path or sign in (b"{", b"[")):
+    opening = first_byte(where.value)
+    if opening == b'"' or not (where.path or opening in (b"{", b"[")):
         return None
     try:
         value = decode_raw(where.value)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
     root = OutlineBranch(where.path, [value], element_path=where.element_path)
-    return None if sign == b"{" and root.is_undecodable else root
+    return None if opening == b"{" and root.is_undecodable else root
 
 
 def _is_string(where: PathTarget) -> bool:

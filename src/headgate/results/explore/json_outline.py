@@ -233,7 +233,7 @@ def _is_map(objects: list[dict[str, Raw]], fields: dict[str, list[Raw]]) -> bool
 
 
 def _are_ids(names: list[str]) -> bool:
-    return sum(any(sign.isdigit() for sign in name) for name in names) > len(names) * 0.8
+    return sum(any(character.isdigit() for character in name) for name in names) > len(names) * 0.8
 
 
 def _are_alike(objects: Sequence[Iterable[str]]) -> bool:

@@ -126,8 +126,8 @@ class _YamlReader:
             return "other"
         column = len(found["indent"])
         dashes = found["dashes"]
-        for at, sign in enumerate(dashes):
-            if sign == "-":
+        for at, character in enumerate(dashes):
+            if character == "-":
                 self._item(column + at, number)
         key = (found["key"] or "").rstrip()
         if key and (dashes or _PLAIN_KEY.fullmatch(key)):

@@ -95,12 +95,12 @@ def position_after(content: Content, position: int, ceiling: int, count: int) ->
     return position + len(_bytes(text[:last]))
 
 
-def _extends_grapheme(sign: str, before: str) -> bool:
-    if before == _JOINER or sign == _JOINER or ord(sign) in _SKIN_TONES:
+def _extends_grapheme(character: str, before: str) -> bool:
+    if before == _JOINER or character == _JOINER or ord(character) in _SKIN_TONES:
         return True
-    if ord(sign) in _FLAG_LETTERS:
+    if ord(character) in _FLAG_LETTERS:
         return ord(before) in _FLAG_LETTERS
-    return not sign.isascii() and unicodedata.category(sign)[0] == "M"
+    return not character.isascii() and unicodedata.category(character)[0] == "M"
 
 
 def _text(data: bytes) -> str:

@@ -182,8 +182,8 @@ class MatchingLinesPage:
         if rows and self._extends_last(rows[0]):
             last = self._rows[-1]
             end = max(rows[0].end, last.end)
-            sign = (end < last.last) - (last.end < last.last)
-            return character_count(self._content[last.end : end]) + sign + self._cost_of(rows[1:])
+            ellipsis = (end < last.last) - (last.end < last.last)
+            return character_count(self._content[last.end : end]) + ellipsis + self._cost_of(rows[1:])
         return self._cost_of(rows)
 
     def _cost_of(self, rows: list[_ShownLine]) -> int:

@@ -204,7 +204,9 @@ class FuzzyProcessor:
         page = RankedPage(params.offset, limit, params.room, between=b"\n")
         units = elements_or_lines(content)
         # A query without digits also finds MacBook in MacBook2021.
-        texts = _FoldedWindows(units, digits=any(sign.isdecimal() for word in words for sign in word))
+        texts = _FoldedWindows(
+            units, digits=any(character.isdecimal() for word in words for character in word)
+        )
         vocabulary = FuzzyVocabulary.of(text for _, text in texts)
         forms = _forms(words, vocabulary, params.threshold)
         found, capped = _units_by_form(texts, forms)

@@ -47,14 +47,14 @@ class JsonElements:
 
     def find(self) -> bool:
         """Collect them; false for a content that is not JSON, or an object that cannot be split."""
-        sign = first_byte(self._content)
-        if sign not in (b"{", b"["):
+        opening = first_byte(self._content)
+        if opening not in (b"{", b"["):
             return False
-        whole = _decode_or_none(_as_array if sign == b"[" else _as_object, self._content)
+        whole = _decode_or_none(_as_array if opening == b"[" else _as_object, self._content)
         if whole is None:
             return False
-        at = self._content.find(sign)
-        if sign == b"[":
+        at = self._content.find(opening)
+        if opening == b"[":
             if not self._add_array(at, whole, 0) and whole:
                 self._add(at, self._content.rfind(b"]") + 1)
             return True
@@ -78,10 +78,10 @@ class JsonElements:
         With `apart`, a large object without any is split all the same.
         """
         self._opened += 1
-        sign = _first(value)
-        if depth > _DEEPEST or self._opened > _MOST_OPENED or sign not in b"{[":
+        opening = _first(value)
+        if depth > _DEEPEST or self._opened > _MOST_OPENED or opening not in b"{[":
             return False
-        if sign == ord("["):
+        if opening == ord("["):
             elements = _decode_or_none(_as_array, value)
             return elements is not None and self._add_array(at, elements, depth)
         members = _decode_or_none(_as_object, value)
@@ -361,7 +361,7 @@ def _split_long(content: Content, start: int, end: int, longest: int) -> Iterato
 def _between_words(content: Content, start: int, stop: int) -> int:
     """The last position before `stop` that splits no word, or else no character."""
     low = max(start + 1, stop - _LOOK_BACK_BYTES)
-    cut = max(content.rfind(sign, low, stop) for sign in (b" ", b",", b"\n", b">", b";", b"}"))
+    cut = max(content.rfind(mark, low, stop) for mark in (b" ", b",", b"\n", b">", b";", b"}"))
     if cut > start:
         return cut + 1
     # Continuation bytes are 0x80 to 0xBF, at most three for a character.

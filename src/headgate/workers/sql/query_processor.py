@@ -153,12 +153,12 @@ _SAMPLE = 20
 def make_table(content: Content, scratch: Scratch, statement_names: StatementNames | None = None) -> SqlTable:
     """The table of a content; every content is one. `statement_names` are the names in the statement."""
     statement_names = statement_names or StatementNames()
-    sign = first_byte(content)
-    if sign in (b"{", b"["):
+    opening = first_byte(content)
+    if opening in (b"{", b"["):
         table = _json_table(content, scratch, statement_names) or _json_lines_table(content, statement_names)
         if table is not None:
             return table
-    if sign == b'"' and _is_string(content):
+    if opening == b'"' and _is_string(content):
         # A path selected it: a log or a table inside JSON.
         text = decode_text(Raw(memoryview(content)), scratch)
         main = main_json(text, scratch)
