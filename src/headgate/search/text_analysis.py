@@ -2,10 +2,8 @@
 
 import re
 import unicodedata
-from functools import lru_cache
-from typing import Final
-
-from Stemmer import Stemmer  # type: ignore[import-not-found]
+from functools import cache, lru_cache
+from typing import Any, Final
 
 # Grows whenever a text gives other words or stems than before, or a name is looked up in another way: stores
 # hold words and stems.
@@ -29,8 +27,6 @@ WEAK_STOP_WORDS: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 _LONGEST_STEMMED: Final = 40
-# Without a cache, for `stem` has one. Threads share it: it keeps the interpreter's lock while it works.
-_STEMMER: Final = Stemmer("english", 0)
 _CONTRACTION: Final = re.compile(r"['\u2019](?:s|re|ve|ll|d|m|t)\b", re.IGNORECASE)
 # No boundary before the `s` of a plural abbreviation: `PDFs`.
 _CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
@@ -69,7 +65,15 @@ def content_words(text: str) -> list[str]:
 def stem(word: str) -> str:
     """The stem of an English word in lower case without apostrophes, by Snowball's algorithm."""
     # Anything longer is an identifier or noise.
-    return word if len(word) > _LONGEST_STEMMED else str(_STEMMER.stemWord(word))
+    return word if len(word) > _LONGEST_STEMMED else str(_stemmer().stemWord(word))
+
+
+@cache
+def _stemmer() -> Any:
+    from Stemmer import Stemmer  # type: ignore[import-not-found]  # noqa: PLC0415 (1 MB that a plain gateway spares)
+
+    # Without a cache, for `stem` has one. Threads share it: it keeps the interpreter's lock while it works.
+    return Stemmer("english", 0)
 
 
 def _without_accents(text: str) -> str:
