@@ -53,11 +53,11 @@ class Start:
     def sessions(self, key: bytes = KEY, **settings: Any) -> SessionStore:
         self.clock.now += 1
         seal = Sealer([key], self.clock)
-        given = {"most": 100, "idle_seconds": 60.0} | settings
+        given = {"max_sessions": 100, "idle_seconds": 60.0} | settings
         return SessionStore(
             ChangeNotifier(everything_visible),
-            seal=seal,
-            memory=self.notebook,
+            signer=seal,
+            preference_store=self.notebook,
             on_close=self.closed.append,
             on_revival=self.revived.append,
             clock=self.clock,
@@ -235,7 +235,7 @@ async def test_a_client_that_says_much_of_itself_still_gets_a_short_id(
 
 
 async def test_where_every_session_is_busy_none_is_opened_or_revived(start: Start) -> None:
-    sessions = start.sessions(most=1)
+    sessions = start.sessions(max_sessions=1)
     session = sessions.open(GREETING, LOCAL_IDENTITY)
     forgotten = start.sessions().open(GREETING, LOCAL_IDENTITY)
     session.running_requests.start(b"1", None)

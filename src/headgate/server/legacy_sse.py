@@ -39,12 +39,12 @@ class LegacySseHandler:
         self,
         router: MethodRouter,
         change_notifier: ChangeNotifier,
-        most: int,
+        max_clients: int,
         on_close: Callable[[HandshakeSession], None],
     ) -> None:
         self._router = router
         self._change_notifier = change_notifier
-        self._max_clients = most
+        self._max_clients = max_clients
         self._on_close = on_close
         self._clients: dict[str, _SseClient] = {}
         self._ending = False

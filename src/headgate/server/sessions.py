@@ -201,19 +201,19 @@ class SessionStore:
     def __init__(
         self,
         change_notifier: ChangeNotifier,
-        most: int,
+        max_sessions: int,
         idle_seconds: float,
-        seal: SessionIdSigner,
-        memory: SessionPreferenceStore,
+        signer: SessionIdSigner,
+        preference_store: SessionPreferenceStore,
         on_close: Callable[[HandshakeSession], None],
         on_revival: Callable[[HttpSession], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._change_notifier = change_notifier
-        self._max_sessions = most
+        self._max_sessions = max_sessions
         self._idle_seconds = idle_seconds
-        self._seal = seal
-        self._memory = memory
+        self._signer = signer
+        self._preference_store = preference_store
         self._on_close = on_close
         self._on_revival = on_revival
         self._clock = clock
@@ -248,7 +248,7 @@ class SessionStore:
             content = msgspec.msgpack.encode(carried)
             if len(content) < _MAX_ID_BYTES:
                 purpose = identity.owned_purpose(_SESSION_PURPOSE)
-                id = self._seal.sign(purpose, content, _REVIVABLE_SECONDS)
+                id = self._signer.sign(purpose, content, _REVIVABLE_SECONDS)
                 if len(id) <= _MAX_ID_BYTES:
                     return id.encode()
         return b""
@@ -270,7 +270,7 @@ class SessionStore:
         """Persist log level and subscriptions, so that a revived session has them."""
         preferences = session.preferences
         uris = sorted(preferences.subscriptions)
-        self._memory.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
+        self._preference_store.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
 
     def _evict_idle(self) -> None:
         """Close the session that has been idle for the longest; clients rarely end their sessions."""
@@ -302,7 +302,7 @@ class SessionStore:
             return None
         try:
             session_token = _session_token_decoder.decode(
-                self._seal.verify(identity.owned_purpose(_SESSION_PURPOSE), id.decode("ascii"))
+                self._signer.verify(identity.owned_purpose(_SESSION_PURPOSE), id.decode("ascii"))
             )
         except (ValueError, DecodeError):
             return None
@@ -311,7 +311,7 @@ class SessionStore:
         self.revived["idle" if forgotten_here or session_token.issued >= self._began else "restart"] += 1
         # What it missed is not known.
         session.streams.mark_lists_stale(LISTED_CAPABILITIES)
-        level, uris = self._memory.preferences(_digest(id).hex()) or ("", [])
+        level, uris = self._preference_store.preferences(_digest(id).hex()) or ("", [])
         session.preferences.log_level = level
         session.preferences.subscriptions.update(uris)
         self._on_revival(session)
@@ -336,7 +336,7 @@ class SessionStore:
         self._ended[_digest(session.id)] = by_client
         if by_client:
             session.revivable = False
-            self._memory.save_preferences(_digest(session.id).hex(), "", [])
+            self._preference_store.save_preferences(_digest(session.id).hex(), "", [])
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         self._change_notifier.remove_listener(session)
