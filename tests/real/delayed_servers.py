@@ -48,7 +48,9 @@ class Yard:
 
     def entry(self, name: str, *more: str, **settings: Any) -> dict[str, Any]:
         command = changing_listing_command(name, self.listing(name), self.door(name))
-        return stdio_entry([*command, *more], **settings)
+        # The same again makes another definition of the same server.
+        waits = [argument for path in more for argument in ("--wait-for", path)]
+        return stdio_entry([*command, *waits], **settings)
 
     def config(self, **settings: Any) -> dict[str, Any]:
         return configuration({name: self.entry(name) for name in self.names}, **settings)
