@@ -88,7 +88,10 @@ class ProcessPool:
         if self._reaper is not None:
             self._reaper.cancel()
         while self._idle:
-            await self._end(self._idle.popleft()[0])
+            process, _ = self._idle.popleft()
+            # At once, because this may be cancelled while it waits.
+            process.kill()
+            self._threads.submit(process.end)
         if self._cleanups:
             await asyncio.wait(self._cleanups)
         await asyncio.to_thread(self._threads.shutdown)
