@@ -1,6 +1,8 @@
 """Notifications reach the clients that see what changed, and no others."""
 
 import json
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,10 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.protocol_version import Era
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
+from testkit.clients.plain_http import Stream, opened, send, settle
 from testkit.waiting import eventually
+from tests.access.clients import HandshakeClient
+from tests.access.conftest import configuration_of, start
 from tests.access.granted import ALICE, BOB, CAROL, visible
 from tests.catalog.sample_catalog import catalog_of, tool
 
@@ -119,3 +124,27 @@ def test_visibility_is_filtered_once_for_each_version_of_the_catalog() -> None:
     assert catalog.visible(PLAIN_PROFILE, visible(ALICE)) is seen
     catalog.replace_listing("bank", ItemKind.TOOLS, [tool("a"), tool("b")])
     assert len(catalog.visible(PLAIN_PROFILE, visible(ALICE))) == 2
+
+
+LISTS = {f"notifications/{capability}/list_changed" for capability in ("tools", "prompts", "resources")}
+
+
+def test_a_server_that_vanishes_is_told_to_those_who_saw_it(tmp_path: Path) -> None:
+    config = configuration_of(tmp_path)
+    with start(tmp_path) as gate:
+        settle(gate, "bank", "files")
+        alice, bob = (HandshakeClient(gate, who) for who in ("alice", "bob"))
+        with listening_as(alice) as to_alice, listening_as(bob) as to_bob:
+            for removed, stream in (("files", to_bob), ("bank", to_alice)):
+                del config["mcpServers"][removed]
+                gate.write_config(config)
+                assert {stream.message()["method"] for _ in LISTS} == LISTS
+            for client, stream in ((alice, to_alice), (bob, to_bob)):
+                assert send(gate, "DELETE", "/mcp", client.headers).status == 200
+                # Nothing came besides.
+                with pytest.raises(EOFError):
+                    stream.message()
+
+
+def listening_as(client: HandshakeClient) -> AbstractContextManager[Stream]:
+    return opened(client.gate, "GET", "/mcp", {**client.headers, "Accept": "text/event-stream"})

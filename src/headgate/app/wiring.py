@@ -224,6 +224,8 @@ async def _start(
     runtime.order_servers(settings.servers)
     await runtime.catalog_persistence.restore(settings.servers, forget=forget)
     # Not before: the listings of the last run are no change.
+    for kind in ItemKind:
+        runtime.catalog.take_change(kind)
     runtime.catalog.on_change(runtime.on_catalog_changed)
     runtime.apply_servers(settings.servers, settings.left_out)
     runtime.tasks.start(runtime.catalog_persistence.record_usage_periodically(), name="usage")
