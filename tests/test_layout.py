@@ -54,10 +54,7 @@ PRIVATE_ALONE = words("""
 """)
 
 # Places that are being rewritten; none is added here.
-PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
-    "headgate.knowledge.search.ranking": frozenset({"wishes"}),
-    "headgate.knowledge.tools.get_chunks": frozenset({"wish"}),
-}
+PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {}
 
 
 class Module:

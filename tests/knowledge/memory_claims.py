@@ -8,11 +8,11 @@ import msgspec
 
 from headgate.knowledge.data_model import Entity, NewEntity, NewRelationship, Relationship
 from headgate.knowledge.errors import InvalidGraph
-from headgate.knowledge.graph.claims import lookup_keys
 from headgate.knowledge.graph.entity_resolution import (
     EndpointResolver,
     EntityCandidate,
     EntityCandidates,
+    lookup_keys,
     merge_entity_claims,
     merge_relationship_claims,
 )

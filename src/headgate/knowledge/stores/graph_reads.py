@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from headgate.knowledge.data_model import Edge, Entity, Neighbour, Neighbourhood, NewEntity, Relationship
-from headgate.knowledge.graph.claims import (
+from headgate.knowledge.graph.entity_resolution import (
     imported_entities_by_id,
     imported_relationships,
     merge_claims_by_id,

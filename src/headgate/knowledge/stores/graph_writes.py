@@ -11,22 +11,20 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.knowledge.data_model import Entity, IngestedDocument, NewEntity, NewRelationship, Relationship
-from headgate.knowledge.graph.claims import (
+from headgate.knowledge.graph.entity_resolution import (
     ClaimChanges,
     ClaimOwner,
-    claims_unchanged,
-    decode_entity_claim,
-    decode_relationship_claim,
-    encode_claim,
-    entity_as_claim,
-    lookup_keys,
-)
-from headgate.knowledge.graph.entity_resolution import (
     EndpointResolver,
     EntityCandidate,
     EntityCandidates,
     candidate_keys,
+    claims_unchanged,
+    decode_entity_claim,
+    decode_relationship_claim,
+    encode_claim,
     endpoint_keys,
+    entity_as_claim,
+    lookup_keys,
     merge_entity_claims,
     merge_relationship_claims,
 )

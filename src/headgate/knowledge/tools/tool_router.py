@@ -21,15 +21,14 @@ from headgate.knowledge.errors import (
 )
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.interfaces import GraphReader, IndexReader
-from headgate.knowledge.tools import get_chunks, semantic_search
+from headgate.knowledge.tools import semantic_search, source_tools
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.find_vendor_info import FindVendorInfo
-from headgate.knowledge.tools.get_chunks import GetChunks
-from headgate.knowledge.tools.list_sources import ListSources
 from headgate.knowledge.tools.neighbours import NeighboursTool
 from headgate.knowledge.tools.response_modes import encode_answer
 from headgate.knowledge.tools.result_fields import EnvelopeMetadata, envelope_header
 from headgate.knowledge.tools.semantic_search import ChunkSearch, SemanticSearch
+from headgate.knowledge.tools.source_tools import GetChunks, ListSources
 from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, TokenMeter
 
 
@@ -116,9 +115,9 @@ class KnowledgeTools:
         self._tools: dict[str, _Tool] = {
             "semantic_search": self._search.answer,
             "find_vendor_info": self._vendor.answer,
-            "list_sources": self._sources.answer,
-            get_chunks.ONE: chunks.one,
-            get_chunks.SEVERAL: chunks.several,
+            source_tools.LIST_SOURCES: self._sources.answer,
+            source_tools.GET_CHUNK: chunks.one,
+            source_tools.GET_CHUNKS: chunks.several,
             "neighbours": self._neighbours.answer,
         }
         self._calls = dict.fromkeys(self._tools, 0)
