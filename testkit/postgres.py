@@ -1,8 +1,11 @@
 """A real PostgreSQL 18 with pgvector for tests: one for each test process, a database for each test."""
 
 import atexit
+import contextlib
 import itertools
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -16,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from headgate.knowledge.stores.postgres.schema import SCHEMA_VERSION
+from testkit import procfs
 
 # Nobody needs what a test stored once its machine has lost power.
 _SETTINGS = "fsync = off\nfull_page_writes = off\nmax_connections = 60\nshared_buffers = 32MB\n"
@@ -51,6 +55,15 @@ class Server:
     def stop(self) -> None:
         """Stop it; whoever is connected is told so."""
         self._server.stop()
+
+    def kill(self) -> int:
+        """End all of its processes at once, as a machine does that loses power; gives how many there were."""
+        postmaster = int((self.directory / "postmaster.pid").read_text().split()[0])
+        processes = [postmaster, *procfs.descendants(postmaster)]
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(processes)
 
     def url(self, database: str = "postgres") -> str:
         """Where a database of it is."""

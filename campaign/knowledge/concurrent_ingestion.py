@@ -2,11 +2,11 @@
 
 import asyncio
 
-from campaign.knowledge.endpoint import embedder
 from campaign.knowledge.inspection import content, differences, faults
 from campaign.knowledge.knowledge_process import Place, file_place, places
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
+from testkit.embeddings_endpoint import word_embedder
 
 
 @case(
@@ -18,7 +18,7 @@ from campaign.trial import Trial, case
 )
 async def together(trial: Trial) -> None:
     """They take turns, and the last word is that of the files."""
-    with embedder() as environment:
+    with word_embedder() as environment:
         size = trial.size(quick=12, full=150)
         first, second = (
             Shelf(trial.directory / name, size, seed) for seed, name in enumerate(("one", "two"))

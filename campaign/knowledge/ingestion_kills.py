@@ -4,11 +4,11 @@ import asyncio
 import random
 import time
 
-from campaign.knowledge.endpoint import embedder
 from campaign.knowledge.inspection import content, differences, faults, revisions, stored_editions
 from campaign.knowledge.knowledge_process import Place, database_place, file_place
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
+from testkit.embeddings_endpoint import word_embedder
 
 _MUST_HOLD = "each document whole, old or new; scores as of a store made at once; the end as without kills"
 _NEVER = 1_000_000
@@ -24,7 +24,7 @@ _LONGEST_SECONDS = 60.0
 )
 async def killed_beside_a_file(trial: Trial) -> None:
     """Whatever moment it dies at, the file is whole."""
-    with embedder() as environment:
+    with word_embedder() as environment:
         await _kill_often(
             trial, file_place(trial, environment=environment), file_place(trial, "twin", environment)
         )
@@ -39,7 +39,7 @@ async def killed_beside_a_file(trial: Trial) -> None:
 )
 async def killed_beside_a_database(trial: Trial) -> None:
     """Whatever moment it dies at, the database is whole."""
-    with embedder() as environment:
+    with word_embedder() as environment:
         await _kill_often(
             trial, database_place(trial, environment=environment), database_place(trial, "twin", environment)
         )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from campaign.knowledge.knowledge_process import WORDS_ALONE, Place
-from campaign.knowledge.server import new_database
 from campaign.trial import STALL_SECONDS, WHOLE, Trial
+from testkit import postgres
 from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Answer, Client, client
 
@@ -54,7 +54,7 @@ async def opened(
 ) -> AsyncIterator[Opened]:
     """A gateway over an empty store: a file, or a database."""
     own = dict(environment or WORDS_ALONE)
-    url = new_database() if database else ""
+    url = postgres.server().new_database() if database else ""
     servers = {"knowledge": {"builtin": "knowledge"}, **(others or {})}
     knowledge = {"embedder": own["HEADGATE_EMBEDDER"], "tokenBudget": 0} | ({"store": url} if url else {})
     settings: dict[str, Any] = WHOLE | {"knowledge": knowledge}

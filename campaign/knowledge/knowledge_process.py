@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign.knowledge.server import new_database
 from campaign.trial import Trial
 from headgate.knowledge.composition import open_postgres_store as open_postgres
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
+from testkit import postgres
 
 FILE = "knowledge.db"
 WORDS_ALONE = {"HEADGATE_EMBEDDER": "BM25"}
@@ -110,4 +110,4 @@ def database_place(trial: Trial, name: str = "database", environment: dict[str, 
     """A new database of the campaign's PostgreSQL."""
     data = trial.directory / f"{name}-data"
     data.mkdir()
-    return Place(data, new_database(), dict(environment or WORDS_ALONE))
+    return Place(data, postgres.server().new_database(), dict(environment or WORDS_ALONE))

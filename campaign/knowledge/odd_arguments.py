@@ -7,11 +7,11 @@ import random
 from collections import Counter
 from typing import Any
 
-from campaign.knowledge.endpoint import embedder
 from campaign.knowledge.knowledge_gateway import CODES, Opened, opened
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
 from testkit.clients.async_http import Answer
+from testkit.embeddings_endpoint import word_embedder
 
 _CALLERS = 4
 # Of a call at p99, on a machine that does much else.
@@ -62,7 +62,7 @@ _VALUES: tuple[Any, ...] = (
 async def odd_arguments(trial: Trial) -> None:
     """Whatever is asked is answered in a word that a model can act on."""
     outcomes = []
-    with embedder() as environment:
+    with word_embedder() as environment:
         for database in (False, True):
             async with opened(trial, database=database, environment=environment) as here:
                 shelf = Shelf(trial.directory / f"shelf{int(database)}", 20)

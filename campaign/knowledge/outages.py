@@ -3,12 +3,11 @@
 import asyncio
 from collections import Counter
 
-from campaign.knowledge.endpoint import embedder
 from campaign.knowledge.inspection import faults, stored_editions
 from campaign.knowledge.knowledge_gateway import AWAY, Opened, opened, told_once
-from campaign.knowledge.server import kill
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
+from testkit.embeddings_endpoint import word_embedder
 from testkit.postgres import server
 from testkit.waiting import eventually
 
@@ -26,7 +25,7 @@ _LONGEST_SECONDS = 10.0
 )
 async def database_killed(trial: Trial) -> None:
     """Whoever asks is told to wait, and nobody has to restart anything."""
-    with embedder() as environment:
+    with word_embedder() as environment:
         async with opened(trial, database=True, environment=environment) as here:
             shelf = Shelf(trial.directory / "shelf", trial.size(quick=25, full=100))
             await here.place.run("ingest", str(shelf.top))
@@ -78,7 +77,7 @@ async def _outage(trial: Trial, here: Opened, shelf: Shelf, searching: _Searchin
     async with here.place.started("ingest", str(shelf.top)) as child:
         talk = asyncio.create_task(child.communicate())
         await asyncio.wait([talk], timeout=1.5)
-        killed = kill(server())
+        killed = server().kill()
         _, err = await talk
     trial.check("there was a server", killed > 1, killed)
     said = err.decode(errors="replace")

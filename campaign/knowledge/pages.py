@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from campaign.knowledge.endpoint import embedder
 from campaign.knowledge.knowledge_gateway import Opened, opened
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, case
+from testkit.embeddings_endpoint import word_embedder
 
 Answer = dict[str, Any]
 _PAGE_SIZE = 7
@@ -66,7 +66,7 @@ _WALKS = (
 async def pages_turned(trial: Trial) -> None:
     """A walk through the pages is a walk through one list."""
     counts: Counter[str] = Counter()
-    with embedder() as environment:
+    with word_embedder() as environment:
         for database in (False, True):
             async with opened(trial, database=database, environment=environment) as here:
                 shelf = Shelf(trial.directory / f"shelf{int(database)}", trial.size(quick=30, full=150))

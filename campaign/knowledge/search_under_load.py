@@ -5,13 +5,13 @@ import random
 import struct
 
 from campaign.bystander import bystander
-from campaign.knowledge.endpoint import embedder, vector
 from campaign.knowledge.knowledge_gateway import Opened, opened
 from campaign.knowledge.knowledge_process import Place
 from campaign.knowledge.versioned_documents import Shelf
 from campaign.trial import Trial, Usage, case
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
 from headgate.knowledge.interfaces import KnowledgeStore
+from testkit.embeddings_endpoint import word_embedder, word_vector
 from testkit.misbehaving_upstreams import misbehaving
 
 _CALLERS = 6
@@ -29,7 +29,7 @@ _WORDS = [f"word{number}" for number in range(3_000)]
 async def busy(trial: Trial) -> None:
     """Whoever asks for something else notices nothing."""
     chunks = trial.size(quick=5_000, full=100_000)
-    with embedder() as environment:
+    with word_embedder() as environment:
         async with opened(trial, environment=environment, others={"steady": misbehaving()}) as here:
             shelf = Shelf(trial.directory / "shelf", trial.size(quick=20, full=100))
             # The tables, and the model of the vectors.
@@ -95,5 +95,5 @@ def _document(file: str, dice: random.Random) -> IngestedDocument:
 async def _give_vectors(store: KnowledgeStore) -> None:
     model = await store.model_fingerprint()
     while waiting := await store.chunks_without_vector(2_000):
-        made = {id: struct.pack("<64f", *vector(passage)) for id, passage in waiting}
+        made = {id: struct.pack("<64f", *word_vector(passage)) for id, passage in waiting}
         await store.store_vectors(model, made)

@@ -15,14 +15,14 @@ from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.embedding import openai
 from headgate.embedding.embedder import EmbeddingQuery
 from headgate.embedding.openai import OpenAIEmbedder
-from tests.embedding.embeddings_endpoint import (
+from testkit.embeddings_endpoint import (
     Reply,
     Script,
     embeddings,
     running_endpoint,
     vector_of,
-    wait_until,
 )
+from testkit.waiting import wait_until
 
 KEY = "sk-not-for-anybody"
 
@@ -240,7 +240,7 @@ def test_closing_wakes_whoever_waits_for_an_answer() -> None:
         embedder = OpenAIEmbedder(base_url=endpoint.url)
         waiting = threading.Thread(target=embed)
         waiting.start()
-        wait_until(lambda: bool(endpoint.asked))
+        wait_until(lambda: bool(endpoint.asked), 5.0, "a request has come")
         embedder.close()
         waiting.join(5)
         assert not waiting.is_alive()

@@ -19,7 +19,7 @@ from headgate.embedding.openai import OpenAIEmbedder
 from headgate.embedding.threaded_embedder import BATCH_TOOLS
 from headgate.embedding.tool_index import LARGE_BATCH, ToolVectorIndex, open_tool_index
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
-from tests.embedding.embeddings_endpoint import Endpoint, Reply, Script, embeddings, running_endpoint
+from testkit.embeddings_endpoint import Endpoint, Reply, Script, embeddings, running_endpoint
 
 REST_SECONDS = 0.02
 

@@ -14,9 +14,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
 from headgate.results.compact_tables import from_compact_tables
+from testkit.embeddings_endpoint import Endpoint, Reply, running_endpoint
 from testkit.gateway_process import HOST, GatewayProcess, clean_environment, free_port
 from testkit.waiting import wait_until
-from tests.embedding.embeddings_endpoint import Endpoint, Reply, running_endpoint
 from tests.real.mcp_clients import McpClient
 
 # A command takes about a second; a loaded machine may take many times that.

@@ -6,8 +6,8 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxApp, TxError, TxSession
+from testkit.sdk_servers.rmcp_shop import Shop, temporary
 from testkit.virtual_time import RecordingSleep
-from tests.tx.shop import Shop, temporary
 
 
 async def test_to_call_the_function_is_to_call_the_tool() -> None:

@@ -22,9 +22,9 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
+from testkit.sdk_servers.rmcp_shop import FEATURES, Shop, gateway_error, temporary, text
 from testkit.virtual_time import ManualClock, RecordingSleep, no_jitter
 from testkit.waiting import eventually
-from tests.tx.shop import FEATURES, Shop, gateway_error, temporary, text
 
 ERAS = ["legacy", "auto"]
 

@@ -7,8 +7,8 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
+from testkit.sdk_servers.rmcp_shop import FEATURES, Shop
 from testkit.virtual_time import RecordingSleep
-from tests.tx.shop import FEATURES, Shop
 
 WORDS = 4000
 ONCE = RetryPolicy(max_attempts=1)

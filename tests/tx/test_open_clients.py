@@ -14,9 +14,9 @@ from mcp.client.stdio import stdio_client
 
 from headgate.tx import TxConfig, TxSession
 from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.sdk_servers.rmcp_shop import FEATURES, Shop
 from testkit.upstreams import configuration, server_command, stdio_entry
 from tests.real.protocol_clients import Handshaker
-from tests.tx.shop import FEATURES, Shop
 
 START_SECONDS = 30.0
 DECLARED = "io.modelcontextprotocol/clientCapabilities"

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,10 +12,10 @@ from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxInDoubtError, TxResult, TxSession
 from testkit.gateway_process import GatewayProcess, free_port, running_gateway
+from testkit.sdk_servers.rmcp_shop import FEATURES
 from testkit.upstreams import configuration, http_server, server_command, stdio_entry
 from testkit.waiting import eventually
 from tests.tx.cuttable_proxy import Proxy
-from tests.tx.shop import FEATURES
 
 START_SECONDS = 30.0
 QUICK = TxConfig(retry_policy=RetryPolicy(max_attempts=2, base_delay_ms=100))
@@ -111,7 +110,7 @@ async def test_what_the_gateway_does_not_know_either_is_in_doubt_by_its_word(sit
 async def test_a_plain_server_in_the_place_of_the_gateway_is_not_sent_the_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    command = [sys.executable, "-m", "tests.tx.shop"]
+    command = server_command("sdk_servers.rmcp_shop", site=True)
     with http_server([*command, "--rmcp"]) as knowing, http_server(command) as plain:
         async with Proxy(port_of(knowing)) as proxy, TxSession(Client(proxy.url), QUICK) as tx:
             proxy.swallows = True

@@ -1,7 +1,6 @@
 """However a call ends: ledger, receipt of rmcp, library and `get_operation` say the same of it."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -173,7 +172,7 @@ def test_a_call_without_a_key_is_judged_by_the_same_rules(yard: Yard, era: str) 
 @ERAS
 async def test_what_never_left_the_gateway_is_failed(tmp_path: Path, era: str) -> None:
     with ExitStack() as shops, ExitStack() as gates:
-        shop = shops.enter_context(http_server([sys.executable, "-m", "tests.tx.shop"]))
+        shop = shops.enter_context(http_server(server_command("sdk_servers.rmcp_shop", site=True)))
         config = configuration({"h": {"url": shop, "breaker": {"failures": 1, "rest": 60}}})
         gate = gates.enter_context(running_gateway(config, tmp_path, start_seconds=START_SECONDS))
         gate.wait_until_ready(seconds=START_SECONDS)

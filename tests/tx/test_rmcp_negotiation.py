@@ -1,7 +1,6 @@
 """Peers that speak rmcp and peers that do not, in both eras: all works, and nothing leaks."""
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -12,10 +11,9 @@ from mcp.shared.exceptions import MCPError
 
 from headgate.tx import TxConfig, TxSession
 from headgate.tx.rmcp import capability, meta_names_of, negotiated_features
-from testkit.parts import ROOT
-from testkit.upstreams import http_server
+from testkit.sdk_servers.rmcp_shop import FEATURES, Shop, text
+from testkit.upstreams import http_server, server_command
 from testkit.virtual_time import RecordingSleep
-from tests.tx.shop import FEATURES, Shop, text
 
 ERAS = ["legacy", "auto"]
 META = "io.modelcontextprotocol/clientCapabilities"
@@ -218,13 +216,14 @@ async def test_a_peer_without_an_answer_has_not_answered(said: dict[str, Any], *
 
 
 async def test_streamable_http_carries_it_in_both_eras() -> None:
-    with http_server([sys.executable, "-m", "tests.tx.shop", "--rmcp"]) as url:
+    with http_server(server_command("sdk_servers.rmcp_shop", "--rmcp", site=True)) as url:
         for mode in ERAS:
             await _use(url, mode, rmcp=True)
 
 
 async def test_a_plain_server_on_stdio_gets_plain_messages() -> None:
-    child = StdioServerParameters(command=sys.executable, args=["-m", "tests.tx.shop"], cwd=ROOT)
+    command = server_command("sdk_servers.rmcp_shop", site=True)
+    child = StdioServerParameters(command=command[0], args=command[1:])
     await _use(child, "auto", rmcp=False)
 
 

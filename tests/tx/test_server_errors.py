@@ -11,9 +11,9 @@ from mcp.shared.exceptions import MCPError
 from headgate.domain.errors import Effect
 from headgate.tx import RetryPolicy, Transaction, TxConfig, TxError, TxSession
 from headgate.tx.failures import exception_failure
+from testkit.sdk_servers.rmcp_shop import FEATURES, Shop, text
 from testkit.upstreams import server_command
 from testkit.virtual_time import RecordingSleep
-from tests.tx.shop import FEATURES, Shop, text
 
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])

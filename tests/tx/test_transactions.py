@@ -19,8 +19,8 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
+from testkit.sdk_servers.rmcp_shop import FEATURES, Shop, gateway_error, text
 from testkit.virtual_time import ManualClock, RecordingSleep
-from tests.tx.shop import FEATURES, Shop, gateway_error, text
 
 
 @asynccontextmanager

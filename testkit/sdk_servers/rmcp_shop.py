@@ -182,7 +182,12 @@ def temporary(words: str = "busy") -> MCPError:
     return MCPError(1004, words)
 
 
-async def main() -> None:
+def main() -> None:
+    """Serve until killed."""
+    asyncio.run(serve())
+
+
+async def serve() -> None:
     """Serve on stdio, or on a port of this machine."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--transport", choices=["stdio", "http"], default="stdio")
@@ -199,7 +204,3 @@ async def main() -> None:
         return
     async with stdio_server() as (reading, writing):
         await shop.server.run(reading, writing, shop.server.create_initialization_options())
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
