@@ -177,8 +177,8 @@ def stated_relations(text: str, places: Sequence[EntitySpan], end: int) -> list[
     for left, right in combinations(groups, 2):
         gap = text[left[-1].end : right[0].start]
         # An employee in Lagos does not locate the company.
-        somebody = gap == " in " and any(place.type == "PERSON" for place in places if place < left[0])
-        if len(gap) <= _LONGEST_GAP and not somebody:
+        has_person = gap == " in " and any(place.type == "PERSON" for place in places if place < left[0])
+        if len(gap) <= _LONGEST_GAP and not has_person:
             _keep(found, _between(gap, left, right))
     for group in groups:
         _keep(found, _within(text[group[-1].end : end], group))

@@ -130,11 +130,11 @@ async def traverse(graph: GraphReader, start: int, terms: TraversalOptions) -> T
     edges = await graph.edges([start])
     near = await _run_off_loop(len(edges), partial(steps.add_first_hop, edges))
     expanded = await _expand(graph, steps, near[:MOST_EXPANDED]) if terms.hops > 1 else len(near)
-    everybody = await _run_off_loop(len(steps), steps.in_order)
-    reached = everybody[:MOST_REACHED]
-    cut = len(everybody) > len(reached) or len(near) > expanded
+    ordered = await _run_off_loop(len(steps), steps.in_order)
+    reached = ordered[:MOST_REACHED]
+    cut = len(ordered) > len(reached) or len(near) > expanded
     kept = {one.entity_id: one for one in await _of_types(graph, reached, terms.entity_types)}
-    leading = await _run_off_loop(len(steps), lambda: steps.leading(everybody, kept))
+    leading = await _run_off_loop(len(steps), lambda: steps.leading(ordered, kept))
     return TraversalResult(kept, leading, cut, len(steps.unsure))
 
 

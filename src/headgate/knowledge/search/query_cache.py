@@ -144,4 +144,4 @@ class QueryCache(Generic[Key, Value]):
         done, _ = await asyncio.wait({work.task}, timeout=_ENDING_SECONDS)
         for task in done:
             if not task.cancelled() and task.exception() is not None:
-                log.info("a search that nobody waits for failed", exc_info=task.exception())
+                log.info("an abandoned search failed", exc_info=task.exception())
