@@ -11,7 +11,6 @@ from collections.abc import Callable
 from headgate.access.local import LocalAuthenticator
 from headgate.app.config_reload import ConfigurationState, follow_config_changes
 from headgate.app.loop_detection import chain_of, refuse_loop
-from headgate.app.server_metrics import ServerMetrics
 from headgate.app.wiring import AccessRules, GatewayRuntime, open_gateway_runtime
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
@@ -21,7 +20,7 @@ from headgate.server.client_context import Authenticator
 from headgate.server.endpoints import MCP, SSE
 from headgate.server.guard import RequestGuard
 from headgate.server.http_connection import HttpServerLimits, OpenConnections, ServerContext
-from headgate.server.http_exchange import running_keep_alive
+from headgate.server.http_exchange import KeepAlive, running_keep_alive
 from headgate.server.http_router import HttpRouter
 from headgate.server.http_server import HttpServer
 from headgate.server.legacy_sse import LegacySseHandler
@@ -30,6 +29,7 @@ from headgate.server.sessions import SessionStore
 from headgate.server.stateless_http import StatelessHttpHandler
 from headgate.server.stdio import StdioServer, claim_standard_streams, refuse_as_loop
 from headgate.server.streamable_http import StreamableHttpHandler
+from headgate.web.metrics import Counters, Gauges
 from headgate.web.operator_pages import OperatorPages
 
 log = logging.getLogger("headgate")
@@ -161,6 +161,69 @@ async def _serve_http(
         )
         # SIGINT gives the exit code of a shell for an interrupted program; SIGTERM is a normal end.
         return 128 + signal_number if signal_number == signal.SIGINT else 0
+
+
+class ServerMetrics:
+    """The gauges and counters of /metrics besides those of calls, read from the running parts."""
+
+    def __init__(
+        self,
+        runtime: GatewayRuntime,
+        sessions: SessionStore,
+        legacy: LegacySseHandler,
+        keep_alive: KeepAlive,
+        connections: OpenConnections,
+        outbound: OutboundBudget,
+    ) -> None:
+        self._runtime = runtime
+        self._sessions = sessions
+        self._legacy = legacy
+        self._keep_alive = keep_alive
+        self._connections = connections
+        self._outbound = outbound
+
+    def gauges(self) -> Gauges:
+        """The present values."""
+        runtime = self._runtime
+        values = {
+            "sessions": len(self._sessions) + len(self._legacy),
+            "in_flight": len(self._keep_alive),
+            "connections": len(self._connections),
+            "outbound_bytes": self._outbound.bytes,
+            "replay_bytes": self._sessions.replay_buffer.bytes,
+            "tools": len(runtime.catalog),
+            "list_changes": runtime.change_notifier.tool_list_changes,
+            **runtime.search.gauges(),
+            **runtime.results.gauges(),
+            **runtime.transactions.gauges(),
+            **runtime.knowledge.gauges(),
+        }
+        return {(name, ""): value for name, value in values.items()} | runtime.delivery_services.gauges()
+
+    def counters(self) -> Counters:
+        """The counts since the start."""
+        runtime = self._runtime
+        revived = {
+            ("sessions_revived", f'{{reason="{reason}"}}'): count
+            for reason, count in self._sessions.revived.items()
+        }
+        closed = {
+            ("connections_closed", f'{{reason="{reason}"}}'): count
+            for reason, count in self._outbound.closed.items()
+        }
+        return {
+            **revived,
+            **closed,
+            ("connections_refused", ""): self._connections.refused,
+            ("outbound_dropped", '{kind="notification"}'): self._outbound.dropped_notifications,
+            ("outbound_dropped", '{kind="event"}'): self._sessions.replay_buffer.dropped,
+            ("streams_resumed", ""): self._sessions.resumed,
+            **runtime.search_tools.counters(),
+            **runtime.search.counters(),
+            **runtime.results.counters(),
+            **runtime.delivery_services.counters(),
+            **runtime.knowledge.counters(),
+        }
 
 
 def _connection_limits(settings: Settings) -> HttpServerLimits:

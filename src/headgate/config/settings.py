@@ -18,7 +18,7 @@ _DAY = 86_400
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gateway runs with; equal settings need no change.
+    """The configuration of a gateway; equal settings need no change.
 
     The sentences are what an editor shows: the schema of the file is made of them.
     """
