@@ -1,4 +1,5 @@
-"""MCP servers without the SDK, each a process: they list, answer and misbehave as they are told to.
+"""MCP servers without the SDK, each a process: they list, answer, record and misbehave on command.
 
-`python -m testkit.servers.NAME` starts one; those of the standard library alone start in 20 ms.
+Comes in: options, and calls whose arguments say what to do. Goes out: answers, and a record of what happened.
+`testkit.upstreams.server_command` gives the command of one; `jsonrpc` is what the small ones share.
 """

@@ -76,7 +76,3 @@ def main() -> None:
     parser.add_argument("--busy", type=int, metavar="STATUS", help="answer every call with that")
     parser.set_defaults(record=None, tools=None, hang=False)
     asyncio.run(AuditedHttpServer(parser.parse_args()).serve())
-
-
-if __name__ == "__main__":
-    main()

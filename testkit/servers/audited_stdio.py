@@ -98,7 +98,3 @@ def main() -> None:
             log.write(f"{os.getpid()} {time.monotonic():.6f}\n")
     time.sleep(options.start_delay)
     AuditedStdioServer(AuditLog(options.deeds)).serve()
-
-
-if __name__ == "__main__":
-    main()

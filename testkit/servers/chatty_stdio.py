@@ -254,7 +254,3 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--ignore-eof", action="store_true", help="outlive stdin and SIGTERM")
     parser.add_argument("--stderr", help="say this on stderr at the start")
     return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()

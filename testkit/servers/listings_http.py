@@ -116,7 +116,3 @@ def main() -> None:
     parser.add_argument("--late", action="append", default=[], metavar="NAME=SECONDS", help="lists so late")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(ListingsServer(parser.parse_args()).serve())
-
-
-if __name__ == "__main__":
-    main()

@@ -343,7 +343,3 @@ def main() -> None:
     parser.add_argument("--tools", help="a JSON file with definitions that are listed before the others")
     parser.add_argument("--hang", action="store_true", help="never answer the handshake")
     asyncio.run(MisbehavingHttpServer(parser.parse_args()).serve())
-
-
-if __name__ == "__main__":
-    main()

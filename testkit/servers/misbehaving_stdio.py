@@ -176,7 +176,3 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hang", action="store_true", help="never answer the handshake")
     parser.add_argument("--ignore-eof", action="store_true", help="outlive stdin and SIGTERM")
     return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()

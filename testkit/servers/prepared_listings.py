@@ -97,7 +97,3 @@ async def _send(send: ASGISendCallable, status: int, body: bytes) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers, "trailers": False})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-if __name__ == "__main__":
-    main()

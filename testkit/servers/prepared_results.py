@@ -60,7 +60,3 @@ class Stored(Answers):
 
 class _Named(msgspec.Struct):
     name: str = ""
-
-
-if __name__ == "__main__":
-    main()

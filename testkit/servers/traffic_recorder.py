@@ -96,7 +96,3 @@ def main() -> None:
         asyncio.run(serve_sse(recorder))
     else:
         serve_stdio(recorder)
-
-
-if __name__ == "__main__":
-    main()
