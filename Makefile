@@ -32,7 +32,7 @@ NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/run.stamp ## Start the gate with the built-in example server on http://127.0.0.1:8000/mcp
+run: $(VENV)/run.stamp ## Start the gateway with the built-in example server on http://127.0.0.1:8000/mcp
 	@$(BIN)/python scripts/check_port.py $(HOST) $(PORT)
 	$(BIN)/headgate serve --config examples/headgate.json --data-dir $(RUN_DATA) --transport http --host $(HOST) --port $(PORT)
 
@@ -54,7 +54,7 @@ pytest: $(VENV)/dev.stamp ## Run the tests; choose with ARGS="tests/server -k se
 
 parts: $(addprefix $(PARTS)/,$(addsuffix .stamp,$(INSTALLED))) ## Install the real servers and clients
 
-bench: $(VENV)/dev.stamp ## Measure the gate beside its peers
+bench: $(VENV)/dev.stamp ## Measure the gateway beside its peers
 	$(BIN)/python -m bench $(ARGS)
 
 campaign: $(VENV)/dev.stamp parts ## Let everything go wrong and print what was measured
