@@ -1,11 +1,13 @@
 """Searches read from a replica as long as it answers, and from the primary otherwise."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from headgate.knowledge.composition import open_postgres_store
@@ -44,6 +46,22 @@ async def follows(reader: KnowledgeStore, revision: int) -> None:
     """Wait until what was written has arrived."""
     async with asyncio.timeout(BOUND_SECONDS):
         while await reader.revision() < revision:
+            await asyncio.sleep(0.02)
+
+
+async def replicated(follower: Server, url: str, revision: int) -> None:
+    """Wait until the replica has this revision; a store whose clock stands still would not look again."""
+
+    def read() -> int:
+        with psycopg.connect(on(follower, url)) as connection:
+            row = connection.execute("SELECT revision FROM knowledge_meta").fetchone()
+        return int(row[0]) if row else 0
+
+    async with asyncio.timeout(BOUND_SECONDS):
+        while True:
+            with contextlib.suppress(psycopg.Error):
+                if await asyncio.to_thread(read) >= revision:
+                    return
             await asyncio.sleep(0.02)
 
 
@@ -89,6 +107,7 @@ async def test_a_replica_that_is_away_is_not_missed_and_read_again_when_it_is_ba
 ) -> None:
     caplog.set_level(logging.INFO)
     time = Clock()
+    await replicated(replica, other, 3)
     async with asyncio.timeout(BOUND_SECONDS), _connected(url, on(replica, other), time) as store:
         await follows(store, 3)
         assert (await store.sources([1]))[1].file == "of-the-replica.md"
@@ -109,6 +128,7 @@ async def test_a_replica_that_is_back_is_read_when_it_has_caught_up(
     url: str, other: str, replica: Server
 ) -> None:
     time = Clock()
+    await replicated(replica, other, 3)
     async with (
         asyncio.timeout(BOUND_SECONDS),
         open_postgres_store(url) as primary,
