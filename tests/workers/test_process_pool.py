@@ -25,15 +25,26 @@ READ = msgspec.msgpack.encode(
 )
 
 
+class Children:
+    """The processes that were started since, beside those of other tests, such as a database."""
+
+    def __init__(self) -> None:
+        self._before = descendants(os.getpid())
+
+    def now(self) -> set[int]:
+        return descendants(os.getpid()) - self._before
+
+
 @asynccontextmanager
-async def pool_in(directory: Path, idle_seconds: float) -> AsyncIterator[ProcessPool]:
+async def pool_in(directory: Path, idle_seconds: float) -> AsyncIterator[tuple[ProcessPool, Children]]:
+    children = Children()
     pool = ProcessPool(PROGRAM, str(directory), max_processes=2, idle_seconds=idle_seconds)
     try:
-        yield pool
+        yield pool, children
     finally:
         async with asyncio.timeout(WAIT_SECONDS):
             await pool.close()
-        assert descendants(os.getpid()) == set()
+        assert children.now() == set()
 
 
 async def read(pool: ProcessPool) -> str:
@@ -42,19 +53,19 @@ async def read(pool: ProcessPool) -> str:
 
 
 async def test_a_process_is_reused_and_ends_when_it_is_idle(tmp_path: Path) -> None:
-    async with pool_in(tmp_path, idle_seconds=0.5) as pool:
-        assert descendants(os.getpid()) == set()
+    async with pool_in(tmp_path, idle_seconds=0.5) as (pool, children):
+        assert children.now() == set()
         assert [await read(pool), await read(pool)] == ["line 0\nline 1"] * 2
-        assert len(descendants(os.getpid())) == 1
-        await eventually(lambda: not descendants(os.getpid()), WAIT_SECONDS, "the idle process ends")
+        assert len(children.now()) == 1
+        await eventually(lambda: not children.now(), WAIT_SECONDS, "the idle process ends")
         assert await read(pool) == "line 0\nline 1"
         assert pool.killed == 0
 
 
 async def test_an_idle_process_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    async with pool_in(tmp_path, idle_seconds=60) as pool:
+    async with pool_in(tmp_path, idle_seconds=60) as (pool, children):
         await read(pool)
-        (pid,) = descendants(os.getpid())
+        (pid,) = children.now()
         os.kill(pid, 9)
         await eventually(lambda: not still_alive({pid}), WAIT_SECONDS, "it is dead")
         pool.discard_dead()
@@ -65,7 +76,7 @@ async def test_a_process_that_cannot_be_started_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
-    async with pool_in(tmp_path, idle_seconds=60) as pool:
+    async with pool_in(tmp_path, idle_seconds=60) as (pool, _):
         with pytest.raises(ProcessStartError, match="No such file or directory"):
             await read(pool)
 
