@@ -10,16 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.app.operations import (
-    OPEN_STATES,
-    format_operation,
-    format_operations,
-    list_operations,
-    resolve_operation,
-    show_operation,
-)
-from headgate.config.loader import load
-from headgate.config.settings import Flags, Settings
+from headgate.app.operator_ledger import LedgerFilesSource
+from headgate.cli.operation_text import format_operation, format_operations
+from headgate.control.operations import OPEN_STATES, list_operations, resolve_operation, show_operation
 from headgate.delivery.ledger import LedgerDamaged, OperationOutcome, OperationState
 from headgate.domain.errors import ConfigError, InvalidArguments
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger
@@ -43,8 +36,8 @@ async def ledger(stage: SqliteStage) -> SqliteLedger:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load(Flags(data_dir=tmp_path / "data"), {}, tmp_path)
+def source(tmp_path: Path) -> LedgerFilesSource:
+    return LedgerFilesSource(tmp_path / "data")
 
 
 async def run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -77,7 +70,7 @@ async def refused(directory: Path, *arguments: str) -> str:
 
 
 async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
-    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger, settings: Settings
+    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger, source: LedgerFilesSource
 ) -> None:
     doubt = await granted(ledger, intent("order\x1b[31m 7"))
     outcome = OperationOutcome(
@@ -94,7 +87,7 @@ async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
     assert lines[-1].split()[:3] == [under_way.op_id, "intent", "1m"]
     place = lines[0].index("error")
     assert " ".join(line[place:] for line in lines[1:-1]).startswith("TIMEOUT: no answer in time no answer")
-    found = await list_operations(settings, (OperationState.DONE, OperationState.DOUBT))
+    found = await list_operations(source, (OperationState.DONE, OperationState.DOUBT))
     named = json.loads(format_operations(found, as_json=True))
     assert [(one["key"], one["state"]) for one in named] == [
         ("order\x1b[31m 7", "in_doubt"),
@@ -103,13 +96,13 @@ async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
 
 
 async def test_one_operation_is_shown_with_everything_that_is_known_of_it(
-    tmp_path: Path, ledger: SqliteLedger, settings: Settings
+    tmp_path: Path, ledger: SqliteLedger, source: LedgerFilesSource
 ) -> None:
     doubt = await ended(ledger, OperationState.DOUBT)
     shown = dict(line.split(maxsplit=1) for line in (await told(tmp_path, "show", doubt.op_id)).splitlines())
     assert (shown["op_id"], shown["state"], shown["effect"]) == (doubt.op_id, "in_doubt", "unknown")
     assert shown["arguments"] == '{"amount":1}'
-    found = await show_operation(settings, doubt.op_id)
+    found = await show_operation(source, doubt.op_id)
     document = json.loads(format_operation(found, as_json=True))
     assert (document["class"], document["created"]) == ("unsafe", doubt.created)
 
@@ -122,37 +115,39 @@ async def test_an_operator_settles_a_doubt_while_a_gateway_runs(tmp_path: Path, 
     assert (found.state, found.resolved_by) == (OperationState.DONE, "operator")
 
 
-async def test_what_did_not_happen_may_be_tried_again(ledger: SqliteLedger, settings: Settings) -> None:
+async def test_what_did_not_happen_may_be_tried_again(
+    ledger: SqliteLedger, source: LedgerFilesSource
+) -> None:
     doubt = await ended(ledger, OperationState.DOUBT)
-    settled = await resolve_operation(settings, doubt.op_id, happened=False)
+    settled = await resolve_operation(source, doubt.op_id, happened=False)
     assert (settled.state, settled.resolved_by) == (OperationState.FAILED, "operator")
     assert (await granted(ledger)).op_id == doubt.op_id
 
 
 async def test_what_a_dead_gateway_left_can_be_settled_before_one_starts_again(
-    stage: SqliteStage, ledger: SqliteLedger, settings: Settings
+    stage: SqliteStage, ledger: SqliteLedger, source: LedgerFilesSource
 ) -> None:
     left = await granted(ledger)
     await stage.end(ledger)
-    settled = await resolve_operation(settings, left.op_id, happened=True)
+    settled = await resolve_operation(source, left.op_id, happened=True)
     assert (settled.state, settled.fence) == (OperationState.DONE, 2)
 
 
 async def test_what_is_not_in_doubt_is_not_settled(
-    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger, settings: Settings
+    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger, source: LedgerFilesSource
 ) -> None:
     done = await ended(ledger, OperationState.DONE, intent("done"))
     with pytest.raises(InvalidArguments, match="is done, not in doubt"):
-        await resolve_operation(settings, done.op_id, happened=False)
+        await resolve_operation(source, done.op_id, happened=False)
     under_way = await granted(ledger, intent("under way", lease_until=stage.clock.time + 10_000))
     assert "under way" in await refused(tmp_path, "resolve", under_way.op_id, "--happened")
     assert await ledger.find(under_way.op_id) == under_way
 
 
 async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
-    tmp_path: Path, settings: Settings
+    tmp_path: Path, source: LedgerFilesSource
 ) -> None:
-    none = await list_operations(settings, (OperationState.DOUBT,))
+    none = await list_operations(source, (OperationState.DOUBT,))
     said = f"No call has been recorded: there is no {LEDGER_NAME} in {tmp_path / 'data'}."
     assert format_operations(none, as_json=False) == said
     assert json.loads(format_operations(none, as_json=True)) == []
@@ -161,20 +156,22 @@ async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
 
 
 async def test_where_nothing_is_found_the_sentence_says_what_was_looked_for(
-    ledger: SqliteLedger, settings: Settings
+    ledger: SqliteLedger, source: LedgerFilesSource
 ) -> None:
     await ended(ledger, OperationState.DONE)
-    open_ones = await list_operations(settings, OPEN_STATES)
+    open_ones = await list_operations(source, OPEN_STATES)
     assert format_operations(open_ones, as_json=False) == "No operation is in doubt or under way."
-    failed = await list_operations(settings, (OperationState.FAILED,))
+    failed = await list_operations(source, (OperationState.FAILED,))
     assert format_operations(failed, as_json=False) == "No operation is failed."
 
 
-async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(tmp_path: Path, settings: Settings) -> None:
+async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(
+    tmp_path: Path, source: LedgerFilesSource
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / LEDGER_NAME).write_bytes(b"something else " * 100)
     with pytest.raises(ConfigError, match="is not a database"):
-        await list_operations(settings, (OperationState.DOUBT,))
+        await list_operations(source, (OperationState.DOUBT,))
 
 
 async def test_a_word_that_says_nothing_is_a_mistake(tmp_path: Path, ledger: SqliteLedger) -> None:

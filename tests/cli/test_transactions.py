@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headgate.app.operations import format_operations, list_operations, resolve_operation, show_operation
-from headgate.app.transaction_text import format_resolution, format_transaction, format_transactions
-from headgate.app.transactions import (
+from headgate.app.operator_ledger import LedgerFilesSource
+from headgate.cli.operation_text import format_operations
+from headgate.cli.transaction_text import format_resolution, format_transaction, format_transactions
+from headgate.control.operations import list_operations, resolve_operation, show_operation
+from headgate.control.operator_decision import OperatorDecision
+from headgate.control.transactions import (
     OPEN_PHASES,
     PHASES,
     TransactionResolution,
@@ -24,11 +27,8 @@ from headgate.app.transactions import (
     resolve_transaction,
     show_transaction,
 )
-from headgate.config.loader import load
-from headgate.config.settings import Flags, Settings
 from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import OperationState
-from headgate.delivery.transactions.operator_decision import OperatorDecision
 from headgate.delivery.transactions.saga_rules import Phase
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import ConfigError
@@ -92,8 +92,8 @@ async def gateway(tmp_path: Path, shop: Shop) -> AsyncIterator[TransactionHarnes
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load(Flags(data_dir=tmp_path / "data"), {}, tmp_path)
+def source(tmp_path: Path) -> LedgerFilesSource:
+    return LedgerFilesSource(tmp_path / "data")
 
 
 async def stuck(gateway: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 5, **more: Any) -> str:
@@ -108,9 +108,14 @@ async def stuck(gateway: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 
 
 
 async def resolve(
-    settings: Settings, id: str, decision: OperatorDecision, *, repeats_doubt: bool = False, note: str = ""
+    source: LedgerFilesSource,
+    id: str,
+    decision: OperatorDecision,
+    *,
+    repeats_doubt: bool = False,
+    note: str = "",
 ) -> TransactionResolution:
-    return await resolve_transaction(settings, id, None, decision, repeats_doubt=repeats_doubt, note=note)
+    return await resolve_transaction(source, id, None, decision, repeats_doubt=repeats_doubt, note=note)
 
 
 async def go_on(gateway: TransactionHarness) -> None:
@@ -155,7 +160,7 @@ async def refused(directory: Path, *arguments: str) -> str:
 
 
 async def test_stuck_transactions_come_first_and_the_list_says_what_to_do(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     running = await gateway.begin()
     done = await gateway.begin()
@@ -171,7 +176,7 @@ async def test_stuck_transactions_come_first_and_the_list_says_what_to_do(
     assert next_row(lines, running).split()[1] == "running"
     command = f"`headgate transactions show {id} --data-dir {tmp_path / 'data'}`"
     assert lines[-1] == f"1 transaction is stuck and waits for a person: {command} shows how to resolve it."
-    everything = await list_transactions(settings, tuple(PHASES))
+    everything = await list_transactions(source, tuple(PHASES))
     assert [found.id for found in everything.transactions] == [id, running, done]
 
 
@@ -180,7 +185,7 @@ def next_row(lines: list[str], id: str) -> str:
 
 
 async def test_the_list_as_json_has_the_same_members_for_every_transaction(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     await gateway.begin()
     id = await stuck(gateway)
@@ -191,14 +196,16 @@ async def test_the_list_as_json_has_the_same_members_for_every_transaction(
     assert (first["stuck_step"], first["stuck_compensation"]) == (2, "undo_charge")
     assert (first["stuck_error"], first["principal"]) == ("no", LOCAL_IDENTITY.principal)
     assert (second["status"], second["stuck_step"]) == ("running", None)
-    only = await list_transactions(settings, ("running",))
+    only = await list_transactions(source, ("running",))
     assert [one["status"] for one in json.loads(format_transactions(only, as_json=True))] == ["running"]
 
 
-async def test_an_empty_list_says_so(tmp_path: Path, gateway: TransactionHarness, settings: Settings) -> None:
+async def test_an_empty_list_says_so(
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
+) -> None:
     id = await gateway.begin()
     await gateway.ask("transaction_commit", transaction_id=id)
-    none = await list_transactions(settings, OPEN_PHASES)
+    none = await list_transactions(source, OPEN_PHASES)
     assert format_transactions(none, as_json=False) == "No transaction is stuck or rolling back or running."
     assert json.loads(format_transactions(none, as_json=True)) == []
     done = await run(tmp_path, "list", "--all", "--state", "stuck")
@@ -206,9 +213,9 @@ async def test_an_empty_list_says_so(tmp_path: Path, gateway: TransactionHarness
 
 
 async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
-    tmp_path: Path, settings: Settings
+    tmp_path: Path, source: LedgerFilesSource
 ) -> None:
-    none = await list_transactions(settings, OPEN_PHASES)
+    none = await list_transactions(source, OPEN_PHASES)
     said = f"No transaction has been recorded: there is no {LEDGER_NAME} in {tmp_path / 'data'}."
     assert format_transactions(none, as_json=False) == said
     for arguments in (("show", "0" * 32), ("resolve", "0" * 32, "--leave")):
@@ -216,37 +223,39 @@ async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(tmp_path: Path, settings: Settings) -> None:
+async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(
+    tmp_path: Path, source: LedgerFilesSource
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / LEDGER_NAME).write_bytes(b"something else " * 100)
     with pytest.raises(ConfigError, match="is not a database"):
-        await list_transactions(settings, OPEN_PHASES)
+        await list_transactions(source, OPEN_PHASES)
 
 
 async def test_a_data_directory_that_cannot_be_read_is_named_in_one_sentence(
-    tmp_path: Path, settings: Settings
+    tmp_path: Path, source: LedgerFilesSource
 ) -> None:
     # Nobody can look into a path whose names are longer than the system allows, root included.
-    unreadable = structs.replace(settings, data_dir=tmp_path / ("x" * 300))
+    unreadable = LedgerFilesSource(tmp_path / ("x" * 300))
     with pytest.raises(ConfigError, match="cannot be used"):
         await list_transactions(unreadable, OPEN_PHASES)
 
 
 async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     line = "for a person: `headgate transactions list` shows"
     assert line not in format_operations(
-        await list_operations(settings, (OperationState.DOUBT,)), as_json=False
+        await list_operations(source, (OperationState.DOUBT,)), as_json=False
     )
     await stuck(gateway)
-    found = await list_operations(settings, (OperationState.DOUBT,))
+    found = await list_operations(source, (OperationState.DOUBT,))
     assert format_operations(found, as_json=False).splitlines() == [
         "No operation is in doubt.",
         f"1 transaction is stuck and waits {line} it.",
     ]
     await stuck(gateway)
-    found = await list_operations(settings, (OperationState.DONE,))
+    found = await list_operations(source, (OperationState.DONE,))
     assert (
         format_operations(found, as_json=False).splitlines()[-1]
         == f"2 transactions are stuck and wait {line} them."
@@ -259,7 +268,7 @@ async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
 
 
 async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_commands(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     arguments = {"n": "charge", "card": {"token": {"value": SECRET}}, "note": "x" * 1000}
     id = await stuck(gateway, args=arguments)
@@ -274,7 +283,7 @@ async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_command
     where = f"--data-dir {tmp_path / 'data'}"
     for option in ("--retry", "--compensated", "--leave"):
         assert f"headgate transactions resolve {id} {option} {where}" in shown
-    details = await show_transaction(settings, id, None)
+    details = await show_transaction(source, id, None)
     document = json.loads(format_transaction(details, as_json=True))
     assert document.keys() == FIELDS | {"steps", "history", "known", "commands"}
     second = document["steps"][1]
@@ -283,17 +292,17 @@ async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_command
     ids = [second["op_id"], *(one["op_id"] for one in second["compensation"]["operations"])]
     assert len(ids) == 6
     for op_id in ids:
-        assert (await show_operation(settings, op_id)).op_id == op_id
+        assert (await show_operation(source, op_id)).op_id == op_id
 
 
 async def test_an_id_that_looks_like_an_option_can_be_copied(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     await gateway.tools.run_step(plain("-x"), gateway.use)
     await gateway.ask("transaction_rollback", transaction_id="-x")
-    listing = format_transactions(await list_transactions(settings, OPEN_PHASES), as_json=False)
+    listing = format_transactions(await list_transactions(source, OPEN_PHASES), as_json=False)
     assert "`headgate transactions show -- -x`" in listing
-    document = json.loads(format_transaction(await show_transaction(settings, "-x", None), as_json=True))
+    document = json.loads(format_transaction(await show_transaction(source, "-x", None), as_json=True))
     assert document["commands"][0] == "headgate transactions resolve --compensated -- -x"
     where = ("--data-dir", str(tmp_path / "data"))
     done = await command(tmp_path, "transactions", "resolve", "--leave", *where, "--", "-x")
@@ -301,7 +310,7 @@ async def test_an_id_that_looks_like_an_option_can_be_copied(
 
 
 async def test_an_unknown_or_ambiguous_id_is_one_sentence(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     for id in ("order-1", "order-12", "order-2"):
         await gateway.tools.run_step(plain(id), gateway.use)
@@ -313,13 +322,13 @@ async def test_an_unknown_or_ambiguous_id_is_one_sentence(
         tmp_path, "show", "ord"
     )
     # One that is named in full is meant, also if another begins so.
-    assert (await show_transaction(settings, "order-1", None)).transaction.id == "order-1"
+    assert (await show_transaction(source, "order-1", None)).transaction.id == "order-1"
     await gateway.tools.run_step(plain("order-1", Identity(principal="somebody")), gateway.use)
     line = await refused(tmp_path, "show", "order-1")
     assert (
         "2 callers have a transaction 'order-1': local, somebody; name one of them with --principal" in line
     )
-    found = await show_transaction(settings, "order-1", "somebody")
+    found = await show_transaction(source, "order-1", "somebody")
     assert found.transaction.principal == "somebody"
 
 
@@ -331,10 +340,10 @@ def plain(id: str, caller: Identity = LOCAL_IDENTITY) -> McpRequest:
 
 
 async def test_a_retry_runs_the_remaining_compensations(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway)
-    resolution = await resolve(settings, id, OperatorDecision.RETRY, note="mended")
+    resolution = await resolve(source, id, OperatorDecision.RETRY, note="mended")
     assert resolution.gateway_runs
     assert "the gateway that runs on" in format_resolution(resolution, as_json=False)
     assert await gateway.state(id) == "in_progress"
@@ -349,14 +358,14 @@ async def test_a_retry_runs_the_remaining_compensations(
 
 
 async def test_a_retry_that_fails_waits_for_a_person_again(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway, [REFUSES] * 10)
-    await resolve(settings, id, OperatorDecision.RETRY)
+    await resolve(source, id, OperatorDecision.RETRY)
     await go_on(gateway)
     assert await gateway.state(id) == "failed"
-    assert len((await list_transactions(settings, ("stuck",))).transactions) == 1
-    await resolve(settings, id, OperatorDecision.RETRY)
+    assert len((await list_transactions(source, ("stuck",))).transactions) == 1
+    await resolve(source, id, OperatorDecision.RETRY)
     await go_on(gateway)
     assert (await gateway.state(id), gateway.shop.effects[2:]) == (
         "rolled_back",
@@ -365,12 +374,12 @@ async def test_a_retry_that_fails_waits_for_a_person_again(
 
 
 async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
-    tmp_path: Path, shop: Shop, settings: Settings
+    tmp_path: Path, shop: Shop, source: LedgerFilesSource
 ) -> None:
     (tmp_path / "data").mkdir()
     async with harness(tmp_path / "data", shop) as gateway:
         id = await stuck(gateway)
-    resolution = await resolve(settings, id, OperatorDecision.RETRY)
+    resolution = await resolve(source, id, OperatorDecision.RETRY)
     assert not resolution.gateway_runs
     assert "No gateway runs on" in format_resolution(resolution, as_json=False)
     async with harness(tmp_path / "data", shop) as gateway:
@@ -382,7 +391,7 @@ async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
 
 @pytest.mark.parametrize(("outcome", "happened"), [(LOST_AFTER, True), (LOST_BEFORE, False)])
 async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings, outcome: str, *, happened: bool
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource, outcome: str, *, happened: bool
 ) -> None:
     id = await stuck(gateway, [outcome])
     before = await gateway.saga_runner.find_transaction(place_of(id))
@@ -391,22 +400,22 @@ async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
     assert f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`" in line
     assert "--on-doubt retry" in line
     assert await gateway.saga_runner.find_transaction(place_of(id)) == before
-    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(source, id, None), as_json=False)
     assert f"headgate operations resolve {op_id} --did-not-happen" in shown
     assert f"resolve {id} --retry --on-doubt retry" in shown
     assert f"resolve {id} --retry " not in shown.replace("--retry --on-doubt", "")
-    await resolve_operation(settings, op_id, happened=happened)
-    await resolve(settings, id, OperatorDecision.RETRY)
+    await resolve_operation(source, op_id, happened=happened)
+    await resolve(source, id, OperatorDecision.RETRY)
     await go_on(gateway)
     assert await gateway.state(id) == "rolled_back"
     assert gateway.shop.effects[2:] == ["undo_charge", "undo_reserve"]
 
 
 async def test_consent_makes_a_compensation_in_doubt_again(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway, [LOST_AFTER])
-    await resolve(settings, id, OperatorDecision.RETRY, repeats_doubt=True)
+    await resolve(source, id, OperatorDecision.RETRY, repeats_doubt=True)
     await go_on(gateway)
     after = await gateway.ask("get_transaction", transaction_id=id)
     assert (after["state"], gateway.shop.effects[2:]) == (
@@ -418,19 +427,19 @@ async def test_consent_makes_a_compensation_in_doubt_again(
 
 
 async def test_a_compensation_that_may_be_repeated_needs_no_consent(
-    tmp_path: Path, shop: Shop, settings: Settings
+    tmp_path: Path, shop: Shop, source: LedgerFilesSource
 ) -> None:
     (tmp_path / "data").mkdir()
     async with harness(tmp_path / "data", shop, kind=ToolClass.IDEMPOTENT) as gateway:
         id = await stuck(gateway, [LOST_BEFORE] * 5)
-        await resolve(settings, id, OperatorDecision.RETRY)
+        await resolve(source, id, OperatorDecision.RETRY)
         await go_on(gateway)
         assert await gateway.state(id) == "rolled_back"
 
 
 @pytest.mark.parametrize("lost", ["charge", "undo_charge"])
 async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
-    gateway: TransactionHarness, settings: Settings, lost: str
+    gateway: TransactionHarness, source: LedgerFilesSource, lost: str
 ) -> None:
     gateway.shop.script[lost] = [LOST_AFTER]
     id = await gateway.begin()
@@ -440,25 +449,25 @@ async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
     gateway.clock.forward(8 * 86_400.0)
     await gateway.sweep()
     with pytest.raises(TransactionFailed, match="may have been carried out") as refusal:
-        await resolve(settings, id, OperatorDecision.RETRY)
+        await resolve(source, id, OperatorDecision.RETRY)
     assert "--compensated" in refusal.value.hint
     assert "operations resolve" not in refusal.value.hint
-    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(source, id, None), as_json=False)
     assert "operations resolve" not in shown
-    await resolve(settings, id, OperatorDecision.COMPENSATED)
+    await resolve(source, id, OperatorDecision.COMPENSATED)
     assert await gateway.state(id) == "rolled_back"
 
 
 async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compensation_twice() -> None:
     point, killed = 0, True
     with quick_directory() as directory:
-        settings = await asyncio.to_thread(load, Flags(data_dir=directory), {}, directory)
+        source = LedgerFilesSource(directory)
         while killed:
             point += 1
             shop, clock = Shop(), Clock()
             async with harness(directory, shop, clock) as gateway:
                 id = await stuck(gateway)
-            await resolve(settings, id, OperatorDecision.RETRY)
+            await resolve(source, id, OperatorDecision.RETRY)
             async with harness(directory, shop, clock) as gateway:
                 crash_point = CrashPoint(point)
                 gateway.arm(crash_point)
@@ -471,14 +480,16 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
             if state == "rolled_back":
                 assert undone == ["undo_charge", "undo_reserve"], point
             else:
-                found = (await show_transaction(settings, id, None)).transaction
+                found = (await show_transaction(source, id, None)).transaction
                 assert "may have been carried out" in found.reason, point
-                await resolve(settings, id, OperatorDecision.LEAVE)
+                await resolve(source, id, OperatorDecision.LEAVE)
     # Each of the two compensations alone passes five.
     assert point > 10
 
 
-async def test_a_step_in_doubt_is_settled_first(gateway: TransactionHarness, settings: Settings) -> None:
+async def test_a_step_in_doubt_is_settled_first(
+    gateway: TransactionHarness, source: LedgerFilesSource
+) -> None:
     gateway.shop.script["charge"] = [LOST_AFTER]
     id = await gateway.begin()
     await gateway.step(id, "reserve")
@@ -487,32 +498,32 @@ async def test_a_step_in_doubt_is_settled_first(gateway: TransactionHarness, set
     await gateway.ask("transaction_rollback", transaction_id=id)
     for repeats_doubt in (False, True):
         with pytest.raises(TransactionFailed, match="which decides what is undone") as refusal:
-            await resolve(settings, id, OperatorDecision.RETRY, repeats_doubt=repeats_doubt)
+            await resolve(source, id, OperatorDecision.RETRY, repeats_doubt=repeats_doubt)
     op_id = (await gateway.saga_runner.find_transaction(place_of(id))).steps[1].op_id
     assert op_id in refusal.value.hint
-    await resolve_operation(settings, op_id, happened=True)
-    await resolve(settings, id, OperatorDecision.RETRY)
+    await resolve_operation(source, op_id, happened=True)
+    await resolve(source, id, OperatorDecision.RETRY)
     await go_on(gateway)
     assert await gateway.state(id) == "rolled_back"
     assert gateway.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
 
 
 async def test_a_step_without_a_compensation_is_not_retried(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway, undo=(), compensate={"tool": "undo_charge", "args": {"id": "$result.nothing"}})
     with pytest.raises(
         TransactionFailed, match="no compensation to retry: its compensation cannot be filled"
     ):
-        await resolve(settings, id, OperatorDecision.RETRY)
-    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
+        await resolve(source, id, OperatorDecision.RETRY)
+    shown = format_transaction(await show_transaction(source, id, None), as_json=False)
     assert "--retry" not in shown
-    await resolve(settings, id, OperatorDecision.COMPENSATED)
+    await resolve(source, id, OperatorDecision.COMPENSATED)
     assert await gateway.state(id) == "rolled_back"
 
 
 async def test_what_was_undone_by_hand_is_rolled_back(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway, [LOST_AFTER])
     op_id = (await gateway.saga_runner.find_transaction(place_of(id))).steps[1].undo_op_id
@@ -530,16 +541,16 @@ async def test_what_was_undone_by_hand_is_rolled_back(
     assert after["steps"][1]["compensation"]["state"] == "in_doubt"
     assert after["history"][-1]["event"] == "operator: undone by hand, steps 1, 2 (by phone? \x1b[31m)"
     # Nothing follows, also not from a word about the call that it was in doubt about.
-    await resolve_operation(settings, op_id, happened=False)
+    await resolve_operation(source, op_id, happened=False)
     await gateway.resume()
     assert (await gateway.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
     assert gateway.shop.effects == ["reserve", "charge", "undo_charge"]
-    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(source, id, None), as_json=False)
     assert "\x1b" not in shown
 
 
 async def test_what_is_left_stays_failed_and_asks_for_nobody(
-    tmp_path: Path, gateway: TransactionHarness, settings: Settings
+    tmp_path: Path, gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway)
     document = json.loads(await told(tmp_path, "resolve", id, "--leave", "--json"))
@@ -553,29 +564,29 @@ async def test_what_is_left_stays_failed_and_asks_for_nobody(
     with pytest.raises(TransactionFailed, match="left it as it is"):
         await gateway.ask("transaction_rollback", transaction_id=id)
     assert gateway.shop.effects == ["reserve", "charge"]
-    assert [one.id for one in (await list_transactions(settings, ("left",))).transactions] == [id]
+    assert [one.id for one in (await list_transactions(source, ("left",))).transactions] == [id]
 
 
 @pytest.mark.parametrize("decision", OperatorDecision)
 async def test_what_is_not_stuck_is_not_resolved(
-    gateway: TransactionHarness, settings: Settings, decision: OperatorDecision
+    gateway: TransactionHarness, source: LedgerFilesSource, decision: OperatorDecision
 ) -> None:
     running, done, left = await gateway.begin(), await gateway.begin(), await stuck(gateway)
     await gateway.ask("transaction_commit", transaction_id=done)
-    await resolve(settings, left, OperatorDecision.LEAVE)
+    await resolve(source, left, OperatorDecision.LEAVE)
     for id, state in ((running, "initiated"), (done, "completed"), (left, "failed")):
         with pytest.raises(TransactionFailed, match=f"is {state}.*, not stuck"):
-            await resolve(settings, id, decision)
+            await resolve(source, id, decision)
 
 
 async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     for _ in range(5):
         id = await stuck(gateway)
         outcomes = await asyncio.gather(
             *(
-                resolve(settings, id, decision)
+                resolve(source, id, decision)
                 for decision in (OperatorDecision.LEAVE, OperatorDecision.COMPENSATED)
             ),
             return_exceptions=True,
@@ -590,11 +601,11 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
 
 
 async def test_a_decision_about_an_older_state_is_not_recorded(
-    gateway: TransactionHarness, settings: Settings
+    gateway: TransactionHarness, source: LedgerFilesSource
 ) -> None:
     id = await stuck(gateway)
     old = await gateway.saga_runner.find_transaction(place_of(id))
-    await resolve(settings, id, OperatorDecision.LEAVE)
+    await resolve(source, id, OperatorDecision.LEAVE)
     newest = await gateway.saga_runner.find_transaction(place_of(id))
     assert not await gateway.store.save_decision(old, old.history[0], old.steps)
     assert await gateway.saga_runner.find_transaction(place_of(id)) == newest

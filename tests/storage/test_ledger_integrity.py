@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from headgate.control.ledger_recovery import LedgerRecoveryReport
 from headgate.delivery.ledger import ClaimVerdict, LedgerDamaged, OperationOutcome, OperationState
 from headgate.domain.mcp_request import McpResponse
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard
-from headgate.storage.sqlite.ledger_recovery import LedgerRecoveryReport, inspect, recover
+from headgate.storage.sqlite.ledger_recovery import inspect, recover
 from headgate.storage.sqlite.ledger_rows import forget_ended
 from tests.storage.ledger_stages import WINDOW_SECONDS, SqliteStage, granted, intent, sqlite_stage
 

@@ -23,7 +23,7 @@ def _keep_verbose(context: click.Context, _: click.Parameter, given: bool) -> No
     context.meta[_VERBOSE_KEY] = given
 
 
-# Read by `tell_of_ledger`, so that no command has to hand it on.
+# Read by `print_from_ledger`, so that no command has to pass it on.
 LEDGER_VERBOSE = click.option(
     "-v",
     "--verbose",
@@ -82,17 +82,17 @@ def list_operations(
     as_json: bool,  # noqa: FBT001 (the shape that click wants)
 ) -> None:
     """Name recorded calls, the oldest first."""
-    from headgate.app import operations as ledger
+    from headgate.app.operator_ledger import LedgerFilesSource
+    from headgate.cli.operation_text import format_operations
+    from headgate.control import operations as control
     from headgate.delivery.ledger import OperationState
 
-    chosen = tuple(map(OperationState, states)) or ledger.OPEN_STATES
+    chosen = tuple(map(OperationState, states)) or control.OPEN_STATES
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.list_operations(settings, chosen),
-        lambda found: ledger.format_operations(
-            found, as_json=as_json, options=repeated_options(config, data_dir)
-        ),
+        lambda settings: control.list_operations(LedgerFilesSource(settings.data_dir), chosen),
+        lambda found: format_operations(found, as_json=as_json, options=repeated_options(config, data_dir)),
     )
 
 
@@ -109,13 +109,15 @@ def show_operation(
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """Tell what is known of the recorded call OP_ID."""
-    from headgate.app import operations as ledger
+    from headgate.app.operator_ledger import LedgerFilesSource
+    from headgate.cli.operation_text import format_operation
+    from headgate.control import operations as control
 
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.show_operation(settings, op_id),
-        lambda found: ledger.format_operation(found, as_json=as_json),
+        lambda settings: control.show_operation(LedgerFilesSource(settings.data_dir), op_id),
+        lambda found: format_operation(found, as_json=as_json),
     )
 
 
@@ -134,7 +136,8 @@ def resolve_operation(
     data_dir: Path | None,
 ) -> None:
     """Settle the call OP_ID, which is in doubt: a repeat with its key is carried out, or never again."""
-    from headgate.app import operations as ledger
+    from headgate.app.operator_ledger import LedgerFilesSource
+    from headgate.control import operations as control
 
     if happened and did_not_happen:
         raise click.UsageError("--happened and --did-not-happen contradict each other: say one of them.")
@@ -143,7 +146,9 @@ def resolve_operation(
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.resolve_operation(settings, op_id, happened=happened),
+        lambda settings: control.resolve_operation(
+            LedgerFilesSource(settings.data_dir), op_id, happened=happened
+        ),
         lambda found: f"Operation {found.op_id} is {found.state}.",
     )
 
@@ -166,19 +171,18 @@ def recover_ledger(
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """Check the ledger, list the records that are lost, and keep the rest in a new one."""
-    from headgate.app import ledger_recovery
+    from headgate.app.operator_ledger import recover_ledger_files
+    from headgate.cli.recovery_text import format_recovery
 
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger_recovery.recover_ledger(settings, accept_loss=accept_loss),
-        lambda found: ledger_recovery.format_recovery(
-            found, as_json=as_json, options=repeated_options(config, data_dir)
-        ),
+        lambda settings: recover_ledger_files(settings, accept_loss=accept_loss),
+        lambda found: format_recovery(found, as_json=as_json, options=repeated_options(config, data_dir)),
     )
 
 
-# The words of `app.transactions`, without what would have to be imported for them.
+# The words of `control.transactions`, without what would have to be imported for them.
 _TRANSACTION_STATES = ("stuck", "rolling_back", "running", "left", "rolled_back", "completed")
 _LONGEST_NOTE = 500
 _PRINCIPAL = click.option(
@@ -212,16 +216,17 @@ def list_transactions(
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """List transactions: stuck ones first, the oldest first."""
-    from headgate.app import transactions as ledger
-    from headgate.app.transaction_text import format_transactions
+    from headgate.app.operator_ledger import LedgerFilesSource
+    from headgate.cli.transaction_text import format_transactions
+    from headgate.control import transactions as control
 
     if states and every:
         raise click.UsageError("--all already names every state: give it without --state.")
-    chosen = _TRANSACTION_STATES if every else states or ledger.OPEN_PHASES
+    chosen = _TRANSACTION_STATES if every else states or control.OPEN_PHASES
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.list_transactions(settings, chosen),
+        lambda settings: control.list_transactions(LedgerFilesSource(settings.data_dir), chosen),
         lambda found: format_transactions(found, as_json=as_json, options=repeated_options(config, data_dir)),
     )
 
@@ -244,13 +249,14 @@ def show_transaction(
 
     ID may be the beginning of an id, if no other one begins so.
     """
-    from headgate.app import transactions as ledger
-    from headgate.app.transaction_text import format_transaction
+    from headgate.app.operator_ledger import LedgerFilesSource
+    from headgate.cli.transaction_text import format_transaction
+    from headgate.control import transactions as control
 
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.show_transaction(settings, id, principal),
+        lambda settings: control.show_transaction(LedgerFilesSource(settings.data_dir), id, principal),
         lambda found: format_transaction(found, as_json=as_json, options=repeated_options(config, data_dir)),
     )
 
@@ -284,9 +290,10 @@ def resolve_transaction(  # noqa: PLR0913 (one for each option)
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """Decide about transaction ID, which is stuck: exactly one of --retry, --compensated and --leave."""
-    from headgate.app import transactions as ledger
-    from headgate.app.transaction_text import format_resolution
-    from headgate.delivery.transactions.operator_decision import OperatorDecision
+    from headgate.app.operator_ledger import LedgerFilesSource
+    from headgate.cli.transaction_text import format_resolution
+    from headgate.control import transactions as control
+    from headgate.control.operator_decision import OperatorDecision
 
     given = {
         OperatorDecision.RETRY: retry,
@@ -303,8 +310,8 @@ def resolve_transaction(  # noqa: PLR0913 (one for each option)
     print_from_ledger(
         config,
         data_dir,
-        lambda settings: ledger.resolve_transaction(
-            settings,
+        lambda settings: control.resolve_transaction(
+            LedgerFilesSource(settings.data_dir),
             id,
             principal,
             decisions[0],

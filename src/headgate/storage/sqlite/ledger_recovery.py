@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from headgate.control.ledger_recovery import LedgerRecoveryReport, LostCall
 from headgate.delivery.ledger import LedgerDamaged, Operation, OperationState
 from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import open_regular
@@ -31,45 +32,6 @@ _RECOVERED: Final = "its record may be older than what became of it, because the
 _MAX_REPORTED: Final = 1000
 # Raised by SQLite, its module and the checks where the file is damaged.
 _UNREADABLE: Final = (sqlite3.Error, LedgerDamaged, UnicodeDecodeError)
-
-
-class LostCall(msgspec.Struct, frozen=True):
-    """A record with a wrong checksum; any member may be wrong."""
-
-    op_id: str
-    key: str
-    server: str
-    tool: str
-    state: str
-
-
-class LedgerRecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recovery keeps and loses."""
-
-    kept: int
-    # How many of those kept are in doubt, because a later record of them may be lost.
-    doubted: int
-    transactions: int
-    # How many of these wait for an operator.
-    stuck_transactions: int
-    # Keys of calls and transactions without a record.
-    missing: int
-    # Whether keys may be missing from that count: their hashes are damaged too, or the newest are lost.
-    uncounted: bool
-    lost: list[LostCall]
-    # How many of the calls kept as done have lost their answer.
-    lost_answers: int
-    lost_transactions: list[str]
-
-    @property
-    def loses_records(self) -> bool:
-        """Whether the record of a call or a transaction may be lost."""
-        return bool(self.missing or self.uncounted or self.lost or self.lost_transactions)
-
-    @property
-    def loses_nothing(self) -> bool:
-        """Whether every recorded call is kept with its answer."""
-        return not (self.loses_records or self.lost_answers)
 
 
 class _RecoveredCall(NamedTuple):

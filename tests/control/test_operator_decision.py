@@ -3,15 +3,15 @@
 import pytest
 from msgspec import structs
 
-from headgate.delivery.errors import TransactionFailed
-from headgate.delivery.ledger import Operation, OperationState
-from headgate.delivery.transactions.operator_decision import (
+from headgate.control.operator_decision import (
     OperatorDecision,
     change_for_decision,
     stuck_operation_key,
     stuck_step,
     with_change,
 )
+from headgate.delivery.errors import TransactionFailed
+from headgate.delivery.ledger import Operation, OperationState
 from headgate.delivery.transactions.saga_rules import (
     Phase,
     Remedy,

@@ -4,14 +4,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from headgate.app.operations import (
+from headgate.cli.operation_text import (
     format_age,
     format_json,
     format_table,
     format_time,
     stuck_transactions_line,
 )
-from headgate.app.transactions import (
+from headgate.control.operator_decision import (
+    OperatorDecision,
+    change_for_decision,
+    stuck_operation_key,
+    stuck_step,
+)
+from headgate.control.transactions import (
     TransactionDetails,
     TransactionListing,
     TransactionResolution,
@@ -20,12 +26,6 @@ from headgate.app.transactions import (
 )
 from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
-from headgate.delivery.transactions.operator_decision import (
-    OperatorDecision,
-    change_for_decision,
-    stuck_operation_key,
-    stuck_step,
-)
 from headgate.delivery.transactions.saga_rules import (
     Phase,
     Remedy,

@@ -1,24 +1,23 @@
-"""`headgate transactions`: lists and shows transactions, and records decisions about stuck ones."""
+"""Lists and shows transactions for an operator, and records decisions about stuck ones."""
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from headgate.app.operations import OperatorLedger, ledger_exists, open_operator_ledger
-from headgate.config.settings import Settings
-from headgate.delivery.errors import TransactionFailed
-from headgate.delivery.ledger import Operation, OperationState
-from headgate.delivery.operation_record import close_answer
-from headgate.delivery.transactions.operator_decision import (
+from headgate.control.operator_decision import (
     OperatorDecision,
     change_for_decision,
     stuck_operation_key,
     stuck_step,
     with_change,
 )
+from headgate.control.operator_ledger import LedgerSource, OperatorLedger
+from headgate.delivery.errors import TransactionFailed
+from headgate.delivery.ledger import Operation, OperationState
+from headgate.delivery.operation_record import close_answer
 from headgate.delivery.transactions.saga_calls import full_error_text
 from headgate.delivery.transactions.saga_rules import Phase
 from headgate.delivery.transactions.transaction_store import (
@@ -27,7 +26,6 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionKey,
     TransactionRecord,
 )
-from headgate.storage.sqlite.ledger import LEDGER_NAME
 
 # The operator's words for where transactions are, in the order in which they are listed.
 PHASES: Final[Mapping[str, Phase]] = MappingProxyType(
@@ -80,77 +78,79 @@ def phase_name(phase: Phase) -> str:
     return next(word for word, known in PHASES.items() if known is phase)
 
 
-async def list_transactions(settings: Settings, states: Collection[str]) -> TransactionListing:
+async def list_transactions(source: LedgerSource, states: Collection[str]) -> TransactionListing:
     """The transactions in those states: stuck ones first, in each state the oldest first.
 
     Raises ConfigError when the ledger cannot be read, as all of these do.
     """
-    if not await ledger_exists(settings):
-        nothing = f"No transaction has been recorded: there is no {LEDGER_NAME} in {settings.data_dir}."
+    if not await source.exists():
+        path = source.path
+        nothing = f"No transaction has been recorded: there is no {path.name} in {path.parent}."
         return TransactionListing([], 0, nothing)
     words = [word for word in PHASES if word in states]
-    async with open_operator_ledger(settings) as opened:
-        counts = await opened.transactions.counts()
+    async with source.open() as ledger:
+        counts = await ledger.transactions.counts()
         found: list[TransactionRecord] = []
         for word in words:
-            found += await opened.transactions.list_transactions((PHASES[word],), MOST_LISTED - len(found))
+            found += await ledger.transactions.list_transactions((PHASES[word],), MOST_LISTED - len(found))
     nothing = f"No transaction is {' or '.join(words).replace('_', ' ')}."
     return TransactionListing(found, sum(counts[PHASES[word]] for word in words), nothing)
 
 
-async def show_transaction(settings: Settings, id: str, principal: str | None) -> TransactionDetails:
+async def show_transaction(source: LedgerSource, id: str, principal: str | None) -> TransactionDetails:
     """The transaction whose id is or begins with this; raises TransactionFailed for none or several."""
-    if not await ledger_exists(settings):
+    if not await source.exists():
         raise _unknown(id)
-    async with open_operator_ledger(settings) as opened:
-        transaction = await _find_transaction(opened, id, principal)
-        operations = await _operations(opened, transaction)
+    async with source.open() as ledger:
+        transaction = await _find_transaction(ledger, id, principal)
+        operations = await _operations(ledger, transaction)
         errors = {
             step.number: error
             for step in transaction.steps
-            if step.error and (error := await _whole_error(opened, step)) is not None
+            if step.error and (error := await _whole_error(ledger, step)) is not None
         }
     return TransactionDetails(transaction, operations, errors)
 
 
 async def resolve_transaction(
-    settings: Settings,
+    source: LedgerSource,
     id: str,
     principal: str | None,
     decision: OperatorDecision,
     *,
     repeats_doubt: bool,
     note: str,
+    now: Callable[[], float] = time.time,
 ) -> TransactionResolution:
     """A stuck transaction after the decision, which is durable; raises TransactionFailed for any other."""
-    if not await ledger_exists(settings):
+    if not await source.exists():
         raise _unknown(id)
-    async with open_operator_ledger(settings) as opened:
-        transaction = await _find_transaction(opened, id, principal)
-        operations = await _operations(opened, transaction)
+    async with source.open() as ledger:
+        transaction = await _find_transaction(ledger, id, principal)
+        operations = await _operations(ledger, transaction)
         step = stuck_step(transaction)
         known = operations.get(stuck_operation_key(transaction, step)) if step is not None else None
         change = change_for_decision(transaction, decision, known, repeats_doubt=repeats_doubt, note=note)
-        runs = await opened.gateway_runs()
-        now = time.time()
-        after = with_change(transaction, change, now)
-        if not await opened.transactions.save_decision(after, HistoryEvent(now, change.text), change.steps):
-            raise await _resolved_concurrently(opened, transaction.transaction_key)
+        runs = await ledger.gateway_runs()
+        at = now()
+        after = with_change(transaction, change, at)
+        if not await ledger.transactions.save_decision(after, HistoryEvent(at, change.text), change.steps):
+            raise await _resolved_concurrently(ledger, transaction.transaction_key)
         doubts = [found.op_id for found in operations.values() if found.state is OperationState.DOUBT]
-        return TransactionResolution(after, decision, doubts, runs, settings.data_dir)
+        return TransactionResolution(after, decision, doubts, runs, source.path.parent)
 
 
-async def _operations(opened: OperatorLedger, transaction: TransactionRecord) -> dict[str, Operation]:
+async def _operations(ledger: OperatorLedger, transaction: TransactionRecord) -> dict[str, Operation]:
     """The calls of a transaction that the ledger still has, by their keys."""
     beginning = f"headgate:tx/{transaction.id}/"
-    found = await opened.calls.list_by_key_prefix(transaction.tenant, transaction.principal, beginning)
+    found = await ledger.operations.list_by_key_prefix(transaction.tenant, transaction.principal, beginning)
     return {operation.key: operation for operation in found}
 
 
-async def _whole_error(opened: OperatorLedger, step: StepRecord) -> str | None:
+async def _whole_error(ledger: OperatorLedger, step: StepRecord) -> str | None:
     """The server's error for the last call of a refused step; None when it is not recorded."""
     op_id = step.undo_op_id or step.op_id
-    answer = await opened.calls.read_answer(op_id) if op_id else None
+    answer = await ledger.operations.read_answer(op_id) if op_id else None
     if answer is None:
         return None
     try:
@@ -162,15 +162,15 @@ async def _whole_error(opened: OperatorLedger, step: StepRecord) -> str | None:
 # Which transaction is meant.
 
 
-async def _find_transaction(opened: OperatorLedger, id: str, principal: str | None) -> TransactionRecord:
+async def _find_transaction(ledger: OperatorLedger, id: str, principal: str | None) -> TransactionRecord:
     # An argument of the shell may contain bytes that are no text, and then names no transaction.
     text = id.encode("utf-8", "backslashreplace").decode()
-    places = await opened.transactions.find_keys(text, MOST_LISTED) if text else []
+    places = await ledger.transactions.find_keys(text, MOST_LISTED) if text else []
     if principal is not None:
         places = [place for place in places if principal in (place.principal, principal_label(place))]
     if len(places) > 1:
         raise _ambiguous(id, places)
-    found = await opened.transactions.load(places[0]) if places else None
+    found = await ledger.transactions.load(places[0]) if places else None
     if found is None:
         raise _unknown(id)
     return found
@@ -203,9 +203,9 @@ def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
     )
 
 
-async def _resolved_concurrently(opened: OperatorLedger, place: TransactionKey) -> TransactionFailed:
+async def _resolved_concurrently(ledger: OperatorLedger, place: TransactionKey) -> TransactionFailed:
     """Another decision was recorded first, and this one was not."""
-    now = await opened.transactions.load(place)
+    now = await ledger.transactions.load(place)
     if now is None:
         return _unknown(place.id)
     why = f" ({now.reason})" if now.reason else ""

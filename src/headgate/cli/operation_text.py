@@ -1,0 +1,126 @@
+"""Prints recorded calls for an operator: tables and lines to read, or JSON documents with stable members."""
+
+import shutil
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headgate.control.operations import OperationListing
+from headgate.delivery.ledger import Operation, effect_of
+from headgate.domain.terminal import printable, table_lines
+
+_DEFAULT_WIDTH = 100
+# Beside each column.
+_GAP = 2
+_HEAD = ("op_id", "state", "age", "server", "tool", "key", "attempts", "error")
+
+
+def format_operations(listing: OperationListing, *, as_json: bool, options: str = "") -> str:
+    """A table with a line about stuck transactions, or one JSON document.
+
+    `options` are the options of the command that a further one has to repeat.
+    """
+    if as_json:
+        return format_json([_document(operation) for operation in listing.operations])
+    rows = [_row(operation) for operation in listing.operations]
+    lines = format_table(_HEAD, rows) if rows else [printable(listing.empty_message)]
+    if listing.stuck_transactions:
+        them = "it" if listing.stuck_transactions == 1 else "them"
+        lines.append(
+            stuck_transactions_line(listing.stuck_transactions, f"headgate transactions list{options}", them)
+        )
+    return "\n".join(lines)
+
+
+def stuck_transactions_line(stuck: int, command: str, what: str) -> str:
+    """How many transactions are stuck, and the command that shows what to know next."""
+    are = "1 transaction is stuck and waits" if stuck == 1 else f"{stuck} transactions are stuck and wait"
+    return f"{are} for a person: `{command}` shows {what}."
+
+
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table whose last column alone is wrapped."""
+    others = [max(len(printable(row[place])) for row in (head, *rows)) for place in range(len(head) - 1)]
+    # An id is there to be copied: the widest column gives way, and so that has to be the last one.
+    width = sum(others) + max(others) + 1 + _GAP * len(head)
+    return table_lines(head, rows, max(width, shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns))
+
+
+def format_operation(operation: Operation, *, as_json: bool) -> str:
+    """Everything that is known of one operation: a line for each fact, or one JSON document."""
+    document = _document(operation) | {"arguments": _text(operation.arguments)}
+    if as_json:
+        return format_json(document)
+    longest = max(map(len, document))
+    facts = document | {
+        "created": format_time(operation.created),
+        "updated": format_time(operation.updated),
+        "lease_until": format_time(operation.lease_until),
+    }
+    values = {name: printable(str(value)) for name, value in facts.items() if value != ""}
+    return "\n".join(f"{name:<{longest}}  {value}" for name, value in values.items())
+
+
+def _row(operation: Operation) -> tuple[str, ...]:
+    error = f"{operation.error_code}: {operation.error}" if operation.error_code else operation.error
+    return (
+        operation.op_id,
+        operation.state,
+        format_age(time.time() - operation.created),
+        operation.server,
+        operation.tool,
+        operation.key,
+        str(operation.attempts),
+        error,
+    )
+
+
+def _document(operation: Operation) -> dict[str, Any]:
+    """The members of the JSON document, times in seconds since the epoch."""
+    return {
+        "op_id": operation.op_id,
+        "state": operation.state.value,
+        "effect": effect_of(operation.state).value,
+        "server": operation.server,
+        "tool": operation.tool,
+        "public_name": operation.public_name,
+        "class": operation.kind.value,
+        "tenant": operation.tenant,
+        "principal": operation.principal,
+        "key": operation.key,
+        "transaction": operation.transaction,
+        "attempts": operation.attempts,
+        "created": operation.created,
+        "updated": operation.updated,
+        "lease_until": operation.lease_until,
+        "error_code": operation.error_code,
+        "error": operation.error,
+        "resolved_by": operation.resolved_by,
+        "answered": operation.answered,
+        "answer_dropped": operation.dropped,
+    }
+
+
+def format_json(document: object) -> str:
+    """A JSON document as a person reads it."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _text(arguments: bytes) -> str:
+    return arguments.decode("utf-8", "replace")
+
+
+def format_age(seconds: float) -> str:
+    """How long that is, in the two largest units."""
+    left = max(0, int(seconds))
+    for unit, smaller, size, step in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60), ("m", "s", 60, 1)):
+        if left >= size:
+            return f"{left // size}{unit} {left % size // step}{smaller}"
+    return f"{left}s"
+
+
+def format_time(seconds: float) -> str:
+    """A time of day, where the operator is."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,1 @@
+"""The work of an operator, over values and fakes of its Protocols."""
