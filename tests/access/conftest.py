@@ -43,13 +43,15 @@ FILES = {
 
 
 def configuration_of(directory: Path, **settings: Any) -> dict[str, Any]:
-    """A bank and an archive, whose listings are kept in the directory."""
+    """A bank and an archive; the directory has their listings and what happened at each."""
     directory.mkdir(parents=True, exist_ok=True)
     servers = {}
     for name, listing in (("bank", BANK), ("files", FILES)):
         script = directory / f"{name}.json"
         script.write_text(json.dumps(listing))
-        command = server_command("servers.chatty_stdio", "--name", name, "--script", script, site=True)
+        record = directory / f"{name}.record"
+        options = ("--name", name, "--script", script, "--record", record)
+        command = server_command("servers.chatty_stdio", *options, site=True)
         servers[name] = stdio_entry(command)
     return {"mcpServers": servers, "proxySettings": {"listing": "full", **settings}}
 

@@ -58,7 +58,11 @@ ALICE = Identity(tenant="acme", principal="alice", grants=("bank:*",), source=Id
 BOB = Identity(tenant="acme", principal="bob", grants=("files:*",), source=IdentitySource.API_KEY)
 CAROL = Identity(tenant="acme", principal="carol", grants=("*:*",), source=IdentitySource.API_KEY)
 OTHER_ALICE = Identity(tenant="other", principal="alice", grants=("*:*",), source=IdentitySource.API_KEY)
-IDENTITIES = {"alice": ALICE, "bob": BOB, "carol": CAROL, "other alice": OTHER_ALICE}
+# Dave sees both, but may not pay.
+DAVE = Identity(
+    tenant="acme", principal="dave", grants=("*:*", "!bank:pay_invoice"), source=IdentitySource.API_KEY
+)
+IDENTITIES = {"alice": ALICE, "bob": BOB, "carol": CAROL, "dave": DAVE, "other alice": OTHER_ALICE}
 PRINCIPAL_HEADER = "X-Principal"
 
 

@@ -85,6 +85,13 @@ def test_the_task_of_another_does_not_exist(gate: GatewayProcess, who: str) -> N
         assert "error" in answers[0]
 
 
+@pytest.mark.parametrize("who", ["carol", None])
+def test_the_task_of_another_does_not_exist_as_a_number_either(gate: GatewayProcess, who: str | None) -> None:
+    call(HandshakeClient(gate, "alice"), "bank_task", id="7")
+    asked = {"taskId": 7, "_meta": {"io.headgate/server": "bank"}}
+    assert "error" in HandshakeClient(gate, who).ask("tasks/get", asked)
+
+
 def test_the_local_user_does_not_see_the_task_of_another(gate: GatewayProcess) -> None:
     call(HandshakeClient(gate, "alice"), "bank_task", id="hidden-task")
     asked = {"taskId": "hidden-task", "_meta": {"io.headgate/server": "bank"}}

@@ -1,13 +1,17 @@
 """Over HTTP, what an identity may not see is neither listed, counted, hinted, found nor called."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
-from testkit.gateway_process import GatewayProcess
+from testkit.clients.plain_http import post, settle
+from testkit.gateway_process import GatewayProcess, running_gateway
+from testkit.waiting import wait_until
 from tests.access.clients import ERAS, HandshakeClient, StatelessClient
+from tests.access.conftest import configuration_of, start
 
 EITHER_ERA = pytest.mark.parametrize("client", ERAS.values(), ids=ERAS)
 AnyClient = type[HandshakeClient] | type[StatelessClient]
@@ -173,3 +177,38 @@ def test_a_method_cannot_be_forwarded_to_a_hidden_server(gate: GatewayProcess, c
 
     assert answer("alice", "files") == answer("alice", "filly")
     assert answer("alice", "files") != answer("bob", "files")
+
+
+def test_a_hidden_server_gets_no_connection_and_no_message_of_a_client(tmp_path: Path) -> None:
+    with start(tmp_path) as gate:
+        settle(gate, "bank", "files")
+        alice = HandshakeClient(gate, "alice", roots={"listChanged": True}, elicitation={})
+        assert "bank_pay_invoice" in json.dumps(alice.ask("tools/list"))
+        changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        assert post(gate, changed, alice.headers).status == 202
+        assert alice.ask("logging/setLevel", {"level": "debug"})["result"] == {}
+        bank = tmp_path / "bank.record"
+        wait_until(lambda: "told notifications/roots/list_changed" in bank.read_text(), 5.0, "told")
+        hidden = (tmp_path / "files.record").read_text()
+        assert "roots" not in hidden
+        assert "elicitation" not in hidden
+
+
+def test_a_hidden_tool_of_a_starting_server_undoes_no_step(tmp_path: Path) -> None:
+    config = configuration_of(tmp_path)
+    started, bank = tmp_path / "started", config["mcpServers"].pop("bank")
+    # Its tools are not known when the step comes.
+    late = ["-c", f'touch {started}; sleep 2; exec "$@"', "sh", bank["command"], *bank["args"]]
+    with running_gateway(config, tmp_path, program="tests.access.granted_gateway") as gate:
+        settle(gate, "files")
+        dave = HandshakeClient(gate, "dave")
+        begun = call(dave, "transaction_begin")["structuredContent"]["transaction_id"]
+        config["mcpServers"]["bank"] = {**bank, "command": "sh", "args": late}
+        gate.write_config(config)
+        wait_until(started.exists, 5.0, "started")
+        step = {"transaction_id": begun, "tool": "files_read_note", "args": {}}
+        refused = call(dave, "transaction_step", **step, compensate={"tool": "bank_pay_invoice", "args": {}})
+        settle(gate, "bank", "files")
+        call(dave, "transaction_rollback", transaction_id=begun)
+        assert "call pay_invoice" not in (tmp_path / "bank.record").read_text()
+        assert "TOOL_NOT_FOUND" in json.dumps(refused)

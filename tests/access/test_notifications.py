@@ -8,13 +8,13 @@ import pytest
 
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_variant import ListingContext
-from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.client_profile import PLAIN_PROFILE, profile_of
 from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.protocol_version import Era
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
-from testkit.clients.plain_http import Stream, opened, send, settle
+from testkit.clients.plain_http import Stream, opened, post, request, send, settle
 from testkit.waiting import eventually
 from tests.access.clients import HandshakeClient
 from tests.access.conftest import configuration_of, start
@@ -73,6 +73,20 @@ async def test_a_changed_list_is_told_to_those_who_see_the_change() -> None:
     assert await clients.received() == told
     clients.catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay")])
     told = {"local": ["tools"], "alice": ["tools"], "carol": ["tools"], "bob": []}
+    assert await clients.received() == told
+
+
+async def test_a_list_that_changes_for_one_profile_is_told_to_those_who_see_its_server() -> None:
+    clients = Clients()
+    for server in ("bank", "files"):
+        clients.catalog.replace_listing(server, ItemKind.TOOLS, [tool("a"), tool("b")])
+    sampling = profile_of(b'{"sampling":{}}')
+    asked = ListingContext(era=Era.HANDSHAKE, caller=BOB, profile=sampling)
+    clients.catalog.listing(ItemKind.TOOLS, asked)
+    await clients.received()
+    # The tools of all profiles together stay the same.
+    clients.catalog.replace_listing("files", ItemKind.TOOLS, [tool("a")], sampling)
+    told = {"local": ["tools"], "bob": ["tools"], "carol": ["tools"], "alice": []}
     assert await clients.received() == told
 
 
@@ -144,6 +158,24 @@ def test_a_server_that_vanishes_is_told_to_those_who_saw_it(tmp_path: Path) -> N
                 # Nothing came besides.
                 with pytest.raises(EOFError):
                     stream.message()
+
+
+@pytest.mark.parametrize("method", ["notifications/tasks/status", "notifications/message"])
+def test_what_may_be_about_the_call_of_another_is_told_to_nobody(tmp_path: Path, method: str) -> None:
+    secret = "the task of Alice is done"
+
+    def answer_of(client: HandshakeClient) -> str:
+        told = {"method": method, "params": {"data": secret}, "count": 1}
+        params = {"name": "bank_tell_flood", "arguments": told}
+        return post(client.gate, request("tools/call", params), client.headers).body.decode()
+
+    with start(tmp_path) as gate:
+        settle(gate, "bank", "files")
+        alice, carol = (HandshakeClient(gate, who) for who in ("alice", "carol"))
+        # Only Alice has used the connection so far.
+        assert secret in answer_of(alice)
+        assert secret not in answer_of(carol)
+        assert secret not in answer_of(alice)
 
 
 def listening_as(client: HandshakeClient) -> AbstractContextManager[Stream]:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from headgate.domain.errors import InvalidUpstreamResponse
 from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
+from headgate.input_requests.errors import TaskNotFound
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from tests.gateway_harness import Large
 from tests.input_requests.bridge_harness import raw
@@ -97,3 +99,67 @@ def test_of_a_task_that_is_only_asked_about_the_server_is_known() -> None:
     asked = UpstreamCall(about("t"), Item(ItemKind.TOOLS, "bank", "", "tasks/get"))
     handles.record_task(asked, McpResponse(b'{"taskId":"t","status":"working"}'))
     assert server_of(handles, about("t")) == "bank"
+
+
+def at(server: str, method: str = "tasks/list", who: str = "ann") -> UpstreamCall:
+    request = McpRequest(caller=Identity(principal=who), method=method)
+    return UpstreamCall(request, Item(ItemKind.TOOLS, server, "", method))
+
+
+def test_a_task_is_owned_at_the_server_that_has_it_and_at_no_other() -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "1"}, "bank", "ann")
+    began(handles, {"taskId": "1"}, "other", "bob")
+    handles.check_owner(about("1"), "bank")
+    handles.check_owner(about("1", "bob"), "other")
+    for who, server in (("ann", "other"), ("bob", "bank"), ("local", "bank")):
+        with pytest.raises(TaskNotFound):
+            handles.check_owner(about("1", who), server)
+
+
+def test_tasks_of_one_owner_at_two_servers_may_have_the_same_id() -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "1"}, "bank")
+    began(handles, {"taskId": "1"}, "other")
+    for server in ("bank", "other"):
+        handles.check_owner(about("1"), server)
+        tool = handles.tool_of_task(about("1"), server)
+        assert tool is not None
+        assert tool.server == server
+    assert server_of(handles, about("1")) == "other"
+
+
+@pytest.mark.parametrize("id", [1, None, ["1"], ""])
+def test_what_is_no_id_is_no_task_of_a_caller(id: Any) -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "1"}, "bank", "bob")
+    with pytest.raises(TaskNotFound):
+        handles.check_owner(about(id), "bank")
+
+
+def test_a_list_has_the_tasks_of_its_owner_at_its_server() -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "1"}, "bank", "ann")
+    began(handles, {"taskId": "2"}, "bank", "bob")
+    began(handles, {"taskId": "2"}, "other", "ann")
+    listed = McpResponse(b'{"tasks":[{"taskId":"1"},{"taskId":"2"},{"taskId":"3"}]}')
+
+    def ids(who: str) -> list[str]:
+        result = handles.own_tasks(at("bank", who=who), listed).result
+        assert isinstance(result, bytes)
+        return [task["taskId"] for task in json.loads(result)["tasks"]]
+
+    assert (ids("ann"), ids("bob"), ids("local")) == (["1"], ["2"], ["3"])
+
+
+@pytest.mark.parametrize("who", ["ann", "local"])
+def test_a_list_that_is_too_large_to_filter_is_refused(who: str) -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "2"}, "bank", "bob")
+    with pytest.raises(InvalidUpstreamResponse):
+        handles.own_tasks(at("bank", who=who), McpResponse(Large(b'{"tasks":[{"taskId":"2"}]}')))
+
+
+def test_the_local_user_gets_a_large_list_where_nobody_else_has_tasks() -> None:
+    large = McpResponse(Large(b'{"tasks":[{"taskId":"2"}]}'))
+    assert MemoryTaskRegistry().own_tasks(at("bank", who="local"), large) is large

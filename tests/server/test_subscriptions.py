@@ -73,10 +73,12 @@ class Client:
     def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         return NO_HINT
 
-    async def set_log_level(self, owner: ClientSession, level: str) -> None:
+    async def set_log_level(self, owner: ClientSession, level: str, caller: Identity) -> None:
         """Nobody logs."""
 
-    def forward_notification(self, owner: ClientSession, method: str, params: bytes) -> None:
+    def forward_notification(
+        self, owner: ClientSession, method: str, params: bytes, caller: Identity
+    ) -> None:
         """Nobody is told."""
 
 

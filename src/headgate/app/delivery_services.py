@@ -155,8 +155,13 @@ class Transactions:
         self._phases: dict[Phase, int] = {}
 
     def _check_tool_exists(self, name: str, caller: Identity) -> None:
-        """Raises ToolNotFound or ServerNotFound; a server that is still starting may have the tool."""
-        if self._catalog.pending_server(ItemKind.TOOLS, name, caller) is None:
+        """Raises ToolNotFound or ServerNotFound; a server that is still starting may have the tool.
+
+        Only for a caller that sees everything: a compensation is sent whatever its caller sees by then, so
+        what is not listed yet may turn out to be hidden.
+        """
+        starting = self._catalog.pending_server(ItemKind.TOOLS, name, caller) is not None
+        if not starting or not self._catalog.visibility(caller).is_unrestricted:
             self._catalog.resolve(ItemKind.TOOLS, name, caller)
 
     async def maintain_ledger(self) -> None:

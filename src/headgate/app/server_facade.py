@@ -76,25 +76,29 @@ class GatewayFacade:
         """Wait, for a bounded time, until servers have listed for clients of that profile."""
         await self.wait_until_names_settled()
         alone = profile.accepts_input_requests
-        await self._fleet.wait_for_listing(PoolKey(profile, owner, caller.principal, alone, caller.tenant))
+        pool_key = PoolKey(profile, owner, caller.principal, alone, caller.tenant)
+        await self._fleet.wait_for_listing(pool_key, self._catalog.visibility(caller).allows_server)
 
     async def wait_until_names_settled(self) -> None:
         """Wait for the first servers, as a listing does; from then on every tool keeps its name."""
         await self._fleet.wait_for_start()
         self._catalog.settle_names()
 
-    async def set_log_level(self, owner: ClientSession, level: str) -> None:
+    async def set_log_level(self, owner: ClientSession, level: str, caller: Identity) -> None:
         """Request log messages from this level on, at every server with a connection of the client's own."""
-        await self._fleet.set_log_level(owner.id, level)
+        await self._fleet.set_log_level(owner.id, level, self._catalog.visibility(caller).allows_server)
 
-    def forward_notification(self, owner: ClientSession, method: str, params: bytes) -> None:
+    def forward_notification(
+        self, owner: ClientSession, method: str, params: bytes, caller: Identity
+    ) -> None:
         """Forward a notification of the client, unless the gateway itself has acted on it."""
         if method in ("notifications/initialized", "notifications/progress"):
             return
         if len(self._tasks) >= _MAX_NOTIFICATION_TASKS:
             log.debug("notification of a client dropped", extra={"method": method[:200]})
         else:
-            self.start_background_task(self._fleet.forward_notification(owner.id, method, params))
+            sees = self._catalog.visibility(caller).allows_server
+            self.start_background_task(self._fleet.forward_notification(owner.id, method, params, sees))
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something for a client that does not wait for it."""

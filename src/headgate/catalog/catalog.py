@@ -421,24 +421,34 @@ class Catalog:
 class CatalogChange:
     """A change of one kind, and which clients see it."""
 
-    def __init__(self, before: Sequence[Item], after: Sequence[Item]) -> None:
+    def __init__(
+        self, before: Sequence[Item], after: Sequence[Item], changed_for_profiles: Collection[str] = ()
+    ) -> None:
+        """`changed_for_profiles` are servers whose listing changed for clients of some profiles."""
         self._before = before
         self._after = after
+        self._changed_for_profiles = changed_for_profiles
         self._seen_by: dict[Visibility, bool] = {}
 
     def is_seen_by(self, visibility: Visibility) -> bool:
         """Whether the list changed for clients of that visibility.
 
-        A change that only some profiles see is not tracked here and counts as seen.
+        A change that only some profiles see counts as seen by all that see its server.
         """
-        if visibility.is_unrestricted or self._before == self._after:
+        if visibility.is_unrestricted:
             return True
         if visibility not in self._seen_by:
-            allows = visibility.allows
-            self._seen_by[visibility] = list(filter(allows, self._before)) != list(
-                filter(allows, self._after)
-            )
+            self._seen_by[visibility] = self._is_seen_by(visibility)
         return self._seen_by[visibility]
+
+    def _is_seen_by(self, visibility: Visibility) -> bool:
+        if any(map(visibility.allows_server, self._changed_for_profiles)):
+            return True
+        if self._before == self._after:
+            # Where no server is known for it, the configuration has changed.
+            return not self._changed_for_profiles
+        allows = visibility.allows
+        return list(filter(allows, self._before)) != list(filter(allows, self._after))
 
 
 def _name_allocators(owners: NameOwners, name_limit: int) -> dict[ItemKind, NameAllocator]:

@@ -77,6 +77,8 @@ class KindRegistry:
         self._filtered: dict[tuple[ClientProfile, Visibility], tuple[list[Item], list[Item]]] = {}
         # `items` at the last `take_change`.
         self._items_before_change: list[Item] = []
+        # Servers whose listing changed since then for some profiles only.
+        self._changed_for_profiles: set[str] = set()
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
         """Set the servers and their order, drop others; returns whether a served listing changed.
@@ -149,12 +151,15 @@ class KindRegistry:
         )
         self._restored_servers.discard(server)
         intake, differs = self._store_listing(server, definitions, profile, hint)
+        for_profiles = listed_early or (
+            differs and profile != PLAIN_PROFILE and profile in self._listed_profiles
+        )
+        if for_profiles:
+            self._changed_for_profiles.add(server)
         if not differs:
             return intake, listed_early
         self._drop_listings(profile)
-        return intake, self._rebuild() or listed_early or (
-            profile != PLAIN_PROFILE and profile in self._listed_profiles
-        )
+        return intake, self._rebuild() or for_profiles
 
     def restore_listings(self, listings: Iterable[StoredListing]) -> bool:
         """Offer stored listings until the servers list again."""
@@ -260,10 +265,15 @@ class KindRegistry:
             del self._filtered[next(iter(self._filtered))]
         return filtered
 
-    def take_change(self) -> tuple[list[Item], list[Item]]:
-        """The items at the last call of this method, and the current ones."""
+    def take_change(self) -> tuple[list[Item], list[Item], frozenset[str]]:
+        """The items at the last call of this method, and the current ones.
+
+        Also the servers whose listing changed since then for clients of some profiles.
+        """
         before, self._items_before_change = self._items_before_change, self.items
-        return before, self.items
+        servers = frozenset(self._changed_for_profiles)
+        self._changed_for_profiles.clear()
+        return before, self.items, servers
 
     def listing(self, profile: ClientProfile, era: Era, visibility: Visibility) -> PagedListing:
         """Every visible item as its server defined it; the same object until something changes."""

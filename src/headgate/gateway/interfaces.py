@@ -115,14 +115,17 @@ class TaskRegistry(Protocol):
     def record_task(self, call: UpstreamCall, answer: McpResponse) -> None:
         """Look for a task in the answer."""
 
-    def check_owner(self, request: McpRequest) -> None:
-        """Raises HeadgateError where the request is about a task that its caller does not own."""
+    def check_owner(self, request: McpRequest, server: str) -> None:
+        """Raises HeadgateError where the request is about a task at the server that is not its caller's."""
 
-    def own_tasks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
-        """The answer to a request, without the tasks of other owners that it lists."""
+    def own_tasks(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
+        """The answer to a call, without the tasks of other owners that it lists; raises HeadgateError."""
 
-    def tool_of_task(self, request: McpRequest) -> Item | None:
-        """The tool that began the task of the request, if it is the caller's; it may have no name."""
+    def tool_of_task(self, request: McpRequest, server: str | None = None) -> Item | None:
+        """The tool that began the task of the request, if it is the caller's; it may have no name.
+
+        At that server, or without one at the latest that has a task of that id.
+        """
 
 
 class LargeResultHandler(Protocol):

@@ -85,16 +85,16 @@ class ResourceRequests:
         servers = self._catalog.visible_servers(self._catalog.visibility(request.caller))
         if server is not None and server not in servers:
             raise ServerNotFound(server, nearest_servers(server, servers))
-        tool = self._task_registry.tool_of_task(request)
+        tool = self._task_registry.tool_of_task(request, server)
         server = server or (tool.server if tool is not None else None)
         if server is None and len(servers) == 1:
             server = servers[0]
         if server not in servers:
             raise MethodNotFound(request.method, len(servers))
-        self._task_registry.check_owner(request)
+        self._task_registry.check_owner(request, server)
         call = UpstreamCall(request, Item(ItemKind.TOOLS, server, "", request.method))
         answer = await self._input_bridge.deliver_with_input(call)
-        answer = self._task_registry.own_tasks(request, answer)
+        answer = self._task_registry.own_tasks(call, answer)
         self._task_registry.record_task(call, answer)
         if request.method != _TASK_RESULT:
             return answer

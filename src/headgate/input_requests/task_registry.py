@@ -5,6 +5,7 @@ from collections import Counter, OrderedDict
 import msgspec
 from msgspec import DecodeError, Raw
 
+from headgate.domain.errors import InvalidUpstreamResponse
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.input_requests.errors import TaskNotFound
@@ -14,6 +15,7 @@ from headgate.protocol.jsonrpc import decode_object, encode_object
 _MAX_TASKS = 10_000
 _TASK_ID_MARKER = b'"taskId"'
 _MAX_RESULT_BYTES = 64 * 1024
+_LIST_METHOD = "tasks/list"
 # Tenant and principal, and the id of the task.
 _TaskKey = tuple[tuple[str, str], str]
 
@@ -30,12 +32,16 @@ class _TaskResult(msgspec.Struct):
 
 
 class MemoryTaskRegistry:
-    """The tool of each task, for the tenant and principal that began it."""
+    """The tool of each task, for the tenant and principal that began it.
+
+    Servers choose the ids: two of them may have a task of the same id, and not of the same owner.
+    """
 
     def __init__(self) -> None:
-        self._tools: OrderedDict[_TaskKey, Item] = OrderedDict()
-        # How many owners have a task of that id.
-        self._owner_counts: Counter[str] = Counter()
+        # By server, the latest last.
+        self._tools: OrderedDict[_TaskKey, dict[str, Item]] = OrderedDict()
+        # How many owners have a task of that id at that server.
+        self._owner_counts: Counter[tuple[str, str]] = Counter()
 
     def record_task(self, call: UpstreamCall, answer: McpResponse) -> None:
         """Look for a task in the answer."""
@@ -51,53 +57,71 @@ class MemoryTaskRegistry:
             self._note((call.request.caller.owner, id), call.item)
 
     def _note(self, task: "_TaskKey", item: Item) -> None:
-        known = self._tools.get(task)
-        self._owner_counts[task[1]] += known is None
+        tools = self._tools.setdefault(task, {})
+        known = tools.pop(item.server, None)
+        self._owner_counts[item.server, task[1]] += known is None
         # A request about a task names its server, and not the tool that began it.
-        if known is None or item.name or known.server != item.server:
-            self._tools[task] = item
+        tools[item.server] = item if known is None or item.name else known
         self._tools.move_to_end(task)
         if len(self._tools) > _MAX_TASKS:
-            (_, id), _ = self._tools.popitem(last=False)
-            self._owner_counts -= Counter((id,))
+            (_, id), forgotten = self._tools.popitem(last=False)
+            self._owner_counts -= Counter((server, id) for server in forgotten)
 
-    def tool_of_task(self, request: McpRequest) -> Item | None:
+    def tool_of_task(self, request: McpRequest, server: str | None = None) -> Item | None:
         """The tool that began the task of the request; None for another owner's task.
 
-        Without a name where only its server is known.
+        At that server, or without one at the latest. Without a name where only its server is known.
         """
-        return self._tools.get((request.caller.owner, _task_id(request)))
+        tools = self._tools.get((request.caller.owner, _task_id(request)))
+        if not tools:
+            return None
+        return tools.get(server or next(reversed(tools)))
 
-    def check_owner(self, request: McpRequest) -> None:
-        """Raises TaskNotFound where the request is about a task that its caller does not own.
+    def check_owner(self, request: McpRequest, server: str) -> None:
+        """Raises TaskNotFound where the request is about a task at the server that its caller does not own.
 
         The local user may also name a task from before a restart, which is recorded for no owner.
         """
-        id = _task_id(request)
-        if not id or not request.method.startswith("tasks/") or (request.caller.owner, id) in self._tools:
+        if not request.method.startswith("tasks/") or request.method == _LIST_METHOD:
             return
-        if request.caller.is_authenticated or self._owner_counts[id]:
+        id = _task_id(request)
+        if not self._owns(request, server, id):
             raise TaskNotFound(id)
 
-    def own_tasks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
-        """The answer to `tasks/list` without the tasks of other owners."""
-        if request.method != "tasks/list" or not isinstance(answer.result, bytes) or answer.error:
+    def own_tasks(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
+        """The answer to `tasks/list` without the tasks of other owners; raises InvalidUpstreamResponse."""
+        request, server = call.request, call.item.server
+        if request.method != _LIST_METHOD or answer.error:
             return answer
+        if not isinstance(answer.result, bytes):
+            if not request.caller.is_authenticated and self._belong_to(request.caller.owner):
+                return answer
+            answer.result.close()
+            raise InvalidUpstreamResponse(server, _LIST_METHOD, "a page of tasks that is too large to filter")
         members = decode_object(answer.result)
         listed = msgspec.json.decode(members.get("tasks", b"[]"), type=list[Raw])
-        owned = [task for task in listed if self._owns(request, task)]
+        owned = [task for task in listed if self._owns(request, server, _listed_id(task))]
         members["tasks"] = Raw(msgspec.json.encode(owned))
         return msgspec.structs.replace(answer, result=encode_object(members))
 
-    def _owns(self, request: McpRequest, task: Raw) -> bool:
-        id = msgspec.json.decode(task, type=_TaskReference).taskId
-        if (request.caller.owner, id) in self._tools:
+    def _belong_to(self, owner: tuple[str, str]) -> bool:
+        """Whether no other owner has any task."""
+        return all(owner == other for other, _ in self._tools)
+
+    def _owns(self, request: McpRequest, server: str, id: str) -> bool:
+        if server in self._tools.get((request.caller.owner, id), ()):
             return True
-        return not request.caller.is_authenticated and not self._owner_counts[id]
+        return not request.caller.is_authenticated and not self._owner_counts[server, id]
+
+
+def _listed_id(task: Raw) -> str:
+    return msgspec.json.decode(task, type=_TaskReference).taskId
 
 
 def _task_id(request: McpRequest) -> str:
+    """The id of the task; of one that is no text the JSON, because a server may take 7 for "7"."""
+    given = request.params.get("taskId", b'""')
     try:
-        return msgspec.json.decode(request.params.get("taskId", b'""'), type=str)
+        return msgspec.json.decode(given, type=str)
     except (DecodeError, UnicodeDecodeError):
-        return ""
+        return bytes(given).decode(errors="replace")

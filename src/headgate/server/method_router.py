@@ -87,10 +87,12 @@ class ClientServices(Protocol):
     def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         """How long a listing may be believed, and by whom."""
 
-    async def set_log_level(self, owner: ClientSession, level: str) -> None:
+    async def set_log_level(self, owner: ClientSession, level: str, caller: Identity) -> None:
         """Set the lowest level of log messages that the client gets."""
 
-    def forward_notification(self, owner: ClientSession, method: str, params: bytes) -> None:
+    def forward_notification(
+        self, owner: ClientSession, method: str, params: bytes, caller: Identity
+    ) -> None:
         """Forward a notification of the client to its servers."""
 
 
@@ -169,11 +171,11 @@ class MethodRouter:
                 raise
             return Reply(encode_shutdown_error(bytes(envelope.id)))
 
-    def handle_notification(self, envelope: Envelope, owner: ClientSession) -> None:
+    def handle_notification(self, envelope: Envelope, owner: ClientSession, caller: Identity) -> None:
         """Forward a notification of a session to the servers."""
         # Delivery options are for the gateway, not for the servers.
         self._client_services.forward_notification(
-            owner, envelope.method, without_rmcp_meta(bytes(envelope.params))
+            owner, envelope.method, without_rmcp_meta(bytes(envelope.params)), caller
         )
 
     async def restore_subscriptions(
@@ -376,7 +378,7 @@ class MethodRouter:
         if context.preferences is not None and context.owner is not None:
             context.preferences.log_level = level
             context.preferences.notify_changed()
-            await self._client_services.set_log_level(context.owner, level)
+            await self._client_services.set_log_level(context.owner, level, context.caller)
         return result_reply(id, _EMPTY)
 
     async def _method_not_found(self, envelope: Envelope, context: ClientContext) -> Reply:

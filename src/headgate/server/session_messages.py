@@ -89,6 +89,6 @@ def handle_one_way_message(envelope: Envelope, session: HandshakeSession, router
     if envelope.method == "notifications/cancelled":
         cancel_request(session.running_requests, envelope)
     elif envelope.method:
-        router.handle_notification(envelope, session.owner)
+        router.handle_notification(envelope, session.owner, session.identity)
     else:
         session.client_requests.on_response(envelope)

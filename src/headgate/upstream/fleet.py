@@ -34,6 +34,13 @@ _LONGEST_SECONDS = 900.0
 # Listings for other profiles at the same time; each may start a process.
 _MOST_REFRESHES = 8
 
+# Whether a client sees the server of that name.
+SeesServer = Callable[[str], bool]
+
+
+def _sees_all(server: str) -> bool:
+    return True
+
 
 class UpstreamFleet:
     """All upstream servers; each call goes to the supervisor of its server."""
@@ -104,17 +111,24 @@ class UpstreamFleet:
 
     # Clients of the handshake era, on their own connections.
 
-    async def set_log_level(self, owner: str, level: str) -> None:
-        """Set the least log level on the client's connections."""
-        await self._each_client_peer(owner, lambda peer: peer.set_log_level(level))
+    async def set_log_level(self, owner: str, level: str, sees: SeesServer = _sees_all) -> None:
+        """Set the least log level on the client's connections to the servers that it sees."""
+        await self._each_client_peer(owner, sees, lambda peer: peer.set_log_level(level))
 
-    async def forward_notification(self, owner: str, method: str, params: bytes) -> None:
-        """Forward a notification of the client on its connections."""
-        await self._each_client_peer(owner, lambda peer: peer.send_notification(method, params))
+    async def forward_notification(
+        self, owner: str, method: str, params: bytes, sees: SeesServer = _sees_all
+    ) -> None:
+        """Forward a notification of the client on its connections to the servers that it sees."""
+        await self._each_client_peer(owner, sees, lambda peer: peer.send_notification(method, params))
 
-    async def _each_client_peer(self, owner: str, work: Callable[[McpPeer], Awaitable[None]]) -> None:
+    async def _each_client_peer(
+        self, owner: str, sees: SeesServer, work: Callable[[McpPeer], Awaitable[None]]
+    ) -> None:
         peers = [
-            peer for supervisor in self._supervisors.values() for peer in supervisor.pool.peers_of(owner)
+            peer
+            for name, supervisor in self._supervisors.items()
+            if sees(name)
+            for peer in supervisor.pool.peers_of(owner)
         ]
         for outcome in await asyncio.gather(*(work(peer) for peer in peers), return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -192,13 +206,16 @@ class UpstreamFleet:
         """Whether every server is connected or has failed once."""
         return all(supervisor.settled.is_set() for supervisor in self._supervisors.values())
 
-    async def wait_for_listing(self, pool_key: PoolKey) -> None:
-        """Give servers a bounded time to start, and to list for clients of that profile."""
+    async def wait_for_listing(self, pool_key: PoolKey, sees: SeesServer = _sees_all) -> None:
+        """Give servers a bounded time to start, and to list for clients of that profile.
+
+        A server that the client does not see gets no connection of the client's own.
+        """
         await self.wait_for_start()
         refreshes = set()
-        for supervisor in self._supervisors.values():
+        for name, supervisor in self._supervisors.items():
             supervisor.refresh_if_expired()
-            if not supervisor.has_listing(pool_key.profile):
+            if sees(name) and not supervisor.has_listing(pool_key.profile):
                 refreshes.add(self._start_refresh(supervisor, pool_key))
         if refreshes:
             # Slower ones go on, and clients are notified if their listing changes.

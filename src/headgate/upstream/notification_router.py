@@ -12,6 +12,7 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError
+from headgate.domain.identity import Identity
 from headgate.domain.mcp_request import ClientBackChannel, ClientSession, McpResponse
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import Envelope, decode_object, encode_failure, encode_result
@@ -103,11 +104,20 @@ class NotificationRouter:
         self._suspended: dict[bytes, list[InFlightRequest]] = {}
         # The one of them that counts as waiting for input: a server request may not name it.
         self._counted: dict[bytes, InFlightRequest] = {}
+        # The caller of the first request of a client, and whether there were others on this connection.
+        self._caller: Identity | None = None
+        self._serves_several = False
         self.ignored = 0
 
     def register(self, in_flight: InFlightRequest) -> None:
         """Route what concerns a client's request to that client, until it is unregistered."""
         self._in_flight[in_flight.outgoing.token] = in_flight
+        request = in_flight.outgoing.request
+        if request is not None and request.caller is not self._caller:
+            if self._caller is None:
+                self._caller = request.caller
+            elif self._caller.owner != request.caller.owner:
+                self._serves_several = True
 
     def unregister(self, token: int) -> None:
         """A request has ended: withdraw the server requests that it caused."""
@@ -211,6 +221,9 @@ class NotificationRouter:
         """The channel to the client that a message concerns; None if that is not clear."""
         if about is not None and about.request is not None:
             return about.request.channel
+        if self._serves_several:
+            # It may be about a request or a task of another principal that is over for its client.
+            return None
         requests = [
             in_flight.outgoing.request for in_flight in self._in_flight.values() if in_flight.outgoing.request
         ]
