@@ -14,11 +14,9 @@ from headgate.gateway.interfaces import (
     ServerSubscriptions,
     TaskRegistry,
 )
+from headgate.input_requests.task_registry import MAX_TASK_BYTES, TASK_ID_MARKER
 from headgate.protocol.mcp_headers import header_mismatch
 from headgate.protocol.result_conversion import with_public_uris
-
-# In the result of a call that goes on as a task.
-_TASK_ID = b'"taskId"'
 
 
 class UpstreamCalls:
@@ -56,7 +54,9 @@ class UpstreamCalls:
         answer = await self._input_bridge.deliver_with_input(call)
         if self._catalog.has_renamed_uris(tool.server):
             answer = self.with_public_uris(call, answer)
-        if isinstance(answer.result, bytes) and _TASK_ID in answer.result:
+        result = answer.result
+        # The size first: searching all of a large result would slow down every one.
+        if isinstance(result, bytes) and len(result) <= MAX_TASK_BYTES and TASK_ID_MARKER in result:
             self._task_registry.record_task(call, answer)
         return call, answer
 

@@ -13,8 +13,8 @@ from headgate.protocol.jsonrpc import decode_object, encode_object
 
 # The longest unused are forgotten first.
 _MAX_TASKS = 10_000
-_TASK_ID_MARKER = b'"taskId"'
-_MAX_RESULT_BYTES = 64 * 1024
+TASK_ID_MARKER = b'"taskId"'
+MAX_TASK_BYTES = 64 * 1024
 _LIST_METHOD = "tasks/list"
 # Tenant and principal, and the id of the task.
 _TaskKey = tuple[tuple[str, str], str]
@@ -46,7 +46,7 @@ class MemoryTaskRegistry:
     def record_task(self, call: UpstreamCall, answer: McpResponse) -> None:
         """Look for a task in the answer."""
         result = answer.result
-        if not isinstance(result, bytes) or len(result) > _MAX_RESULT_BYTES or _TASK_ID_MARKER not in result:
+        if not isinstance(result, bytes) or len(result) > MAX_TASK_BYTES or TASK_ID_MARKER not in result:
             return
         try:
             begun = msgspec.json.decode(result, type=_TaskResult)
