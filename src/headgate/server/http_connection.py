@@ -110,6 +110,8 @@ class HttpConnection(asyncio.Protocol):
         self._discarded_bytes = 0
         # Whether the client connected while the gateway was shutting down.
         self._accepted_while_closing = False
+        # Whether it had a response; before that its first request may be on its way.
+        self._has_responded = False
 
     # Callbacks of the event loop.
 
@@ -294,6 +296,7 @@ class HttpConnection(asyncio.Protocol):
     def on_response_complete(self) -> None:
         """Continue with the next request, or close."""
         http_request, self._http_request, self._task = self._http_request, None, None
+        self._has_responded = True
         if self._disconnected:
             return
         if (http_request is not None and http_request.closes_connection) or self._context.closing:
@@ -388,7 +391,7 @@ class HttpConnection(asyncio.Protocol):
 
     def close_if_idle(self) -> None:
         """Close an idle connection at shutdown; a busy or new one is closed after its response."""
-        if self._http_request is None and not self._accepted_while_closing:
+        if self._http_request is None and self._has_responded and not self._accepted_while_closing:
             self._transport.close()
 
     def interrupt_request(self) -> None:
