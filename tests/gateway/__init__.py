@@ -1,1 +1,1 @@
-"""gateway package."""
+"""Tests of the path of calls and other requests."""

@@ -1,1 +1,1 @@
-"""schema package."""
+"""Tests of JSON Schema work."""

@@ -1,1 +1,1 @@
-"""search package."""
+"""Tests of text analysis and ranking."""

@@ -1,1 +1,1 @@
-"""commands package."""
+"""Tests of the commands of the document server."""

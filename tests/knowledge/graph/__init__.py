@@ -1,1 +1,1 @@
-"""graph package."""
+"""Tests of the entity graph of documents."""

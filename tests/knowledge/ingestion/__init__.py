@@ -1,1 +1,1 @@
-"""ingestion package."""
+"""Tests of the ingestion of documents."""

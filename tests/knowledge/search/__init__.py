@@ -1,1 +1,1 @@
-"""search package."""
+"""Tests of the search in documents."""
