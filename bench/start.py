@@ -93,11 +93,13 @@ def serve() -> Line:
     with started(_EXAMPLE, Target("stdio")) as gateway:
         health = wait_for_health(gateway) - began
         wait_for_servers(gateway, 1)
+        # Before the peak, which may still rise between the two readings.
+        idle = resident_bytes(gateway.pid)
         return Line(
             what=_EXAMPLE.name,
             cpu_ms=cpu_seconds(gateway.pid) * 1e3,
             peak_bytes=peak_resident_bytes(gateway.pid),
-            idle_bytes=resident_bytes(gateway.pid),
+            idle_bytes=idle,
             health_seconds=health,
         )
 

@@ -1,14 +1,15 @@
-"""The limit of response headers over HTTP/2, by the sizes of RFC 9113."""
+"""HTTP/2: the limit of response headers, and a server that goes away, as in RFC 9113."""
 
 import asyncio
 
 import h2.config
 import h2.connection
 import h2.events
+import hyperframe.frame
 import pytest
 
 from headgate.upstream.http.http1_client import ConnectionDropped
-from headgate.upstream.http.http2_client import _Http2Connection
+from headgate.upstream.http.http2_client import _Http2Connection, _RequestNotProcessed
 
 MOST_HEADER_BYTES = 64 * 1024
 # What each field counts for besides its name and value (RFC 9113, section 6.5.2).
@@ -76,3 +77,42 @@ async def test_headers_up_to_the_limit_are_taken() -> None:
 async def test_one_byte_more_is_refused_with_the_reason() -> None:
     with pytest.raises(ConnectionDropped, match="its headers are larger than 64 KiB"):
         await status_of(MOST_HEADER_BYTES + 1)
+
+
+class HeldTransport(asyncio.Transport):
+    """Keeps what the client writes; the test speaks for the server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+async def test_a_goaway_that_names_no_stream_cuts_only_responses_that_have_not_begun() -> None:
+    connection, transport = _Http2Connection(asyncio.get_running_loop()), HeldTransport()
+    connection.connection_made(transport)
+    connection.begin()
+    head = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
+    begun, unanswered = connection.open_stream(head, b""), connection.open_stream(head, b"")
+    encoder = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False)).encoder
+    answer = hyperframe.frame.HeadersFrame(1, encoder.encode([(b":status", b"200")]))
+    answer.flags.add("END_HEADERS")
+    goaway = hyperframe.frame.GoAwayFrame(0, last_stream_id=0)
+    settings = hyperframe.frame.SettingsFrame(0)
+    connection.data_received(settings.serialize() + answer.serialize() + goaway.serialize())
+    # It may be sent again on another connection.
+    with pytest.raises(_RequestNotProcessed):
+        await unanswered.head()
+    assert not transport.closed
+    connection.data_received(hyperframe.frame.DataFrame(1, b"whole", flags=["END_STREAM"]).serialize())
+    assert await begun.read(100) == b"whole"
+    begun.close()
+    assert transport.closed

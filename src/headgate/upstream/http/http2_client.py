@@ -252,9 +252,13 @@ class _Http2Connection(asyncio.Protocol):
     def _on_goaway(self, last: int | None) -> None:
         """The server accepts no more requests, and did not process those after `last`."""
         self._going_away = True
-        for number in [number for number in self._streams if number > (last or 0)]:
+        # h2 refuses every frame after a GOAWAY; the responses in flight still arrive (RFC 9113, section 6.8).
+        self._h2.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN
+        # Node's goaway() names 0 whatever it processed: a response that has begun shows that it did.
+        unprocessed = [n for n, s in self._streams.items() if n > (last or 0) and not s.response.status]
+        for number in unprocessed:
             self._streams.pop(number).response.fail(
-                ConnectFailed("it closed the connection before the request")
+                _RequestNotProcessed("it closed the connection before the request")
             )
         if not self._streams:
             self.close()
