@@ -2,7 +2,7 @@
 
     python scripts/make_lexicon.py CORPUS/tools.jsonl ... --cache DIRECTORY
 
-needs headgate[semantic]. The corpora are descriptions of tools and nothing else: no request is read. What the
+needs headgate-mcp[semantic]. The corpora are descriptions of tools: no request is read. What the
 model says of words and texts is kept in the cache, so that a second run takes a minute instead of twenty.
 """
 

@@ -2,7 +2,7 @@
 
     python scripts/quantize_minilm.py
 
-needs headgate[semantic]. It rewrites the ONNX graph of the packaged model and writes the difference to
+needs headgate-mcp[semantic]. It rewrites the ONNX graph of the packaged model and writes the difference to
 src/headgate/embedding/data; nearly all of the rewritten model are weights of the packaged one. Run it again
 when the model changes, and put the printed SHA-256 into headgate/embedding/minilm.py.
 """

@@ -55,7 +55,7 @@ def test_every_extra_is_described_with_how_to_install_it() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     page = (DOCS / "settings.md").read_text()
     for extra in extras:
-        assert f"headgate[{extra}]" in page
+        assert f"headgate-mcp[{extra}]" in page
 
 
 def arguments(definition: bytes) -> list[tuple[str, str]]:

@@ -81,7 +81,7 @@ def test_an_embedder_without_its_packages_is_refused_before_anything_is_started(
     assert str(missing.value) == (
         "the embedder HF needs the package 'sentence_transformers', which is not installed"
     )
-    assert missing.value.hint == 'pip install "headgate[huggingface]"'
+    assert missing.value.hint == 'pip install "headgate-mcp[huggingface]"'
 
 
 # The interpreter sees a base install: nothing of an extra is found.
@@ -109,8 +109,8 @@ def test_a_base_install_searches_by_words_and_says_what_to_install() -> None:
     assert done.stdout.splitlines() == [
         "None None",
         "BM25 None",
-        'SEMANTIC pip install "headgate[semantic]"',
-        'HF pip install "headgate[huggingface]"',
-        'OPENAI pip install "headgate[openai]"',
+        'SEMANTIC pip install "headgate-mcp[semantic]"',
+        'HF pip install "headgate-mcp[huggingface]"',
+        'OPENAI pip install "headgate-mcp[openai]"',
         "[]",
     ]

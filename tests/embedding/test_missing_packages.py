@@ -48,7 +48,7 @@ def said(statement: str) -> str:
 def test_a_base_install_says_what_to_install(statement: str, package: str, extra: str) -> None:
     sentence = said(statement)
     assert f"needs the package '{package}', which is not installed" in sentence
-    assert sentence.endswith(f'pip install "headgate[{extra}]"')
+    assert sentence.endswith(f'pip install "headgate-mcp[{extra}]"')
 
 
 def test_every_module_can_be_imported_without_its_packages() -> None:
@@ -68,7 +68,7 @@ def test_a_package_that_is_there_and_broken_is_not_called_missing(
     assert not isinstance(broken.value, PackagesMissing)
     assert broken.value.hint == (
         'see why with python -c "import broken_package", '
-        'or pip install --force-reinstall "headgate[semantic]"'
+        'or pip install --force-reinstall "headgate-mcp[semantic]"'
     )
 
 

@@ -145,7 +145,8 @@ def test_without_its_package_the_server_says_what_to_install(tmp_path: Path) -> 
         wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
         said = gate.servers()["it"]["last_error"]
         assert (
-            said == f"its http2 needs the package 'h2': pip install \"headgate[http2]\" (https://{NAME}/mcp)"
+            said
+            == f"its http2 needs the package 'h2': pip install \"headgate-mcp[http2]\" (https://{NAME}/mcp)"
         )
 
 

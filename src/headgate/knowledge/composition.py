@@ -119,7 +119,7 @@ def _import_store() -> _OpenStore:
     except ImportError as error:
         raise ConfigError(
             "a store in PostgreSQL needs packages that are not installed",
-            hint='pip install "headgate[postgres]"',
+            hint='pip install "headgate-mcp[postgres]"',
         ) from error
     return open_store_on
 

@@ -89,7 +89,7 @@ def test_graphs_are_told_with_the_documents_or_alone() -> None:
 
 
 def test_files_that_failed_for_one_reason_are_one_line_with_the_first_of_them() -> None:
-    missing = 'needs pip install "headgate[knowledge]"'
+    missing = 'needs pip install "headgate-mcp[knowledge]"'
     failed = [UnreadableFile(f"{number:02}.pdf", missing) for number in range(77)]
     failed.insert(3, UnreadableFile("a.md", "is broken"))
     failed += [UnreadableFile("b.md", "is empty"), UnreadableFile("c.md", "is empty")]

@@ -339,7 +339,7 @@ async def test_vectors_that_are_missing_from_before_are_made_first() -> None:
     store, shelf = MemoryKnowledgeStore(), Shelf({"docs/a.md": "one", "docs/b.md": "two"})
     first = await ingest(store, shelf)
     assert first.vectors == 0
-    assert 'pip install "headgate[knowledge]"' in first.advice
+    assert 'pip install "headgate-mcp[knowledge]"' in first.advice
     second = await ingest(store, shelf, SynonymEmbedder())
     assert (second.unchanged, second.vectors, second.advice) == (2, 2, "")
 

@@ -271,13 +271,13 @@ async def test_without_an_embedder_words_are_searched_alone_and_the_answer_says_
     (warning,) = ranking.warnings
     assert (warning.level, warning.code) == ("warning", "VECTORS_UNAVAILABLE")
     assert warning.message == "Searched by words alone: no embedder is in use."
-    assert 'pip install "headgate[knowledge]"' in warning.suggestion
+    assert 'pip install "headgate-mcp[knowledge]"' in warning.suggestion
 
 
 async def test_who_wants_vectors_where_nothing_makes_them_learns_what_to_install() -> None:
     with pytest.raises(InvalidKnowledgeArgument, match="no embedder is in use") as caught:
         await search_in(await library(), None).find(query("car", SearchStrategy.VECTOR))
-    assert 'pip install "headgate[knowledge]"' in caught.value.message
+    assert 'pip install "headgate-mcp[knowledge]"' in caught.value.message
 
 
 @pytest.mark.parametrize("strategy", [SearchStrategy.HYBRID, SearchStrategy.AUTO])

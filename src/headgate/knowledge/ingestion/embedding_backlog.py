@@ -16,7 +16,7 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 NO_EMBEDDER: Final = (
     "the documents are found by words alone; for search by meaning too: "
-    'pip install "headgate[knowledge]", then ingest again'
+    'pip install "headgate-mcp[knowledge]", then ingest again'
 )
 _OTHER_MODEL: Final = (
     "vectors of another model came meanwhile; end the other ingestion, or give it the same embedder, "

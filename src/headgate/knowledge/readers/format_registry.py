@@ -49,7 +49,7 @@ def parse(extension: str, content: bytes) -> ParsedDocument:
         parser = _load_parser(extension)
     except ImportError as missing:
         raise DocumentUnreadable(
-            f'{PACKAGE_MISSING} {missing.name!r} to be read: pip install "headgate[knowledge]"'
+            f'{PACKAGE_MISSING} {missing.name!r} to be read: pip install "headgate-mcp[knowledge]"'
         ) from missing
     return parser(content)
 

@@ -57,7 +57,7 @@ class VectorSearchOutage(NamedTuple):
 
 _NO_EMBEDDER: Final = VectorSearchOutage(
     "no embedder is in use",
-    'install one with pip install "headgate[knowledge]" and run headgate knowledge ingest again',
+    'install one with pip install "headgate-mcp[knowledge]" and run headgate knowledge ingest again',
     retry_after_seconds=None,
 )
 _BM25_CONFIGURED: Final = VectorSearchOutage(

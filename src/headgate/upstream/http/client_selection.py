@@ -39,7 +39,7 @@ def client_for(spec: ServerSpec, host: str, resolver: HostResolver | None = None
         # An optional dependency, imported only where it is configured.
         from headgate.upstream.http import http2_client
     except ModuleNotFoundError as missing:
-        reason = f'its http2 needs the package {missing.name!r}: pip install "headgate[http2]"'
+        reason = f'its http2 needs the package {missing.name!r}: pip install "headgate-mcp[http2]"'
         raise UpstreamUnreachable(spec.name, reason) from missing
     connector = OriginConnector(origin, seconds, proxy, spec.tls, http2_client.PROTOCOLS, resolver)
     return http2_client.Http2Client(connector, client, host)

@@ -52,7 +52,7 @@ def test_without_the_driver_it_is_said_what_to_install() -> None:
         "except Exception as error: sys.stdout.write(type(error).__name__ + ' ' + error.hint)\n"
     )
     said = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=30)
-    assert said == 'ConfigError pip install "headgate[postgres]"'
+    assert said == 'ConfigError pip install "headgate-mcp[postgres]"'
 
 
 async def test_several_may_open_a_new_database_at_once() -> None:
