@@ -4,9 +4,9 @@ from pathlib import Path
 
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.stores.document_writes import replace_document
-from headgate.knowledge.stores.sqlite.connection import SqliteConnection
 from headgate.knowledge.stores.sqlite.full_text import FilterCache
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS
+from headgate.knowledge.stores.sqlite.store import SqliteConnection
 from headgate.knowledge.stores.store_connection import complete
 from headgate.storage.sqlite.database_file import open_database_file
 from tests.knowledge.stores.sample_documents import START, document

@@ -108,7 +108,7 @@ async def test_who_leaves_in_the_middle_of_a_long_read_ends_it(tmp_path: Path) -
         long += " SELECT x FROM n ORDER BY 1"
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05), aclosing(iter_rows(path, long, tuple)) as rows:
+                async with asyncio.timeout(0.05), aclosing(iter_rows(path, long)) as rows:
                     await anext(rows)
         assert set(await found(store, "text")) == {1}
 

@@ -1,7 +1,7 @@
 """Claims about entities and relationships: which entity a name means, and the merge of all claims."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -55,6 +55,8 @@ def legal_forms_agree(one: str, other: str) -> bool:
     return not one or not other or one == other
 
 
+AnyEntity = Entity | NewEntity
+
 # Before the key of a company's name without its legal form. No other key has it: to them it is a space.
 _SHORT: Final = "\x1f"
 
@@ -72,7 +74,7 @@ class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
     external_id: str = ""
 
     @classmethod
-    def of(cls, id: int, entity: NewEntity, *, imported: bool) -> "EntityCandidate":
+    def of(cls, id: int, entity: AnyEntity, *, imported: bool) -> "EntityCandidate":
         """An entity as it is known from now on."""
         return cls(
             id=id,
@@ -156,10 +158,10 @@ class EntityCandidates:
         fitting = [
             one
             for one in self._with_keys(_every_key(new))
-            if _may_be(one, new)
+            if not (one.external_id and new.external_id and one.external_id != new.external_id)
             and (
-                _is_namesake(one, new, key)
-                or _is_of_texts(one, new, keys)
+                (one.key == key and _same_type(one.type, new.type))
+                or (not one.imported and one.key in keys and compatible_types(one.type, new.type))
                 or (not one.imported and self._is_short(one, coming))
             )
         ]
@@ -182,18 +184,6 @@ class EntityCandidates:
         return [self._by_id[id] for id in sorted({id for key in keys for id in self._by_key.get(key, ())})]
 
 
-def _may_be(one: EntityCandidate, new: NewEntity) -> bool:
-    return not (one.external_id and new.external_id and one.external_id != new.external_id)
-
-
-def _is_namesake(one: EntityCandidate, new: NewEntity, key: str) -> bool:
-    return one.key == key and _same_type(one.type, new.type)
-
-
-def _is_of_texts(one: EntityCandidate, new: NewEntity, keys: frozenset[str]) -> bool:
-    return not one.imported and one.key in keys and compatible_types(one.type, new.type)
-
-
 def compatible_types(one: str, other: str) -> bool:
     """Whether two types may be words for the same."""
     return _same_type(one, other) or (_is_vendor(one) and _is_vendor(other))
@@ -207,39 +197,39 @@ def _same_type(one: str, other: str) -> bool:
     return one.upper() == other.upper()
 
 
-def merge_entity_claims(claims: Iterable[NewEntity]) -> NewEntity:
+def merge_entity_claims(claims: Iterable[AnyEntity]) -> NewEntity:
     """One entity from all its claims: the first claim gives type, name and the other single values.
 
-    It may be continued: `united((united(first), *rest))` is `united((*first, *rest))`.
+    It may be continued: the merge of a merge and more claims is the merge of all of them.
     """
-    first, *rest = claims
-    attributes: dict[str, Any] = {}
-    for claim in (first, *rest):
-        attributes = {**claim.attributes, **attributes}
+    claims = list(claims)
+    first = claims[0]
+    aliases: dict[str, str] = {}
+    for spelling in (*first.aliases, *(name for one in claims[1:] for name in (one.name, *one.aliases))):
+        aliases.setdefault(name_key(spelling), spelling)
+    own_key = name_key(first.name)
     return NewEntity(
         type=first.type,
         name=first.name,
-        aliases=_other_names(first, rest),
-        confidence=max(claim.confidence for claim in (first, *rest)),
-        attributes=attributes,
-        external_id=next((claim.external_id for claim in (first, *rest) if claim.external_id), ""),
+        aliases=tuple(name for key, name in aliases.items() if key and key != own_key),
+        confidence=max(claim.confidence for claim in claims),
+        attributes=_merge_attributes(claims),
+        external_id=next((claim.external_id for claim in claims if claim.external_id), ""),
     )
 
 
-def _other_names(first: NewEntity, rest: Sequence[NewEntity]) -> tuple[str, ...]:
-    spellings = [*first.aliases, *(name for claim in rest for name in (claim.name, *claim.aliases))]
-    by_key: dict[str, str] = {}
-    for spelling in spellings:
-        by_key.setdefault(name_key(spelling), spelling)
-    return tuple(name for key, name in by_key.items() if key and key != name_key(first.name))
-
-
-def merge_relationship_claims(claims: Sequence[NewRelationship]) -> tuple[float, dict[str, Any]]:
+def merge_relationship_claims(
+    claims: Sequence[Relationship | NewRelationship],
+) -> tuple[float, dict[str, Any]]:
     """Confidence and attributes of a relationship with several claims, in their order."""
-    attributes: dict[str, Any] = {}
-    for claim in claims:
-        attributes = {**claim.attributes, **attributes}
-    return max(claim.confidence for claim in claims), attributes
+    return max(claim.confidence for claim in claims), _merge_attributes(claims)
+
+
+def _merge_attributes(
+    claims: Sequence[AnyEntity] | Sequence[Relationship | NewRelationship],
+) -> dict[str, Any]:
+    """All attributes; of several with one name the first counts."""
+    return {name: value for claim in reversed(claims) for name, value in claim.attributes.items()}
 
 
 class EndpointResolver:
@@ -248,7 +238,7 @@ class EndpointResolver:
     def __init__(self) -> None:
         self._tiers: tuple[defaultdict[str, set[int]], ...] = tuple(defaultdict(set) for _ in range(4))
 
-    def add(self, id: int, entity: NewEntity, *, own: bool) -> None:
+    def add(self, id: int, entity: AnyEntity, *, own: bool) -> None:
         """Add a possible endpoint; `own` is one of the same document or import."""
         by_external_id, by_name = self._tiers[:2] if own else self._tiers[2:]
         if entity.external_id:
@@ -297,30 +287,14 @@ def _every_key(one: NewEntity) -> set[str]:
     return keys
 
 
-def short_keys(entity: NewEntity) -> set[str]:
-    """The key under which a company is found that is called so but for the legal form, and by no name."""
-    return set(_short_keys(entity.type, name_key(entity.name)))
-
-
 def _short_keys(kind: str, key: str) -> tuple[str, ...]:
     short, form = without_legal_form(key)
     return (_SHORT + short,) if form and _is_vendor(kind) else ()
 
 
-def match_chunks_by_digest(chunks: Mapping[int, str], digests: Sequence[str]) -> list[int | None]:
-    """For each digest the id of a stored chunk with that digest, each used once; None for a new chunk.
-
-    `chunks` are those of the document as it was, in their order.
-    """
-    free: defaultdict[str, list[int]] = defaultdict(list)
-    for id, digest in chunks.items():
-        free[digest].append(id)
-    return [free[digest].pop(0) if free[digest] else None for digest in digests]
-
-
 # Made once: very many are read at a time.
-_READ_ENTITY: Final = msgspec.json.Decoder(NewEntity)
-_READ_RELATIONSHIP: Final = msgspec.json.Decoder(NewRelationship)
+decode_entity_claim: Final = msgspec.json.Decoder(NewEntity).decode
+decode_relationship_claim: Final = msgspec.json.Decoder(NewRelationship).decode
 
 
 class ClaimOwner(NamedTuple):
@@ -364,11 +338,6 @@ def claims_unchanged(
     return Counter(words for _, words in before) == Counter(map(encode_claim, claims))
 
 
-def decode_entity_claim(claim: str) -> NewEntity:
-    """The claim that `encode_claim` encoded."""
-    return _READ_ENTITY.decode(claim)
-
-
 def merge_claims_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity]:
     """The merged claims of each entity, by its id."""
     claims_by_id: dict[int, list[NewEntity]] = {}
@@ -380,16 +349,7 @@ def merge_claims_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity
 def imported_entities_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, Entity]:
     """The entities by id, as these claims of imports alone describe them."""
     return {
-        id: Entity(
-            id=id,
-            type=merged.type,
-            name=merged.name,
-            aliases=merged.aliases,
-            confidence=merged.confidence,
-            attributes=merged.attributes,
-            external_id=merged.external_id,
-            imported=True,
-        )
+        id: Entity(**(msgspec.structs.asdict(merged) | {"id": id, "mentions": 0, "imported": True}))
         for id, merged in merge_claims_by_id(claims).items()
     }
 
@@ -401,9 +361,8 @@ def imported_relationships(claims: Iterable[tuple[int, int, int, str, str]]) -> 
     """
     claims_by_relationship: dict[tuple[int, int, int, str], list[NewRelationship]] = {}
     for id, source, target, kind, words in claims:
-        claims_by_relationship.setdefault((id, source, target, kind), []).append(
-            decode_relationship_claim(words)
-        )
+        of_one = claims_by_relationship.setdefault((id, source, target, kind), [])
+        of_one.append(decode_relationship_claim(words))
     return [
         Relationship(
             id=id, source_id=source, target_id=target, type=kind, confidence=confidence, attributes=attributes
@@ -419,24 +378,7 @@ def missing_endpoints(entities: Container[int], relationships: Iterable[Relation
     return sorted(end for end in ends if end not in entities)
 
 
-def decode_relationship_claim(claim: str) -> NewRelationship:
-    """The claim that `encode_claim` encoded."""
-    return _READ_RELATIONSHIP.decode(claim)
-
-
-def entity_as_claim(entity: Entity) -> NewEntity:
-    """A stored entity as one claim."""
-    return NewEntity(
-        type=entity.type,
-        name=entity.name,
-        aliases=entity.aliases,
-        confidence=entity.confidence,
-        attributes=entity.attributes,
-        external_id=entity.external_id,
-    )
-
-
-def lookup_keys(entity: NewEntity) -> set[str]:
+def lookup_keys(entity: AnyEntity) -> set[str]:
     """The keys that find an entity."""
     keys = {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
-    return keys | short_keys(entity)
+    return keys.union(_short_keys(entity.type, name_key(entity.name)))

@@ -6,12 +6,14 @@ claims. Claims are merged in the same order in every store, so that all stores h
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from headgate.knowledge.data_model import Entity, IngestedDocument, NewEntity, NewRelationship, Relationship
+from headgate.knowledge.data_model import Entity, IngestedDocument, NewEntity, NewRelationship
 from headgate.knowledge.graph.entity_resolution import (
+    AnyEntity,
     ClaimChanges,
     ClaimOwner,
     EndpointResolver,
@@ -23,15 +25,16 @@ from headgate.knowledge.graph.entity_resolution import (
     decode_relationship_claim,
     encode_claim,
     endpoint_keys,
-    entity_as_claim,
     lookup_keys,
     merge_entity_claims,
     merge_relationship_claims,
 )
-from headgate.knowledge.stores import graph_reads
-from headgate.knowledge.stores.store_connection import StoreConnection, StoreSql, WriteConnection
+from headgate.knowledge.stores import store_reads
+from headgate.knowledge.stores.store_connection import StoreConnection, WriteConnection
 
 _ENTITIES_PER_STEP: Final = 1000
+# What claims say of an entity.
+_values: Final = attrgetter("type", "name", "aliases", "confidence", "attributes", "external_id")
 
 # An entity or relationship id, and what is claimed of it.
 _Claim = tuple[int, str]
@@ -69,7 +72,7 @@ async def update_document_graph(
     resolved = list(zip(ids, document.entities, strict=True))
     counts = await _replace_mentions(connection, before, after, resolved)
     claims = [(id, encode_claim(entity)) for id, entity in resolved]
-    changes = await _entity_claims(connection).replace(owner, claims)
+    changes = await _ClaimTable(connection, "entity").replace(owner, claims)
     await _update_entities(connection, changes, counts, now)
     ends = await _endpoints(connection, resolved, document.relationships)
     meant = ((ends.resolve(one.source), ends.resolve(one.target), one) for one in document.relationships)
@@ -94,15 +97,15 @@ async def import_graph(
     Raises UnresolvedEndpoints.
     """
     owner = ClaimOwner(origin=origin)
-    before = await _entity_claims(connection).by_owner(owner)
-    related_before = await _relationship_claims(connection).by_owner(owner)
+    before = await _ClaimTable(connection, "entity").by_owner(owner)
+    related_before = await _ClaimTable(connection, "relationship").by_owner(owner)
     # A file that is imported again is mostly unchanged, and may be very large.
     if claims_unchanged(before, entities) and claims_unchanged(related_before, relationships):
         return len({id for id, _ in before}), len({id for id, _ in related_before})
     ids = await _resolve_in_import(connection, before, entities)
     resolved = list(zip(ids, entities, strict=True))
     claims = [(id, encode_claim(entity)) for id, entity in resolved]
-    changes = await _entity_claims(connection).replace(owner, claims)
+    changes = await _ClaimTable(connection, "entity").replace(owner, claims)
     await _update_entities(connection, changes, Counter(), now)
     ends = await _endpoints(connection, resolved, relationships)
     related = ends.resolve_all(relationships)
@@ -114,19 +117,19 @@ async def import_graph(
 
 async def delete_graph(connection: WriteConnection, origin: str, now: float) -> int:
     """Remove everything that was imported under this name; returns how many entities the import had."""
-    if origin not in await graph_reads.graph_origins(connection):
+    if origin not in await store_reads.graph_origins(connection):
         return 0
-    count = len({id for id, _ in await _entity_claims(connection).by_owner(ClaimOwner(origin=origin))})
+    count = len({id for id, _ in await _ClaimTable(connection, "entity").by_owner(ClaimOwner(origin=origin))})
     await import_graph(connection, origin, (), (), now)
     return count
 
 
 async def rebuild_name_keys(connection: WriteConnection) -> int:
     """Store the lookup keys of all entities again, as this version makes them; returns how many entities."""
-    ids = [id for (id,) in await connection.fetch(connection.sql.entity_ids)]
+    ids = [id for (id,) in await connection.fetch("entity_ids")]
     for start in range(0, len(ids), _ENTITIES_PER_STEP):
-        known = await graph_reads.entities(connection, ids[start : start + _ENTITIES_PER_STEP])
-        await _save_name_keys(connection, [(id, entity_as_claim(one)) for id, one in known.items()])
+        known = await store_reads.entities(connection, ids[start : start + _ENTITIES_PER_STEP])
+        await _save_name_keys(connection, list(known.items()))
     return len(ids)
 
 
@@ -136,69 +139,42 @@ async def rebuild_name_keys(connection: WriteConnection) -> int:
 class _ClaimTable:
     """The claims about entities, or those about relationships."""
 
-    def __init__(
-        self, connection: StoreConnection, *, by_owner: str, by_id: str, insert: str, delete: str
-    ) -> None:
+    def __init__(self, connection: StoreConnection, about: Literal["entity", "relationship"]) -> None:
         self._connection = connection
-        self._by_owner = by_owner
-        self._by_id = by_id
-        self._insert = insert
-        self._delete = delete
+        self._about = about
 
     async def replace(self, owner: ClaimOwner, claims: Sequence[_Claim]) -> ClaimChanges:
         """Replace the claims of an owner; an unchanged claim keeps its place in the order of claims."""
+        connection = self._connection
         missing = Counter(claims)
         withdrawn: dict[int, int] = {}
-        for number, about, claim in await self._connection.fetch(self._by_owner, *owner):
+        for number, about, claim in await connection.fetch(f"{self._about}_claims_by_owner", *owner):
             if missing[about, claim] > 0:
                 missing[about, claim] -= 1
             else:
                 withdrawn[number] = about
         if withdrawn:
-            await self._connection.execute(self._delete, self._connection.listed(withdrawn))
-        added = list(missing.elements())
-        await self._connection.execute_rows(self._insert, [(about, *owner, claim) for about, claim in added])
-        by_about: defaultdict[int, list[str]] = defaultdict(list)
-        for about, claim in added:
-            by_about[about].append(claim)
-        return ClaimChanges(owner, frozenset(withdrawn.values()), dict(by_about))
+            await connection.execute(f"delete_{self._about}_claims", connection.listed(withdrawn))
+        added: defaultdict[int, list[str]] = defaultdict(list)
+        for about, claim in missing.elements():
+            added[about].append(claim)
+        rows = [(about, *owner, claim) for about, claim in missing.elements()]
+        await connection.execute_rows(f"insert_{self._about}_claims", rows)
+        return ClaimChanges(owner, frozenset(withdrawn.values()), dict(added))
 
     async def by_owner(self, owner: ClaimOwner) -> list[_Claim]:
-        """The claims of one owner."""
-        return [(about, claim) for _, about, claim in await self._connection.fetch(self._by_owner, *owner)]
+        rows = await self._connection.fetch(f"{self._about}_claims_by_owner", *owner)
+        return [(about, claim) for _, about, claim in rows]
 
     async def by_id(self, ids: Sequence[int]) -> dict[int, _ClaimsOfOne]:
         """The claims about each of these; an id without a claim is left out."""
         found: dict[int, _ClaimsOfOne] = {}
-        if not ids:
-            return found
-        rows = await self._connection.fetch(self._by_id, self._connection.listed(ids))
-        for about, claim, imported in rows:
-            # Imports come first: the first claim decides.
-            found.setdefault(about, _ClaimsOfOne([], bool(imported))).claims.append(claim)
+        if ids:
+            rows = await self._connection.fetch(f"{self._about}_claims_by_id", self._connection.listed(ids))
+            for about, claim, imported in rows:
+                # Imports come first: the first claim decides.
+                found.setdefault(about, _ClaimsOfOne([], bool(imported))).claims.append(claim)
         return found
-
-
-def _entity_claims(connection: StoreConnection) -> _ClaimTable:
-    sql: StoreSql = connection.sql
-    return _ClaimTable(
-        connection,
-        by_owner=sql.entity_claims_by_owner,
-        by_id=sql.entity_claims_by_id,
-        insert=sql.insert_entity_claims,
-        delete=sql.delete_entity_claims,
-    )
-
-
-def _relationship_claims(connection: StoreConnection) -> _ClaimTable:
-    sql: StoreSql = connection.sql
-    return _ClaimTable(
-        connection,
-        by_owner=sql.relationship_claims_by_owner,
-        by_id=sql.relationship_claims_by_id,
-        insert=sql.insert_relationship_claims,
-        delete=sql.delete_relationship_claims,
-    )
 
 
 # Resolution: which stored entity a text or an import means.
@@ -239,8 +215,8 @@ async def _resolve_in_import(
 
 
 async def _candidates(connection: StoreConnection, keys: Iterable[str]) -> list[EntityCandidate]:
-    known = await graph_reads.find_by_keys(connection, keys)
-    return [EntityCandidate.of(one.id, entity_as_claim(one), imported=one.imported) for one in known]
+    known = await store_reads.find_by_keys(connection, keys)
+    return [EntityCandidate.of(one.id, one, imported=one.imported) for one in known]
 
 
 # Mentions.
@@ -255,7 +231,7 @@ async def _replace_mentions(
     """Replace the mentions of a document; returns by how many mentions each entity has more or fewer."""
     old: dict[_MentionKey, float] = {}
     if before:
-        rows = await connection.fetch(connection.sql.mentions_of_chunks, connection.listed(before))
+        rows = await connection.fetch("mentions_of_chunks", connection.listed(before))
         old = {(row[0], row[1], row[2], row[3]): row[4] for row in rows}
     new: dict[_MentionKey, float] = {
         (after[mention.chunk_index], id, mention.start, mention.end): mention.confidence
@@ -263,11 +239,9 @@ async def _replace_mentions(
         for mention in entity.mentions
         if 0 <= mention.chunk_index < len(after)
     }
+    await connection.execute_rows("delete_mentions", sorted(key for key in old if old[key] != new.get(key)))
     await connection.execute_rows(
-        connection.sql.delete_mentions, sorted(key for key in old if old[key] != new.get(key))
-    )
-    await connection.execute_rows(
-        connection.sql.insert_mentions,
+        "insert_mentions",
         sorted((*key, confidence) for key, confidence in new.items() if old.get(key) != confidence),
     )
     counts = Counter(entity_id for _, entity_id, _, _ in new)
@@ -285,18 +259,16 @@ async def _update_entities(
     concerned = sorted({*changes.affected_ids, *(id for id, more in counts.items() if more)})
     if not concerned:
         return
-    known = await graph_reads.entities(connection, concerned)
+    known = await store_reads.entities(connection, concerned)
     # One more claim about an entity with thousands of them does not read these again.
     grown = {id for id in concerned if id in known and changes.only_add_to(id)}
-    claims = await _entity_claims(connection).by_id([id for id in concerned if id not in grown])
+    claims = await _ClaimTable(connection, "entity").by_id([id for id in concerned if id not in grown])
     updates = []
     for id in concerned:
         before = known.get(id)
         mentions = (before.mentions if before is not None else 0) + counts[id]
         if before is not None and id in grown:
-            entity = merge_entity_claims(
-                (entity_as_claim(before), *map(decode_entity_claim, changes.added.get(id, ())))
-            )
+            entity = merge_entity_claims((before, *map(decode_entity_claim, changes.added.get(id, ()))))
             updates.append(_EntityUpdate(id, entity, mentions, before.imported))
         elif id in claims:
             entity = merge_entity_claims(map(decode_entity_claim, claims[id].claims))
@@ -309,48 +281,38 @@ async def _save_entities(
     connection: WriteConnection, updates: Sequence[_EntityUpdate], known: dict[int, Entity], now: float
 ) -> None:
     """Write the entities that differ from the known ones; an unchanged one keeps its time of change."""
-    same = [
-        one
-        for one in updates
-        if one.id in known
-        and (entity_as_claim(known[one.id]), known[one.id].mentions) == (one.entity, one.mentions)
-    ]
-    toggled = [one.id for one in same if one.imported != known[one.id].imported]
+    changed, toggled = [], []
+    for update in updates:
+        id, one, mentions, imported = update
+        before = known.get(id)
+        if before is None or (_values(before), before.mentions) != (_values(one), mentions):
+            changed.append(update)
+        elif imported != before.imported:
+            toggled.append(id)
     if toggled:
-        await connection.execute(connection.sql.toggle_imported, connection.listed(toggled))
-    unchanged = {one.id for one in same}
-    changed = [one for one in updates if one.id not in unchanged]
-    await connection.execute_rows(connection.sql.save_entities, [_entity_row(one, now) for one in changed])
+        await connection.execute("toggle_imported", connection.listed(toggled))
+    rows = [
+        (
+            *(id, one.type, one.name, msgspec.json.encode(one.aliases).decode(), one.confidence, mentions),
+            *(msgspec.json.encode(one.attributes).decode(), one.external_id, imported, now),
+        )
+        for id, one, mentions, imported in changed
+    ]
+    await connection.execute_rows("save_entities", rows)
     renamed = [
         (one.id, one.entity)
         for one in changed
-        if one.id not in known or lookup_keys(entity_as_claim(known[one.id])) != lookup_keys(one.entity)
+        if one.id not in known or lookup_keys(known[one.id]) != lookup_keys(one.entity)
     ]
     await _save_name_keys(connection, renamed)
 
 
-def _entity_row(update: _EntityUpdate, now: float) -> tuple[object, ...]:
-    entity = update.entity
-    return (
-        update.id,
-        entity.type,
-        entity.name,
-        msgspec.json.encode(entity.aliases).decode(),
-        entity.confidence,
-        update.mentions,
-        msgspec.json.encode(entity.attributes).decode(),
-        entity.external_id,
-        update.imported,
-        now,
-    )
-
-
-async def _save_name_keys(connection: WriteConnection, entities: Sequence[tuple[int, NewEntity]]) -> None:
+async def _save_name_keys(connection: WriteConnection, entities: Sequence[tuple[int, AnyEntity]]) -> None:
     if entities:
         ids = connection.listed([id for id, _ in entities])
-        await connection.execute(connection.sql.delete_names, ids)
+        await connection.execute("delete_names", ids)
         keys = [(key, id) for id, entity in entities for key in sorted(lookup_keys(entity))]
-        await connection.execute_rows(connection.sql.insert_names, keys)
+        await connection.execute_rows("insert_names", keys)
 
 
 async def _delete_entities(connection: WriteConnection, entity_ids: Sequence[int]) -> None:
@@ -358,10 +320,10 @@ async def _delete_entities(connection: WriteConnection, entity_ids: Sequence[int
     if not entity_ids:
         return
     await _delete_relationships(
-        connection, [edge.id for edge in await graph_reads.edges(connection, entity_ids)]
+        connection, [edge.id for edge in await store_reads.edges(connection, entity_ids)]
     )
-    sql, ids = connection.sql, connection.listed(entity_ids)
-    for statement in (sql.delete_mentions_of_entities, sql.delete_names, sql.delete_entities):
+    ids = connection.listed(entity_ids)
+    for statement in ("delete_mentions_of_entities", "delete_names", "delete_entities"):
         await connection.execute(statement, ids)
 
 
@@ -377,8 +339,8 @@ async def _endpoints(
     for id, entity in resolved:
         ends.add(id, entity, own=True)
     if relationships:
-        for known in await graph_reads.find_by_keys(connection, endpoint_keys(relationships)):
-            ends.add(known.id, entity_as_claim(known), own=False)
+        for known in await store_reads.find_by_keys(connection, endpoint_keys(relationships)):
+            ends.add(known.id, known, own=False)
     return ends
 
 
@@ -393,7 +355,7 @@ async def _replace_relationships(
         connection, [(source, target, one.type) for source, target, one in related], now
     )
     claims = [(ids[source, target, one.type], encode_claim(one)) for source, target, one in related]
-    changes = await _relationship_claims(connection).replace(owner, claims)
+    changes = await _ClaimTable(connection, "relationship").replace(owner, claims)
     await _update_relationships(connection, changes, now)
     return changes, len(set(ids.values()))
 
@@ -403,27 +365,23 @@ async def _relationship_ids(
 ) -> dict[tuple[int, int, str], int]:
     """The id of each relationship; a new one is stored without a confidence, which its claims give it."""
     keys = list(dict.fromkeys(related))
-    rows = await connection.fetch_matching(connection.sql.find_relationships, keys)
+    rows = await connection.fetch_matching("find_relationships", keys)
     ids = {(source, target, kind): int(id) for source, target, kind, id in rows}
     missing = [one for one in keys if one not in ids]
     new = dict(zip(missing, await connection.new_ids("relationship", len(missing)), strict=True))
-    await connection.execute_rows(
-        connection.sql.insert_relationships, [(id, *one, now) for one, id in new.items()]
-    )
+    await connection.execute_rows("insert_relationships", [(id, *one, now) for one, id in new.items()])
     return ids | new
 
 
 async def _update_relationships(connection: WriteConnection, changes: ClaimChanges, now: float) -> None:
     """Merge the claims of every relationship whose claims changed."""
-    known = await graph_reads.relationships(connection, changes.affected_ids)
+    known = await store_reads.relationships(connection, changes.affected_ids)
     grown = {id for id in known if changes.only_add_to(id)}
-    claims = await _relationship_claims(connection).by_id(
+    claims = await _ClaimTable(connection, "relationship").by_id(
         [id for id in changes.affected_ids if id not in grown]
     )
     merged = {
-        id: merge_relationship_claims(
-            [_relationship_as_claim(known[id]), *map(decode_relationship_claim, changes.added[id])]
-        )
+        id: merge_relationship_claims([known[id], *map(decode_relationship_claim, changes.added[id])])
         for id in grown
     } | {
         id: merge_relationship_claims(list(map(decode_relationship_claim, one.claims)))
@@ -435,17 +393,11 @@ async def _update_relationships(connection: WriteConnection, changes: ClaimChang
         for id, (confidence, attributes) in merged.items()
         if (confidence, attributes) != (known[id].confidence, known[id].attributes)
     ]
-    await connection.execute_rows(connection.sql.update_relationships, changed)
+    await connection.execute_rows("update_relationships", changed)
     await _delete_relationships(connection, sorted(set(changes.affected_ids) - set(merged)))
-
-
-def _relationship_as_claim(known: Relationship) -> NewRelationship:
-    return NewRelationship(
-        source="", target="", type=known.type, confidence=known.confidence, attributes=known.attributes
-    )
 
 
 async def _delete_relationships(connection: WriteConnection, ids: Sequence[int]) -> None:
     if ids:
-        await connection.execute(connection.sql.delete_claims_of_relationships, connection.listed(ids))
-        await connection.execute(connection.sql.delete_relationships, connection.listed(ids))
+        await connection.execute("delete_claims_of_relationships", connection.listed(ids))
+        await connection.execute("delete_relationships", connection.listed(ids))

@@ -1,42 +1,16 @@
-"""The connection Protocol of both stores, the statements of each engine, and the values of their rows."""
+"""The connection Protocol of both stores, the statements of each engine, and the records of their rows."""
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
-from headgate.knowledge.data_model import ChunkRecord, Entity, NewChunk, Relationship, SourceRecord
-
-
-def source_from_row(row: Sequence[Any]) -> SourceRecord:
-    """A source from its columns."""
-    return SourceRecord(**dict(zip(SourceRecord.__struct_fields__, row, strict=True)))
-
-
-def chunk_from_row(row: Sequence[Any]) -> ChunkRecord:
-    """A chunk from its columns and those of its source."""
-    return ChunkRecord(**dict(zip(ChunkRecord.__struct_fields__, row, strict=True)))
-
-
-def entity_from_row(row: Sequence[Any]) -> Entity:
-    """An entity from its columns; aliases and attributes are JSON."""
-    members = dict(zip(Entity.__struct_fields__, row, strict=True))
-    members["aliases"] = tuple(msgspec.json.decode(members["aliases"]))
-    members["attributes"] = msgspec.json.decode(members["attributes"])
-    members["imported"] = bool(members["imported"])
-    return Entity(**members)
-
-
-def relationship_from_row(row: Sequence[Any]) -> Relationship:
-    """A relationship from its columns; attributes are JSON."""
-    members = dict(zip(Relationship.__struct_fields__, row, strict=True))
-    members["attributes"] = msgspec.json.decode(members["attributes"])
-    return Relationship(**members)
-
+from headgate.knowledge.data_model import NewChunk
 
 T = TypeVar("T")
+RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 Row = tuple[Any, ...]
 IdKind = Literal["source", "chunk", "entity", "relationship"]
@@ -44,89 +18,32 @@ IdKind = Literal["source", "chunk", "entity", "relationship"]
 _NAME_LINE: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
-class StoreSql(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The statements of one engine; the values of each come in the same order in every engine.
+def read_statements(path: Path) -> Mapping[str, str]:
+    """The statements of a file by name, each after a line `-- name: ...`.
 
-    A statement on `ids` or `keys` takes one list; a statement for `execute_rows` takes the columns of a row.
+    Every engine has the same names, and takes the values of each in the same order. A statement on `ids` or
+    `keys` takes one list; a statement for `execute_rows` takes the columns of a row.
     """
-
-    # Sources and chunks.
-    sources_by_id: str
-    chunks_by_id: str
-    source_digests: str
-    find_source: str
-    find_sources: str
-    save_source: str
-    delete_sources: str
-    chunk_digests: str
-    move_chunks: str
-    chunks_without_vector: str
-    statistics: str
-    count_entity_types: str
-    count_relationship_types: str
-    count_categories: str
-    count_doc_types: str
-    # Entities, their names and mentions.
-    entities_by_id: str
-    entities_by_key: str
-    entity_ids: str
-    list_names: str
-    save_entities: str
-    toggle_imported: str
-    delete_entities: str
-    delete_names: str
-    insert_names: str
-    mentions_of_chunks: str
-    insert_mentions: str
-    delete_mentions: str
-    delete_mentions_of_entities: str
-    mentioned_entities: str
-    chunks_mentioning: str
-    # Relationships.
-    relationships_by_id: str
-    find_relationships: str
-    insert_relationships: str
-    update_relationships: str
-    delete_relationships: str
-    edges: str
-    neighbours: str
-    neighbour_changes: str
-    # Claims of documents and imports.
-    entity_claims_by_owner: str
-    entity_claims_by_id: str
-    insert_entity_claims: str
-    delete_entity_claims: str
-    relationship_claims_by_owner: str
-    relationship_claims_by_id: str
-    insert_relationship_claims: str
-    delete_relationship_claims: str
-    delete_claims_of_relationships: str
-    imported_entity_claims: str
-    imported_relationship_claims: str
-    graph_origins: str
-    # Whole tables, for an export.
-    all_sources: str
-    all_chunks: str
-    all_entities: str
-    all_relationships: str
-    all_mentions: str
-
-
-def read_statements(path: Path) -> StoreSql:
-    """The statements of a file, each after a line `-- name: ...`."""
     _, *parts = _NAME_LINE.split(path.read_text("utf-8"))
-    statements = {
-        name: text.strip().removesuffix(";") for name, text in zip(parts[::2], parts[1::2], strict=True)
-    }
-    return msgspec.convert(statements, StoreSql)
+    return {name: text.strip().removesuffix(";") for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def record_from_row(record: type[RecordT], row: Sequence[Any]) -> RecordT:
+    """A record from its columns, in the order of its fields; aliases and attributes are JSON."""
+    members = dict(zip(record.__struct_fields__, row, strict=True))
+    if "attributes" in members:
+        members["attributes"] = msgspec.json.decode(members["attributes"])
+    if "aliases" in members:
+        members["aliases"] = tuple(msgspec.json.decode(members["aliases"]))
+        members["imported"] = bool(members["imported"])
+    return record(**members)
 
 
 class StoreConnection(Protocol):
-    """One transaction of a store. Reads and writes of other transactions do not show in it."""
+    """One transaction of a store. Reads and writes of other transactions do not show in it.
 
-    @property
-    def sql(self) -> StoreSql:
-        """The statements in the SQL of this engine."""
+    A `statement` is the name of one of the engine's statements.
+    """
 
     async def fetch(self, statement: str, *values: object) -> list[Row]:
         """All rows of a statement."""
@@ -134,8 +51,8 @@ class StoreConnection(Protocol):
     async def fetch_matching(self, statement: str, keys: Sequence[Row]) -> list[Row]:
         """The rows of a statement for each of the keys, in any order."""
 
-    async def execute(self, statement: str, *values: object) -> int:
-        """Run a statement; returns how many rows it changed."""
+    async def execute(self, statement: str, *values: object) -> None:
+        """Run a statement."""
 
     async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row, in order."""

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headgate.knowledge.data_model import DocumentFilters
@@ -142,13 +142,14 @@ async def match_terms(
         return await _top_chunks(terms, postings, now, limit)
     if selection.chunks is None and selection.most > most_allowed:
         candidates = await _top_chunks(terms, postings, now, looked_at)
-        passing = set(await _of_sources(connection, selection, [one.chunk_id for one in candidates]))
+        ids = [one.chunk_id for one in candidates]
+        passing = set(await _of_sources(connection, selection.sources, ids))
         found = [one for one in candidates if one.chunk_id in passing]
         if len(found) >= limit or len(candidates) < looked_at:
             return found[:limit]
     allowed = selection.chunks
     if allowed is None:
-        allowed = await _of_sources(connection, selection, None)
+        allowed = await _of_sources(connection, selection.sources)
     return await _top_chunks(terms, postings, now, limit, allowed)
 
 
@@ -200,23 +201,14 @@ def stem_key(stem: str) -> str:
 
 
 async def _of_sources(
-    connection: Connection, selection: ChunkSelection, candidates: Sequence[int] | None
+    connection: Connection, sources: list[int], candidates: list[int] | None = None
 ) -> list[int]:
+    statement = "SELECT id FROM knowledge_chunks WHERE source_id = ANY(%s)"
     if candidates is None:
-        found = await fetch_rows(
-            connection,
-            "SELECT id FROM knowledge_chunks WHERE source_id = ANY(%s)",
-            selection.sources,
-            binary=True,
-        )
+        found = await fetch_rows(connection, statement, sources, binary=True)
     else:
-        found = await fetch_rows(
-            connection,
-            "SELECT id FROM knowledge_chunks WHERE id = ANY(%s) AND source_id = ANY(%s)",
-            list(candidates),
-            selection.sources,
-            binary=True,
-        )
+        statement += " AND id = ANY(%s)"
+        found = await fetch_rows(connection, statement, sources, candidates, binary=True)
     return [id for (id,) in found]
 
 
@@ -267,10 +259,31 @@ class PostingsUpdate:
         places = sorted({*self._added, *self._removed})
         if not places:
             return
-        known = await _blocks(connection, places)
+        stored = await fetch_rows(
+            connection,
+            "SELECT stem, block, entries FROM knowledge_postings"
+            " JOIN unnest(%s::text[], %s::integer[]) AS wanted (stem, block) USING (stem, block)",
+            *_columns(places),
+            binary=True,
+        )
+        known = {(stem, block): entries for stem, block, entries in stored}
         after = await asyncio.to_thread(self._after, places, known)
-        await _save_blocks(connection, {place: block for place, block in after.items() if block})
-        await _delete_blocks(connection, [place for place, block in after.items() if not block])
+        kept = {place: block for place, block in after.items() if block}
+        await execute(
+            connection,
+            "INSERT INTO knowledge_postings (stem, block, entries)"
+            " SELECT * FROM unnest(%s::text[], %s::integer[], %b::bytea[])"
+            " ON CONFLICT (stem, block) DO UPDATE SET entries = excluded.entries",
+            *_columns(kept),
+            list(kept.values()),
+        )
+        if len(kept) < len(after):
+            await execute(
+                connection,
+                "DELETE FROM knowledge_postings USING unnest(%s::text[], %s::integer[]) AS gone (stem, block)"
+                " WHERE knowledge_postings.stem = gone.stem AND knowledge_postings.block = gone.block",
+                *_columns([place for place, block in after.items() if not block]),
+            )
 
     def _after(self, places: Iterable[_BlockKey], known: Mapping[_BlockKey, bytes]) -> dict[_BlockKey, bytes]:
         after = {}
@@ -282,6 +295,10 @@ class PostingsUpdate:
                 block = block_postings.add_postings(block, self._added[place])
             after[place] = block
         return after
+
+
+def _columns(places: Collection[_BlockKey]) -> tuple[list[str], list[int]]:
+    return [stem for stem, _ in places], [block for _, block in places]
 
 
 async def reindex_chunks(connection: Connection, now: StoreCounters) -> int:
@@ -324,38 +341,3 @@ async def _reindex_block(connection: Connection, stored: Sequence[tuple[int, str
     postings.add({id: one.stems for id, one in zip(ids, found, strict=True)})
     await postings.save(connection)
     return sum(len(one.stems) for one in found)
-
-
-async def _blocks(connection: Connection, places: Sequence[_BlockKey]) -> dict[_BlockKey, bytes]:
-    found = await fetch_rows(
-        connection,
-        "SELECT stem, block, entries FROM knowledge_postings"
-        " JOIN unnest(%s::text[], %s::integer[]) AS wanted (stem, block) USING (stem, block)",
-        [stem for stem, _ in places],
-        [block for _, block in places],
-        binary=True,
-    )
-    return {(stem, block): entries for stem, block, entries in found}
-
-
-async def _save_blocks(connection: Connection, blocks: Mapping[_BlockKey, bytes]) -> None:
-    await execute(
-        connection,
-        "INSERT INTO knowledge_postings (stem, block, entries)"
-        " SELECT * FROM unnest(%s::text[], %s::integer[], %b::bytea[])"
-        " ON CONFLICT (stem, block) DO UPDATE SET entries = excluded.entries",
-        [stem for stem, _ in blocks],
-        [block for _, block in blocks],
-        list(blocks.values()),
-    )
-
-
-async def _delete_blocks(connection: Connection, places: Sequence[_BlockKey]) -> None:
-    if places:
-        await execute(
-            connection,
-            "DELETE FROM knowledge_postings USING unnest(%s::text[], %s::integer[]) AS gone (stem, block)"
-            " WHERE knowledge_postings.stem = gone.stem AND knowledge_postings.block = gone.block",
-            [stem for stem, _ in places],
-            [block for _, block in places],
-        )

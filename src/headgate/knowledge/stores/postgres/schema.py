@@ -7,7 +7,7 @@ from typing import Final
 import psycopg
 
 from headgate.domain.errors import StoreUnavailable
-from headgate.knowledge.stores.postgres.statements import TABLES_EMPTIED
+from headgate.knowledge.stores.postgres.statements import TABLES_EMPTIED, fetch_rows
 from headgate.storage.postgres.connection_pool import Connection
 
 # Numbered files of statements; the number is the schema version that a file leads to.
@@ -36,7 +36,12 @@ async def ensure_schema(connection: Connection) -> None:
             " update this one, or give it a database of its own"
         )
     if version == 0:
-        await _check_encoding(connection)
+        [(encoding,)] = await fetch_rows(connection, "SHOW server_encoding")
+        if encoding != "UTF8":
+            raise StoreUnavailable(
+                f"this database has the encoding {encoding}, which cannot keep every text;"
+                " make one with CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
+            )
         await _create_extension(connection)
     await migrate(connection, version, SCHEMA_VERSION)
 
@@ -62,11 +67,11 @@ async def migrate(connection: Connection, version: int, target: int) -> None:
 
 async def _schema_version(connection: Connection) -> int:
     """0 for a database without our tables."""
-    found = await (await connection.execute("SELECT to_regclass('knowledge_meta') IS NOT NULL")).fetchone()
-    if found is None or not found[0]:
+    [(is_there,)] = await fetch_rows(connection, "SELECT to_regclass('knowledge_meta') IS NOT NULL")
+    if not is_there:
         return 0
     try:
-        row = await (await connection.execute("SELECT shape FROM knowledge_meta")).fetchone()
+        found = await fetch_rows(connection, "SELECT shape FROM knowledge_meta")
     except psycopg.errors.InsufficientPrivilege:
         raise StoreUnavailable(
             "the user of the store's URL may not read the tables of the documents in this database;"
@@ -75,18 +80,9 @@ async def _schema_version(connection: Connection) -> int:
     except psycopg.errors.UndefinedColumn:
         raise StoreUnavailable(_OTHER_TABLES) from None
     # The row is made together with the tables.
-    if row is None:
+    if not found:
         raise StoreUnavailable(TABLES_EMPTIED)
-    return int(row[0])
-
-
-async def _check_encoding(connection: Connection) -> None:
-    row = await (await connection.execute("SHOW server_encoding")).fetchone()
-    if row is not None and row[0] != "UTF8":
-        raise StoreUnavailable(
-            f"this database has the encoding {row[0]}, which cannot keep every text;"
-            " make one with CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
-        )
+    return int(found[0][0])
 
 
 async def _create_extension(connection: Connection) -> None:
@@ -102,10 +98,9 @@ async def _create_extension(connection: Connection) -> None:
             "this PostgreSQL server does not have the extension pgvector;"
             " install it on the server, or leave --store away to keep documents in a file"
         ) from None
-    row = await (
-        await connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
-    ).fetchone()
-    version = str(row[0]) if row else "0"
+    [(version,)] = await fetch_rows(
+        connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    )
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_PGVECTOR:
         raise StoreUnavailable(
             f"this database has pgvector {version}, and the store needs 0.8 or newer;"

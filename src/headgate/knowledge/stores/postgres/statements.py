@@ -1,6 +1,5 @@
 """Runs statements, and reads and locks the row of counters that every change updates."""
 
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Final, TypeVar
 
@@ -60,11 +59,13 @@ async def execute(connection: Connection, statement: str, *values: object) -> in
     return (await connection.execute(statement, values)).rowcount
 
 
-async def read_counters(connection: Connection) -> StoreCounters:
-    """The current counters."""
-    return _counters_from_rows(
-        await fetch_rows(connection, f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta")
-    )
+async def read_counters(connection: Connection, *, lock: bool = False) -> StoreCounters:
+    """The current counters; with `lock` other writers wait until this transaction ends."""
+    statement = f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta"
+    found = await fetch_rows(connection, statement + (" FOR UPDATE" if lock else ""))
+    if not found:
+        raise StoreUnavailable(TABLES_EMPTIED)
+    return StoreCounters(*found[0])
 
 
 async def read_revision(connection: Connection) -> int:
@@ -73,19 +74,6 @@ async def read_revision(connection: Connection) -> int:
     if not found:
         raise StoreUnavailable(TABLES_EMPTIED)
     return int(found[0][0])
-
-
-async def lock_counters(connection: Connection) -> StoreCounters:
-    """The current counters; other writers wait until this transaction ends."""
-    return _counters_from_rows(
-        await fetch_rows(connection, f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta FOR UPDATE")
-    )
-
-
-def _counters_from_rows(found: Sequence[tuple[Any, ...]]) -> StoreCounters:
-    if not found:
-        raise StoreUnavailable(TABLES_EMPTIED)
-    return StoreCounters(*found[0])
 
 
 async def save_counters(connection: Connection, now: StoreCounters) -> None:

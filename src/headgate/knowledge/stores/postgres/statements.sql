@@ -1,4 +1,4 @@
--- The statements of stores/store_connection.py:StoreSql for PostgreSQL. A list is one array.
+-- The statements of `knowledge.stores` for PostgreSQL. A list is one array.
 -- Statements for rows take one array for each column.
 
 -- name: sources_by_id

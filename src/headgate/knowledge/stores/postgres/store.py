@@ -1,13 +1,16 @@
 """The knowledge store in PostgreSQL."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 from headgate.domain.errors import StoreUnavailable
 from headgate.knowledge.data_model import (
     DocumentFilters,
     IngestedDocument,
+    NewChunk,
     NewEntity,
     NewRelationship,
     ReplaceResult,
@@ -15,19 +18,30 @@ from headgate.knowledge.data_model import (
 )
 from headgate.knowledge.stores import document_writes
 from headgate.knowledge.stores.postgres import full_text, schema, vector_index
-from headgate.knowledge.stores.postgres.connection import (
-    POSTGRES_SQL,
-    PostgresConnection,
-    PostgresWriteConnection,
+from headgate.knowledge.stores.postgres.full_text import ChunkTerms, PostingsUpdate, analyze_chunks
+from headgate.knowledge.stores.postgres.statements import (
+    StoreCounters,
+    execute,
+    fetch_rows,
+    read_counters,
+    read_revision,
+    save_counters,
+    storable,
 )
-from headgate.knowledge.stores.postgres.full_text import analyze_chunks
-from headgate.knowledge.stores.postgres.statements import read_counters, read_revision, storable
 from headgate.knowledge.stores.sql_store import ReadWork, SqlKnowledgeStore, WriteWork
+from headgate.knowledge.stores.store_connection import (
+    IdKind,
+    RecordT,
+    Row,
+    read_statements,
+    record_from_row,
+)
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection, ReplicatedDatabase, open_databases
 
 T = TypeVar("T")
 
+POSTGRES_SQL: Final = read_statements(Path(__file__).with_name("statements.sql"))
 _ROWS_PER_FETCH: Final = 500
 # An export takes as long as it takes; one that hangs must end some day.
 _EXPORT_SECONDS: Final = 3600.0
@@ -49,25 +63,114 @@ async def open_store_on(
         yield PostgresKnowledgeStore(databases, now)
 
 
+class PostgresConnection:
+    """A StoreConnection; the columns of rows and keys are arrays."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        return await fetch_rows(self._connection, POSTGRES_SQL[statement], *values)
+
+    async def fetch_matching(self, statement: str, keys: Sequence[Row]) -> list[Row]:
+        return await self.fetch(statement, *map(list, zip(*keys, strict=True))) if keys else []
+
+    async def execute(self, statement: str, *values: object) -> None:
+        await execute(self._connection, POSTGRES_SQL[statement], *values)
+
+    async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
+        if rows:
+            await self.execute(statement, *map(list, zip(*rows, strict=True)))
+
+    def listed(self, values: Iterable[int | str]) -> object:
+        return [storable(one) if isinstance(one, str) else one for one in values]
+
+    async def compute(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.to_thread(function, *arguments)
+
+
+class PostgresWriteConnection(PostgresConnection):
+    """A WriteConnection; the lock on the row of counters keeps other writers waiting.
+
+    `chunk_terms` are those of the document to store, analyzed beforehand.
+    """
+
+    def __init__(
+        self, connection: Connection, counters: StoreCounters, chunk_terms: Sequence[ChunkTerms]
+    ) -> None:
+        super().__init__(connection)
+        self._counters = counters
+        self._chunk_terms = chunk_terms
+        self._postings = PostingsUpdate()
+
+    async def new_ids(self, kind: IdKind, count: int) -> range:
+        return self._counters.new_ids(kind, count)
+
+    async def bump_revision(self) -> None:
+        await self._postings.save(self._connection)
+        await save_counters(self._connection, self._counters)
+
+    async def analyzer_version(self) -> int:
+        return self._counters.words_edition
+
+    async def reindex_chunks(self) -> int:
+        return await full_text.reindex_chunks(self._connection, self._counters)
+
+    async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
+        if not chunks:
+            return
+        terms = [self._chunk_terms[position] for _, position, _ in chunks]
+        async with (
+            self._connection.cursor() as cursor,
+            cursor.copy(
+                "COPY knowledge_chunks (id, source_id, place, header, text, tokens, digest, words, lexemes)"
+                " FROM STDIN"
+            ) as copy,
+        ):
+            for (id, position, chunk), one in zip(chunks, terms, strict=True):
+                row = (id, source_id, position, chunk.header, chunk.text, chunk.tokens, chunk.digest)
+                await copy.write_row((*row, one.words, one.lexemes))
+        ids = [id for id, _, _ in chunks]
+        await execute(self._connection, "INSERT INTO knowledge_waiting SELECT unnest(%s::bigint[])", ids)
+        self._postings.add({id: one.stems for id, one in zip(ids, terms, strict=True)})
+        self._counters.chunks += len(chunks)
+        self._counters.length += sum(len(one.stems) for one in terms)
+
+    async def delete_chunks(self, ids: Sequence[int]) -> None:
+        if not ids:
+            return
+        gone = list(ids)
+        deleted = await fetch_rows(
+            self._connection,
+            "DELETE FROM knowledge_chunks WHERE id = ANY(%s) RETURNING id, header, text",
+            gone,
+        )
+        terms = await analyze_chunks([(header, text) for _, header, text in deleted])
+        stems = {id: one.stems for (id, _, _), one in zip(deleted, terms, strict=True)}
+        self._postings.remove(stems)
+        self._counters.chunks -= len(stems)
+        self._counters.length -= sum(map(len, stems.values()))
+        await execute(self._connection, "DELETE FROM knowledge_waiting WHERE chunk_id = ANY(%s)", gone)
+        self._counters.vectors -= await execute(
+            self._connection, "DELETE FROM knowledge_vectors WHERE chunk_id = ANY(%s)", gone
+        )
+
+
 class PostgresKnowledgeStore(SqlKnowledgeStore):
     """The KnowledgeStore in PostgreSQL; searches read a replica if there is one, ingestion the primary."""
 
     def __init__(self, databases: ReplicatedDatabase, now: Callable[[], float]) -> None:
-        super().__init__(POSTGRES_SQL, now)
+        super().__init__(now)
         self._databases = databases
         self._primary = databases.primary
 
     async def revision(self) -> int:
-        """Grows with every change."""
         return await self._databases.read_statement(read_revision)
 
     async def model_fingerprint(self) -> str:
-        """The fingerprint of the embedder of the stored vectors; empty when there are none."""
         return (await self._databases.read(read_counters)).model
 
     async def nearest(self, vector: bytes, limit: int, filters: DocumentFilters) -> list[ScoredChunk]:
-        """The chunks nearest to a vector, by cosine."""
-
         async def find(connection: Connection) -> list[ScoredChunk]:
             selection = await full_text.select_chunks(connection, filters)
             counters = await read_counters(connection)
@@ -78,52 +181,42 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
     async def match_terms(
         self, terms: Sequence[str], limit: int, filters: DocumentFilters
     ) -> list[ScoredChunk]:
-        """The chunks with the best BM25 score for these stems."""
         return await self._databases.read(
             lambda connection: full_text.match_terms(connection, terms, limit, filters)
         )
 
     async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many chunks have each of the terms; a term without any is left out."""
         return await self._databases.read(
             lambda connection: full_text.document_frequencies(connection, terms)
         )
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
-        """The sources that pass, by the names of their files."""
         found = await self._databases.read(lambda connection: full_text.passing_sources(connection, filters))
         return [id for id, _ in found]
 
     async def statistics(self) -> StoreStatistics:
-        """The counts of everything in the store."""
         # Raises StoreUnavailable where the row of counters is missing.
         await self.revision()
         return await super().statistics()
 
     async def reindex(self) -> int:
-        """Index all chunks again if an older analyzer did it; returns how many."""
         return await self._write(document_writes.reindex, timeout_seconds=_REINDEX_SECONDS)
 
     async def replace_document(self, document: IngestedDocument) -> ReplaceResult:
-        """Store the current version of a document; an unchanged chunk keeps its id and its vector."""
         document = storable(document)
         # Before the lock: it takes as long as the rest.
         terms = await analyze_chunks([(chunk.header, chunk.text) for chunk in document.chunks])
-
-        async def replace(connection: Connection) -> ReplaceResult:
-            writer = await PostgresWriteConnection.lock(connection, terms)
-            return await document_writes.replace_document(writer, document, self._now())
-
-        return await self._primary.write(replace)
+        return await self._write(
+            lambda connection: document_writes.replace_document(connection, document, self._now()),
+            chunk_terms=terms,
+        )
 
     async def set_model(self, model: str, dimensions: int) -> int:
-        """Expect vectors of this model from now on, and drop those of another; returns how many."""
         return await self._primary.write(
             lambda connection: vector_index.set_model(connection, model, dimensions)
         )
 
     async def store_vectors(self, model: str, vectors: Mapping[int, bytes]) -> int:
-        """Store the vectors of existing chunks; returns how many. Vectors of another model are ignored."""
         return await self._primary.write(
             lambda connection: vector_index.store_vectors(connection, model, vectors)
         )
@@ -131,13 +224,11 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
     async def import_graph(
         self, origin: str, entities: Sequence[NewEntity], relationships: Sequence[NewRelationship]
     ) -> tuple[int, int]:
-        """Replace everything that was imported under this name; raises UnresolvedEndpoints."""
         return await super().import_graph(
             storable(origin), list(map(storable, entities)), list(map(storable, relationships))
         )
 
     async def delete_graph(self, origin: str) -> int:
-        """Remove everything that was imported under this name; returns how many entities the import had."""
         return await super().delete_graph(storable(origin))
 
     async def check(self) -> None:
@@ -146,26 +237,31 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
 
     # Transactions.
 
-    async def _read(self, work: ReadWork[T]) -> T:
-        return await self._databases.read(lambda connection: work(PostgresConnection(connection)))
+    async def _read(self, work: ReadWork[T], *, primary: bool = False) -> T:
+        database = self._primary if primary else self._databases
+        return await database.read(lambda connection: work(PostgresConnection(connection)))
 
-    async def _read_primary(self, work: ReadWork[T]) -> T:
-        return await self._primary.read(lambda connection: work(PostgresConnection(connection)))
-
-    async def _write(self, work: WriteWork[T], *, timeout_seconds: float | None = None) -> T:
+    async def _write(
+        self,
+        work: WriteWork[T],
+        *,
+        timeout_seconds: float | None = None,
+        chunk_terms: Sequence[ChunkTerms] = (),
+    ) -> T:
         async def locked(connection: Connection) -> T:
-            return await work(await PostgresWriteConnection.lock(connection))
+            counters = await read_counters(connection, lock=True)
+            return await work(PostgresWriteConnection(connection, counters, chunk_terms))
 
         if timeout_seconds is None:
             return await self._primary.write(locked)
         return await self._primary.write(locked, seconds=timeout_seconds)
 
-    async def _iter_rows(self, statement: str, from_row: Callable[[Sequence[Any]], T]) -> AsyncIterator[T]:
+    async def _iter_records(self, statement: str, record: type[RecordT]) -> AsyncIterator[RecordT]:
         async with (
             self._primary.open_snapshot(_EXPORT_SECONDS) as connection,
             connection.cursor(name="everything") as cursor,
         ):
-            await cursor.execute(statement)
+            await cursor.execute(POSTGRES_SQL[statement])
             while rows := await cursor.fetchmany(_ROWS_PER_FETCH):
                 for row in rows:
-                    yield from_row(row)
+                    yield record_from_row(record, row)

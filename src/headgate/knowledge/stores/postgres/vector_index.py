@@ -13,7 +13,7 @@ from headgate.knowledge.stores.postgres.statements import (
     StoreCounters,
     execute,
     fetch_rows,
-    lock_counters,
+    read_counters,
     save_counters,
 )
 from headgate.search.block_postings import ScoredChunk
@@ -30,8 +30,9 @@ _CONSIDERED: Final = 128
 # Its sums differ from ours in the seventh digit: what lies just behind the last may belong before it.
 _SPARE: Final = 50
 _DIGITS: Final = 6
-# The header of a vector in pgvector's binary format.
-_HEAD_BYTES: Final = 4
+_NUMBER_BYTES: Final = 4
+# How a vector begins in pgvector's binary format: how many numbers it has, and nothing.
+_HEAD: Final = struct.Struct(">HH")
 
 
 async def nearest(
@@ -44,11 +45,15 @@ async def nearest(
     most_compared: int = MOST_COMPARED,
 ) -> list[ScoredChunk]:
     """The nearest of the selected chunks, see IndexReader."""
-    if not now.vectors or len(vector) != 4 * now.dimensions or limit <= 0:
+    if not now.vectors or len(vector) != _NUMBER_BYTES * now.dimensions or limit <= 0:
         return []
     count = now.vectors if selection is None else min(now.vectors, selection.most)
     written = "[" + ",".join(map(repr, numpy.frombuffer(vector, dtype="<f4").tolist())) + "]"
-    condition, values = _condition(selection)
+    condition, values = "true", []
+    if selection is not None and selection.chunks is not None:
+        condition, values = "chunk_id = ANY(%s)", [selection.chunks]
+    elif selection is not None:
+        condition, values = "source_id = ANY(%s)", [selection.sources]
     if count <= most_compared or now.dimensions > MOST_DIMENSIONS:
         # Not the expression that the index is of, so that the index is never used.
         order = "embedding <=> %s::vector, chunk_id"
@@ -58,11 +63,8 @@ async def nearest(
     # In one row, which comes in a few pieces: as rows they come in as many pieces as there are vectors.
     statement = (
         "SELECT array_agg(chunk_id), string_agg(vector_send(embedding), '') FROM"
-        " (SELECT chunk_id, embedding FROM knowledge_vectors WHERE "
-        + condition
-        + " ORDER BY "
-        + order
-        + " LIMIT %s) AS near"
+        f" (SELECT chunk_id, embedding FROM knowledge_vectors WHERE {condition} ORDER BY {order} LIMIT %s)"
+        " AS near"
     )
     [(ids, sent)] = await fetch_rows(connection, statement, *values, written, limit + _SPARE, binary=True)
     return _scored(ids, sent, vector)[:limit] if ids else []
@@ -92,44 +94,29 @@ def create_index_statement(dimensions: int) -> str:
     )
 
 
-def _condition(selection: ChunkSelection | None) -> tuple[str, list[list[int]]]:
-    if selection is None:
-        return "true", []
-    if selection.chunks is not None:
-        return "chunk_id = ANY(%s)", [selection.chunks]
-    return "source_id = ANY(%s)", [selection.sources]
-
-
 def _scored(ids: Sequence[int], sent: bytes, vector: bytes) -> list[ScoredChunk]:
     """With sums of our own, so that the same vectors have the same scores in every store."""
     query = numpy.frombuffer(vector, dtype="<f4").astype(numpy.float64)
-    row = numpy.dtype([("head", "V", _HEAD_BYTES), ("numbers", ">f4", len(query))])
+    row = numpy.dtype([("head", "V", _HEAD.size), ("numbers", ">f4", len(query))])
     found = numpy.frombuffer(sent, dtype=row)["numbers"].astype(numpy.float64)
     cosines: Any = numpy.round(numpy.vecdot(found, query), _DIGITS)
     scored = map(ScoredChunk, ids, cosines.tolist())
     return sorted(scored, key=lambda one: (-one.score, one.chunk_id))
 
 
-_BYTES_OF_A_NUMBER: Final = 4
-# How a vector begins on the wire: how many numbers it has, and nothing.
-_HEAD: Final = struct.Struct(">HH")
-
-
 async def set_model(connection: Connection, model: str, dimensions: int) -> int:
     """Expect vectors of this model from now on, see IndexWriter."""
-    now = await lock_counters(connection)
+    now = await read_counters(connection, lock=True)
     if (now.model, now.dimensions) == (model, dimensions):
         return 0
     # Not DELETE: an index is made of what others may still see too, and that has the wrong length for it.
     await execute(connection, "TRUNCATE knowledge_vectors")
     await execute(connection, "DROP INDEX IF EXISTS knowledge_vectors_near")
-    dropped = now.vectors
     if 0 < dimensions <= MOST_DIMENSIONS:
         await execute(connection, create_index_statement(dimensions))
-    await execute(
-        connection,
-        "INSERT INTO knowledge_waiting SELECT id FROM knowledge_chunks ON CONFLICT DO NOTHING",
-    )
+    waiting = "INSERT INTO knowledge_waiting SELECT id FROM knowledge_chunks ON CONFLICT DO NOTHING"
+    await execute(connection, waiting)
+    dropped = now.vectors
     now.model, now.dimensions, now.vectors = model, dimensions, 0
     await save_counters(connection, now)
     return dropped
@@ -137,10 +124,10 @@ async def set_model(connection: Connection, model: str, dimensions: int) -> int:
 
 async def store_vectors(connection: Connection, model: str, vectors: Mapping[int, bytes]) -> int:
     """Store the vectors of existing chunks, see IndexWriter."""
-    now = await lock_counters(connection)
+    now = await read_counters(connection, lock=True)
     if model != now.model:
         return 0
-    size = now.dimensions * _BYTES_OF_A_NUMBER
+    size = now.dimensions * _NUMBER_BYTES
     fitting = [id for id, vector in vectors.items() if len(vector) == size]
     there = await fetch_rows(
         connection, "SELECT id, source_id FROM knowledge_chunks WHERE id = ANY(%s) ORDER BY id", fitting
@@ -149,14 +136,6 @@ async def store_vectors(connection: Connection, model: str, vectors: Mapping[int
         return 0
     ids = [id for id, _ in there]
     now.vectors -= await execute(connection, "DELETE FROM knowledge_vectors WHERE chunk_id = ANY(%s)", ids)
-    await _copy(connection, [(id, source_id, vectors[id]) for id, source_id in there])
-    now.vectors += len(ids)
-    await execute(connection, "DELETE FROM knowledge_waiting WHERE chunk_id = ANY(%s)", ids)
-    await save_counters(connection, now)
-    return len(ids)
-
-
-async def _copy(connection: Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
     async with (
         connection.cursor() as cursor,
         cursor.copy(
@@ -165,8 +144,12 @@ async def _copy(connection: Connection, vectors: Sequence[tuple[int, int, bytes]
     ):
         # The bytes go as they are; what they are is known to the server only.
         copy.set_types(["int8", "int8", "bytea"])
-        for id, source_id, vector in vectors:
-            await copy.write_row((id, source_id, _pgvector_bytes(vector)))
+        for id, source_id in there:
+            await copy.write_row((id, source_id, _pgvector_bytes(vectors[id])))
+    now.vectors += len(ids)
+    await execute(connection, "DELETE FROM knowledge_waiting WHERE chunk_id = ANY(%s)", ids)
+    await save_counters(connection, now)
+    return len(ids)
 
 
 def _pgvector_bytes(vector: bytes) -> bytes:

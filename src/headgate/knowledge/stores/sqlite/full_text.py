@@ -43,40 +43,30 @@ class FilterCache:
             self._revision, self._kept = revision, {}
         if filters in self._kept:
             return self._kept[filters]
-        found = _matching_chunks(connection, filters)
-        while self._kept and not self._has_room(found):
+        found = self._kept[filters] = _matching_chunks(connection, filters)
+        while len(self._kept) > 1 and (
+            len(self._kept) > _MOST_CACHED_FILTERS or sum(map(len, self._kept.values())) > self._most_ids
+        ):
             self._kept.pop(next(iter(self._kept)))
-        self._kept[filters] = found
         return found
-
-    def _has_room(self, found: frozenset[int]) -> bool:
-        ids = sum(map(len, self._kept.values())) + len(found)
-        return len(self._kept) < _MOST_CACHED_FILTERS and ids <= self._most_ids
 
 
 def _matching_chunks(connection: sqlite3.Connection, filters: DocumentFilters) -> frozenset[int]:
     of_sources = filters.source_filters
-    phrases = [phrase for phrase in filters.phrases if phrase]
-    if not phrases:
-        return _of_sources(connection, of_sources)
-    matching = " AND ".join(_quoted(phrase) for phrase in phrases)
-    found = frozenset(
-        id for (id,) in connection.execute("SELECT rowid FROM plain WHERE plain MATCH ?", (matching,))
-    )
-    return found if of_sources == NO_FILTERS else found & _of_sources(connection, of_sources)
-
-
-def _quoted(phrase: Sequence[str]) -> str:
-    """As FTS5 reads it, whatever is in the words."""
-    return '"' + " ".join(phrase).replace('"', '""') + '"'
-
-
-def _of_sources(connection: sqlite3.Connection, filters: DocumentFilters) -> frozenset[int]:
-    passing = schema.json_list(source_ids(connection, filters))
-    rows = connection.execute(
-        "SELECT id FROM chunks WHERE source_id IN (SELECT value FROM json_each(?))", (passing,)
-    )
-    return frozenset(id for (id,) in rows)
+    found: list[frozenset[int]] = []
+    # Quoted as FTS5 reads it, whatever is in the words.
+    phrases = ['"' + " ".join(phrase).replace('"', '""') + '"' for phrase in filters.phrases if phrase]
+    if phrases:
+        matching = (" AND ".join(phrases),)
+        rows = connection.execute("SELECT rowid FROM plain WHERE plain MATCH ?", matching)
+        found.append(frozenset(id for (id,) in rows))
+    if not phrases or of_sources != NO_FILTERS:
+        passing = (schema.json_list(source_ids(connection, of_sources)),)
+        rows = connection.execute(
+            "SELECT id FROM chunks WHERE source_id IN (SELECT value FROM json_each(?))", passing
+        )
+        found.append(frozenset(id for (id,) in rows))
+    return frozenset.intersection(*found)
 
 
 def match_terms(
@@ -156,16 +146,16 @@ def _update_blocks(
 ) -> None:
     """Change the postings of all their stems, each block once."""
     concerned: defaultdict[tuple[str, int], list[block_postings.Posting]] = defaultdict(list)
-    chunks, length = 0, 0
+    if not stored:
+        return
+    length = 0
     for id, header, text in stored:
         stems = index_terms(f"{header}\n{text}")
-        chunks, length = chunks + 1, length + len(stems)
+        length += len(stems)
         for stem, entry in block_postings.postings_of(id, stems).items():
             concerned[stem, block_postings.block_of(id)].append(entry)
-    if not chunks:
-        return
     sign = -1 if leaving else 1
-    schema.add_to_counter(connection, "chunks", sign * chunks)
+    schema.add_to_counter(connection, "chunks", sign * len(stored))
     schema.add_to_counter(connection, "length", sign * length)
     kept: list[tuple[str, int, bytes]] = []
     emptied: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
--- The statements of stores/store_connection.py:StoreSql for SQLite. A list is one value: a JSON array.
+-- The statements of `knowledge.stores` for SQLite. A list is one value: a JSON array.
 
 -- name: sources_by_id
 SELECT id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested

@@ -4,21 +4,27 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Final, TypeVar
 
 from headgate.domain.errors import StoreFailed, StoreUnavailable
-from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.data_model import DocumentFilters, NewChunk
 from headgate.knowledge.stores.sql_store import ReadWork, SqlKnowledgeStore, WriteWork
 from headgate.knowledge.stores.sqlite import full_text, schema, vector_index
-from headgate.knowledge.stores.sqlite.connection import SQLITE_SQL, SqliteConnection
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS, REPLACED, explain_error
-from headgate.knowledge.stores.sqlite.vector_index import SqliteVectorIndex
-from headgate.knowledge.stores.store_connection import complete
+from headgate.knowledge.stores.sqlite.vector_index import SqliteVectorIndex, drop_vectors
+from headgate.knowledge.stores.store_connection import (
+    IdKind,
+    RecordT,
+    Row,
+    complete,
+    read_statements,
+    record_from_row,
+)
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.sqlite.database_file import open_database_file
 from headgate.storage.sqlite.group_commit import GroupCommit
@@ -26,6 +32,8 @@ from headgate.storage.sqlite.group_commit import GroupCommit
 T = TypeVar("T")
 
 log = logging.getLogger("headgate.storage")
+
+SQLITE_SQL: Final = read_statements(Path(__file__).with_name("statements.sql"))
 
 # A commit of another process takes much less.
 _BUSY_SECONDS = 5.0
@@ -48,13 +56,77 @@ async def open_sqlite_store(
         yield SqliteKnowledgeStore(path, group_commit, reader, now)
 
 
+class SqliteConnection:
+    """A WriteConnection whose coroutines never wait: see `complete`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        return self._connection.execute(SQLITE_SQL[statement], values).fetchall()
+
+    async def fetch_matching(self, statement: str, keys: Sequence[Row]) -> list[Row]:
+        return [row for key in keys for row in self._connection.execute(SQLITE_SQL[statement], key)]
+
+    async def execute(self, statement: str, *values: object) -> None:
+        self._connection.execute(SQLITE_SQL[statement], values)
+
+    async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(SQLITE_SQL[statement], rows)
+
+    def listed(self, values: Iterable[int | str]) -> object:
+        return schema.json_list(values)
+
+    async def compute(self, function: Callable[..., T], *arguments: object) -> T:
+        # This runs in a thread of the store anyway.
+        return function(*arguments)
+
+    async def new_ids(self, kind: IdKind, count: int) -> range:
+        return schema.new_ids(self._connection, kind, count)
+
+    async def bump_revision(self) -> None:
+        schema.bump_revision(self._connection)
+
+    async def analyzer_version(self) -> int:
+        return schema.read_counter(self._connection, "words")
+
+    async def reindex_chunks(self) -> int:
+        return full_text.reindex_chunks(self._connection)
+
+    async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
+        self._connection.executemany(
+            "INSERT INTO chunks (id, source_id, place, tokens, digest, header, text)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (id, source_id, position, chunk.tokens, chunk.digest, chunk.header, chunk.text)
+                for id, position, chunk in chunks
+            ],
+        )
+        self._connection.executemany("INSERT INTO waiting VALUES (?)", [(id,) for id, _, _ in chunks])
+        full_text.index_chunks(self._connection, [(id, chunk.header, chunk.text) for id, _, chunk in chunks])
+
+    async def delete_chunks(self, ids: Sequence[int]) -> None:
+        if not ids:
+            return
+        which = (schema.json_list(ids),)
+        stored = self._connection.execute(
+            "SELECT id, header, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))", which
+        ).fetchall()
+        full_text.unindex_chunks(self._connection, stored)
+        drop_vectors(self._connection, ids)
+        for table, column in (("waiting", "chunk_id"), ("chunks", "id")):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", which
+            )
+
+
 class SqliteKnowledgeStore(SqlKnowledgeStore):
     """The KnowledgeStore in a file; `reader` answers the searches by vectors."""
 
     def __init__(
         self, path: Path, group_commit: GroupCommit, reader: GroupCommit, now: Callable[[], float]
     ) -> None:
-        super().__init__(SQLITE_SQL, now)
+        super().__init__(now)
         self._path = path
         self._group_commit = group_commit
         self._reader = reader
@@ -71,16 +143,12 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
         self._vector_index = SqliteVectorIndex()
 
     async def revision(self) -> int:
-        """Grows with every change that any reader could see."""
         return await self._read_file(lambda connection: schema.read_counter(connection, "revision"))
 
     async def model_fingerprint(self) -> str:
-        """The fingerprint of the embedder of the stored vectors; empty when there are none."""
         return await self._read_file(schema.model_fingerprint)
 
     async def nearest(self, vector: bytes, limit: int, filters: DocumentFilters) -> list[ScoredChunk]:
-        """The chunks nearest to a vector, by cosine."""
-
         def nearest(connection: sqlite3.Connection) -> list[ScoredChunk]:
             allowed = self._reader_filter_cache.matching_chunks(connection, filters)
             return self._vector_index.nearest(connection, vector, limit, allowed)
@@ -90,8 +158,6 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
     async def match_terms(
         self, terms: Sequence[str], limit: int, filters: DocumentFilters
     ) -> list[ScoredChunk]:
-        """The chunks with the best BM25 score for these stems."""
-
         def match(connection: sqlite3.Connection) -> list[ScoredChunk]:
             allowed = self._filter_cache.matching_chunks(connection, filters)
             return full_text.match_terms(connection, terms, limit, allowed)
@@ -99,21 +165,17 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
         return await self._read_file(match)
 
     async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many chunks have each of the terms; a term without any is left out."""
         return await self._read_file(lambda connection: full_text.document_frequencies(connection, terms))
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
-        """The sources that pass, by the names of their files."""
         return await self._read_file(lambda connection: full_text.source_ids(connection, filters))
 
     async def set_model(self, model: str, dimensions: int) -> int:
-        """Expect vectors of this model from now on, and drop those of another; returns how many."""
         return await self._write_file(
             lambda connection: vector_index.set_model(connection, model, dimensions)
         )
 
     async def store_vectors(self, model: str, vectors: Mapping[int, bytes]) -> int:
-        """Store the vectors of existing chunks; returns how many. Vectors of another model are ignored."""
         return await self._write_file(
             lambda connection: vector_index.store_vectors(connection, model, vectors)
         )
@@ -133,21 +195,18 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
 
     # Transactions.
 
-    async def _read(self, work: ReadWork[T]) -> T:
+    async def _read(self, work: ReadWork[T], *, primary: bool = False) -> T:
         return await self._read_file(lambda connection: complete(work(SqliteConnection(connection))))
-
-    async def _read_primary(self, work: ReadWork[T]) -> T:
-        return await self._read(work)
 
     async def _write(self, work: WriteWork[T], *, timeout_seconds: float | None = None) -> T:
         return await self._write_file(lambda connection: complete(work(SqliteConnection(connection))))
 
-    async def _iter_rows(self, statement: str, from_row: Callable[[Sequence[Any]], T]) -> AsyncIterator[T]:
+    async def _iter_records(self, statement: str, record: type[RecordT]) -> AsyncIterator[RecordT]:
         with self._translate_errors():
             await self._refuse_foreign()
-            async with aclosing(iter_rows(self._path, statement, from_row)) as rows:
-                async for one in rows:
-                    yield one
+            async with aclosing(iter_rows(self._path, SQLITE_SQL[statement])) as rows:
+                async for row in rows:
+                    yield record_from_row(record, row)
 
     async def _write_file(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._translate_errors():
@@ -205,9 +264,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-async def iter_rows(
-    path: Path, statement: str, from_row: Callable[[Sequence[Any]], T]
-) -> AsyncGenerator[T, None]:
+async def iter_rows(path: Path, statement: str) -> AsyncGenerator[Row, None]:
     """Each row of one snapshot of the file; raises StoreFailed, sqlite3.Error or OSError."""
     # One thread for all of it: a reader that leaves during a fetch closes the connection after that fetch.
     thread = ThreadPoolExecutor(1, "export")
@@ -218,7 +275,7 @@ async def iter_rows(
             rows = await in_thread(_begin_select, connection, statement)
             while some := await in_thread(rows.fetchmany, _ROWS_PER_FETCH):
                 for row in some:
-                    yield from_row(row)
+                    yield row
         finally:
             connection.interrupt()
             await in_thread(connection.close)

@@ -62,10 +62,7 @@ class SqliteVectorIndex:
         revision = schema.read_counter(connection, "revision")
         if revision == self._revision:
             return self._codes
-        model, dimensions = (
-            schema.model_fingerprint(connection),
-            schema.read_counter(connection, "dimensions"),
-        )
+        model, dimensions = _model_and_dimensions(connection)
         if self._codes is None or (self._codes.model, self._codes.dimensions) != (model, dimensions):
             self._codes = _BinaryCodes(model, dimensions) if dimensions > 0 else None
         if self._codes is not None:
@@ -165,12 +162,13 @@ def _rescore_exactly(
     return [ScoredChunk(int(ids[place]), float(cosines[place])) for place in order]
 
 
+def _model_and_dimensions(connection: sqlite3.Connection) -> tuple[str, int]:
+    return schema.model_fingerprint(connection), schema.read_counter(connection, "dimensions")
+
+
 def set_model(connection: sqlite3.Connection, model: str, dimensions: int) -> int:
     """Expect vectors of this model from now on, and drop those of another; returns how many."""
-    if (schema.model_fingerprint(connection), schema.read_counter(connection, "dimensions")) == (
-        model,
-        dimensions,
-    ):
+    if _model_and_dimensions(connection) == (model, dimensions):
         return 0
     dropped = connection.execute("DELETE FROM vectors").rowcount
     connection.execute("DELETE FROM codes")
@@ -184,14 +182,14 @@ def set_model(connection: sqlite3.Connection, model: str, dimensions: int) -> in
 
 def store_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[int, bytes]) -> int:
     """Store the vectors of existing chunks; returns how many. Vectors of another model are ignored."""
-    size = schema.read_counter(connection, "dimensions") * _NUMBER_BYTES
-    if model != schema.model_fingerprint(connection):
+    stored_model, dimensions = _model_and_dimensions(connection)
+    if model != stored_model:
         return 0
     rows = connection.execute(
         "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
         (schema.json_list(vectors),),
     )
-    there = [id for (id,) in rows if len(vectors[id]) == size]
+    there = [id for (id,) in rows if len(vectors[id]) == dimensions * _NUMBER_BYTES]
     if not there:
         return 0
     drop_vectors(connection, there)
