@@ -271,8 +271,8 @@ async def test_a_client_that_is_gone_has_no_lines() -> None:
     exchange.pool.close_client("ann")
     await settle()
     assert [wire.owner.id for wire in exchange.open if wire.owner] == ["bob"]
-    assert len(exchange.pool.peers_of("bob")) == 1
-    assert exchange.pool.peers_of("ann") == []
+    assert len(exchange.pool.client_peers("bob")) == 1
+    assert exchange.pool.client_peers("ann") == []
     await exchange.pool.close()
 
 
@@ -377,12 +377,12 @@ async def test_some_connection_of_a_profile_is_found_when_it_stands() -> None:
     exchange = FakeConnectionPool(at_once=False)
     opening = await exchange.waiting(pool_key("ann"))
     assert exchange.pool.peer_for_profile(SAMPLING) is None
-    assert exchange.pool.peers_of("ann") == []
+    assert exchange.pool.client_peers("ann") == []
     exchange.connections[0].stands.set_result(None)
     line = await opening
     assert exchange.pool.peer_for_profile(SAMPLING) is line.peer.result()
     assert exchange.pool.peer_for_profile(ROOTS) is None
-    assert exchange.pool.peers_of("ann") == [line.peer.result()]
+    assert exchange.pool.client_peers("ann") == [line.peer.result()]
     await exchange.pool.close()
 
 

@@ -101,9 +101,7 @@ def _check_envelope(envelope: Envelope) -> None:
         )
     if envelope.params and bytes(envelope.params)[:1] != b"{":
         raise ProtocolViolation(
-            INVALID_REQUEST,
-            "Not a JSON-RPC message: params must be an object",
-            id=id or b"null",
+            INVALID_REQUEST, "Not a JSON-RPC message: params must be an object", id=id or b"null"
         )
 
 

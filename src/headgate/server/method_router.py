@@ -59,13 +59,7 @@ log = logging.getLogger("headgate.server")
 _EMPTY = b"{}"
 _TOOL_CALL = "tools/call"
 _HANDSHAKE_METHODS = frozenset(
-    {
-        "initialize",
-        "ping",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
-    }
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
 _STATELESS_METHODS = frozenset({"server/discover", "subscriptions/listen"})
 

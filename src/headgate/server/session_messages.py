@@ -14,11 +14,7 @@ from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext
 from headgate.server.method_router import MethodRouter
 from headgate.server.reply import Reply
-from headgate.server.sessions import (
-    HandshakeSession,
-    RunningRequests,
-    cancelled_by_client,
-)
+from headgate.server.sessions import HandshakeSession, RunningRequests, cancelled_by_client
 from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
 
 log = logging.getLogger("headgate.server")

@@ -22,12 +22,7 @@ from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.reply import Reply
 from headgate.server.session_messages import handle_one_way_message
 from headgate.server.session_streams import LISTED_CAPABILITIES
-from headgate.server.sessions import (
-    HttpSession,
-    SessionStore,
-    TooManySessions,
-    cancelled_by_client,
-)
+from headgate.server.sessions import HttpSession, SessionStore, TooManySessions, cancelled_by_client
 
 _SESSION_HEADER = b"mcp-session-id"
 

@@ -42,6 +42,17 @@ class PoolKey(msgspec.Struct, frozen=True):
     alone: bool
     tenant: str = ""
 
+    @property
+    def single_owner(self) -> ClientSession | None:
+        """The one client of the connection; a connection that no client needs for itself has none."""
+        return self.owner if self.alone else None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for keys that one connection may serve."""
+        owner = self.single_owner
+        return (self.profile, self.principal, self.tenant, self.alone, owner.id if owner else "")
+
 
 def pool_key_of(request: McpRequest) -> PoolKey:
     """The key of the connection that a request needs."""
@@ -53,25 +64,25 @@ class ClientConnection:
     """One connection of the pool; `peer` is set when it is open."""
 
     def __init__(self, pool_key: PoolKey, loop: asyncio.AbstractEventLoop) -> None:
-        self.profile = pool_key.profile
+        self.profile, self.owner = pool_key.profile, pool_key.single_owner
         self.principal, self.tenant = pool_key.principal, pool_key.tenant
-        # A connection that no client needs for itself serves all of its profile.
-        self.owner = pool_key.owner if pool_key.alone else None
-        self.alone = pool_key.alone
+        self.identity = pool_key.identity
         self.peer: asyncio.Future[McpPeer] = loop.create_future()
         self.closing = asyncio.Event()
         self.leases = 0
         self.last_used = loop.time()
 
-    def matches(self, pool_key: PoolKey) -> bool:
-        """Whether it was opened for such a client."""
-        same = self.profile == pool_key.profile and (self.principal, self.tenant) == (
-            pool_key.principal,
-            pool_key.tenant,
-        )
-        owner = pool_key.owner if pool_key.alone else None
-        mine = (self.owner.id if self.owner else "") == (owner.id if owner else "")
-        return same and mine and self.alone is pool_key.alone
+    @property
+    def open_peer(self) -> McpPeer | None:
+        """Its peer while it is open."""
+        opened = self.peer.done() and not self.peer.cancelled() and self.peer.exception() is None
+        return self.peer.result() if opened else None
+
+    def fail_opening(self, error: HeadgateError) -> None:
+        if not self.peer.done():
+            self.peer.set_exception(error)
+            # Possibly no caller waits for it.
+            self.peer.exception()
 
 
 # Opens a connection that declares the profile, for one owner.
@@ -110,19 +121,15 @@ class ConnectionPool:
             await asyncio.shield(connection.peer)
         except BaseException as error:
             self.release(connection)
-            if isinstance(error, UpstreamError):
-                raise self._not_opened(error) from error
+            if isinstance(error, UpstreamUnreachable) or (
+                isinstance(error, UpstreamError) and error.effect is not Effect.NONE
+            ):
+                # The handshake failed, and the call itself was not sent, so it has no effect.
+                raise UpstreamUnreachable(self._server, getattr(error, "reason", error.code)) from error
             raise
         return connection
 
-    def _not_opened(self, error: UpstreamError) -> UpstreamError:
-        """The error of a handshake that failed, with no effect: the call itself was not sent."""
-        if error.effect is Effect.NONE and not isinstance(error, UpstreamUnreachable):
-            return error
-        return UpstreamUnreachable(self._server, getattr(error, "reason", error.code))
-
     def release(self, connection: ClientConnection) -> None:
-        """End one lease."""
         connection.leases -= 1
         connection.last_used = self._loop.time()
         self._wake_waiters()
@@ -137,55 +144,37 @@ class ConnectionPool:
         else:
             # It is not open yet, so nothing is in flight on it; its task may not even have begun.
             task.cancel()
-            _fail_opening(connection, self._closed_error())
+            connection.fail_opening(self._closed_error())
         self._wake_waiters()
 
-    def peers_of(self, owner: str) -> list[McpPeer]:
-        """The open connections of one client."""
-        mine = (
-            connection
-            for connection in self._connections
-            if connection.owner is not None and connection.owner.id == owner
-        )
-        return [connection.peer.result() for connection in mine if _is_open(connection)]
-
-    def client_peers(self) -> list[McpPeer]:
-        """The open connections that serve one client each."""
+    def client_peers(self, owner: str | None = None) -> list[McpPeer]:
+        """The open connections that serve one client each, or this client."""
         return [
-            connection.peer.result()
+            peer
             for connection in self._connections
-            if connection.owner is not None and _is_open(connection)
+            if connection.owner is not None
+            and (owner is None or connection.owner.id == owner)
+            and (peer := connection.open_peer) is not None
         ]
 
     def peer_for_profile(self, profile: ClientProfile) -> McpPeer | None:
         """Any open connection that declares the profile."""
-        return next(
-            (
-                connection.peer.result()
-                for connection in self._connections
-                if connection.profile == profile and _is_open(connection)
-            ),
-            None,
-        )
+        alike = (connection.open_peer for connection in self._connections if connection.profile == profile)
+        return next((peer for peer in alike if peer is not None), None)
 
     def close_client(self, owner: str) -> None:
-        """Close the connections of a client that is gone."""
         for connection in list(self._connections):
             if connection.owner is not None and connection.owner.id == owner:
                 self.evict(connection)
 
     def close_idle(self) -> None:
         """Close idle connections that are shared, that only listed, or whose client may be gone."""
-        oldest = self._loop.time() - _IDLE_SECONDS
-        ancient = self._loop.time() - _LONGEST_IDLE_SECONDS
+        now = self._loop.time()
         for connection in list(self._connections):
-            if connection.leases or connection.last_used >= oldest or not _is_open(connection):
+            idle, peer = now - connection.last_used, connection.open_peer
+            if connection.leases or idle <= _IDLE_SECONDS or peer is None:
                 continue
-            if (
-                connection.owner is None
-                or not connection.peer.result().used_by_client
-                or connection.last_used < ancient
-            ):
+            if connection.owner is None or not peer.used_by_client or idle > _LONGEST_IDLE_SECONDS:
                 self.evict(connection)
 
     async def close(self) -> None:
@@ -196,15 +185,13 @@ class ConnectionPool:
         await self._background.close()
 
     def _find_reusable(self, pool_key: PoolKey) -> ClientConnection | None:
-        reusable = [
-            connection
-            for connection in self._connections
-            if connection.matches(pool_key) and not connection.closing.is_set()
-        ]
+        identity = pool_key.identity
         # A session's connection carries all of its calls; without a session one call has it at a time.
-        if pool_key.owner is None and pool_key.alone:
-            reusable = [connection for connection in reusable if not connection.leases]
-        return reusable[0] if reusable else None
+        exclusive = pool_key.owner is None and pool_key.alone
+        for one in self._connections:
+            if one.identity == identity and not one.closing.is_set() and not (exclusive and one.leases):
+                return one
+        return None
 
     async def _wait_for_connection(self, pool_key: PoolKey) -> ClientConnection:
         deadline = self._loop.time() + self._acquire_timeout_seconds
@@ -213,7 +200,12 @@ class ConnectionPool:
             if connection is not None:
                 return connection
             if len(self._connections) < self._max_size or self._evict_idle():
-                return self._open(pool_key)
+                connection = ClientConnection(pool_key, self._loop)
+                self.opened += 1
+                self._connections[connection] = self._background.start_task(
+                    self._run(connection), name=f"connection to {self._server}"
+                )
+                return connection
             if not self.server_sends_requests and (shared := self._least_busy(pool_key)) is not None:
                 return shared
             due = self._reclaim(deadline)
@@ -262,42 +254,22 @@ class ConnectionPool:
             del self._waiters[change]
 
     def _evict_idle(self) -> bool:
-        """Close the connection that has been idle for longest."""
-        idle = [
-            connection
-            for connection in self._connections
-            if not connection.leases and not connection.closing.is_set()
-        ]
-        if not idle:
-            return False
-        self.evict(min(idle, key=lambda connection: connection.last_used))
-        return True
+        idle = [one for one in self._connections if not one.leases and not one.closing.is_set()]
+        if idle:
+            self.evict(min(idle, key=lambda connection: connection.last_used))
+        return bool(idle)
 
     def _least_busy(self, pool_key: PoolKey) -> ClientConnection | None:
         """A connection of the same profile to share, for a server that never sent a request."""
+        if pool_key.owner is not None:
+            return None
+        wanted = (None, pool_key.profile, pool_key.principal, pool_key.tenant)
         alike = [
-            connection
-            for connection in self._connections
-            if connection.owner is None
-            and connection.profile == pool_key.profile
-            and (connection.principal, connection.tenant) == (pool_key.principal, pool_key.tenant)
+            one for one in self._connections if (one.owner, one.profile, one.principal, one.tenant) == wanted
         ]
-        return (
-            min(alike, key=lambda connection: connection.leases, default=None)
-            if pool_key.owner is None
-            else None
-        )
-
-    def _open(self, pool_key: PoolKey) -> ClientConnection:
-        connection = ClientConnection(pool_key, self._loop)
-        self.opened += 1
-        self._connections[connection] = self._background.start_task(
-            self._run(connection), name=f"connection to {self._server}"
-        )
-        return connection
+        return min(alike, key=lambda connection: connection.leases, default=None)
 
     async def _run(self, connection: ClientConnection) -> None:
-        """Run one connection to its end."""
         try:
             async with self._connect(connection.profile, connection.owner) as peer:
                 connection.peer.set_result(peer)
@@ -310,15 +282,14 @@ class ConnectionPool:
                     closing.cancel()
                     self._remove(connection)
         except HeadgateError as error:
-            _fail_opening(connection, error)
+            connection.fail_opening(error)
         except Exception as error:
             # The other connections must outlive any failure of this one.
             log.exception("connection failed", extra={"server": self._server})
-            _fail_opening(
-                connection, UpstreamUnreachable(self._server, f"an unexpected {type(error).__name__}")
-            )
+            reason = f"an unexpected {type(error).__name__}"
+            connection.fail_opening(UpstreamUnreachable(self._server, reason))
         finally:
-            _fail_opening(connection, self._closed_error())
+            connection.fail_opening(self._closed_error())
             self._remove(connection)
 
     def _closed_error(self) -> UpstreamUnreachable:
@@ -336,20 +307,7 @@ class ConnectionPool:
 
 def _waits_for_input(connection: ClientConnection) -> CallAwaitingInput | None:
     """The call that was last to wait for input, if all calls on the connection do."""
-    router = (
-        connection.peer.result().router
-        if connection.leases and not connection.closing.is_set() and _is_open(connection)
-        else None
-    )
-    return router.waits_for_input(connection.leases) if router is not None else None
-
-
-def _is_open(connection: ClientConnection) -> bool:
-    return connection.peer.done() and not connection.peer.cancelled() and connection.peer.exception() is None
-
-
-def _fail_opening(connection: ClientConnection, error: HeadgateError) -> None:
-    if not connection.peer.done():
-        connection.peer.set_exception(error)
-        # Possibly no caller waits for it.
-        connection.peer.exception()
+    peer = None if connection.closing.is_set() else connection.open_peer
+    if not connection.leases or peer is None or peer.router is None:
+        return None
+    return peer.router.waits_for_input(connection.leases)

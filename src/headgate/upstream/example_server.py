@@ -112,12 +112,7 @@ def _tool(
 ) -> BuiltinTool:
     schema = {"type": "object", "properties": properties, "required": required}
     annotations = {"readOnlyHint": True, "openWorldHint": False, **hints}
-    definition = {
-        "name": name,
-        "description": description,
-        "inputSchema": schema,
-        "annotations": annotations,
-    }
+    definition = {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
     return BuiltinTool(definition, run)
 
 

@@ -103,11 +103,11 @@ class UpstreamFleet:
 
     async def subscribe(self, server: str, uri: str) -> McpResponse:
         """Subscribe to a resource; the server's answer, raises UpstreamError."""
-        return await self._supervisor_of(server).subscribe(uri)
+        return await self._supervisor_of(server).fanout.subscribe(uri)
 
     async def unsubscribe(self, server: str, uri: str) -> McpResponse:
         """End one client's subscription; raises UpstreamError."""
-        return await self._supervisor_of(server).unsubscribe(uri)
+        return await self._supervisor_of(server).fanout.unsubscribe(uri)
 
     # Clients of the handshake era, on their own connections.
 
@@ -128,7 +128,7 @@ class UpstreamFleet:
             peer
             for name, supervisor in self._supervisors.items()
             if sees(name)
-            for peer in supervisor.pool.peers_of(owner)
+            for peer in supervisor.pool.client_peers(owner)
         ]
         for outcome in await asyncio.gather(*(work(peer) for peer in peers), return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -156,7 +156,11 @@ class UpstreamFleet:
         }
         for name, supervisor in before.items():
             if name not in self._supervisors:
-                self._retire(supervisor)
+                supervisor.retire()
+                # Listings stop waiting for it.
+                supervisor.settled.set()
+                self._awaited_until.pop(supervisor, None)
+                self._background.start(self._drain(supervisor), name=f"drain {supervisor.spec.name}")
                 self._removed[name] = supervisor.subscriptions
         for name, spec in specs_by_name.items():
             if name not in self._supervisors:
@@ -178,13 +182,6 @@ class UpstreamFleet:
             )
         else:
             supervisor.settled.set()
-
-    def _retire(self, supervisor: UpstreamSupervisor) -> None:
-        supervisor.retire()
-        # Listings stop waiting for it.
-        supervisor.settled.set()
-        self._awaited_until.pop(supervisor, None)
-        self._background.start(self._drain(supervisor), name=f"drain {supervisor.spec.name}")
 
     async def _drain(self, supervisor: UpstreamSupervisor) -> None:
         try:
@@ -246,15 +243,15 @@ class UpstreamFleet:
     async def wait_for_start(self) -> None:
         """Wait for servers that are starting and have never listed, each for a bounded time."""
         # Repeated, because a new configuration may add servers meanwhile.
-        while waiting := self._listing_waits_for():
-            supervisor = min(waiting, key=self._awaited_until.__getitem__)
+        while True:
+            ends = {one: self._awaited_until[one] for one in self._starting()}
+            waiting = {one: until for one, until in ends.items() if until > self._loop.time()}
+            if not waiting:
+                return
+            supervisor = min(waiting, key=waiting.__getitem__)
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._awaited_until[supervisor]):
+                async with asyncio.timeout_at(waiting[supervisor]):
                     await supervisor.settled.wait()
-
-    def _listing_waits_for(self) -> list[UpstreamSupervisor]:
-        now = self._loop.time()
-        return [supervisor for supervisor in self._starting() if self._awaited_until[supervisor] > now]
 
     def _starting(self) -> list[UpstreamSupervisor]:
         # A server that listed in an earlier run is listed from the store.
@@ -280,7 +277,6 @@ class UpstreamFleet:
         )
 
     async def close(self) -> None:
-        """Close every server, all at once."""
         await self._background.close()
 
 

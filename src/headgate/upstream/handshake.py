@@ -12,10 +12,7 @@ from headgate import __version__
 from headgate.catalog.capabilities import shortened
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.delivery_request import FEATURES
-from headgate.domain.errors import (
-    GatewayLoop,
-    InvalidUpstreamResponse,
-)
+from headgate.domain.errors import GatewayLoop, InvalidUpstreamResponse
 from headgate.domain.gateway_chain import CLIENT_NAME, META_LOOP, gateways_in_meta
 from headgate.domain.item import ItemKind
 from headgate.domain.mcp_request import McpResponse

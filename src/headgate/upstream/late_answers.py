@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
 from headgate.domain.errors import HeadgateError
 from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.transport import OutgoingRequest, SendAttempt, UpstreamSessionExpired
@@ -16,16 +14,12 @@ MOST_LATE = 1000
 MOST_EXCHANGES = 100
 
 
-class _AwaitedAnswer(msgspec.Struct, frozen=True):
-    on_late: Callable[[McpResponse], None]
-    until: float
-
-
 class LateAnswers:
     """The ids of requests on a shared connection that may still be answered."""
 
     def __init__(self) -> None:
-        self._awaited: dict[bytes, _AwaitedAnswer] = {}
+        # The handler of each answer, and until when it is awaited.
+        self._awaited: dict[bytes, tuple[Callable[[McpResponse], None], float]] = {}
 
     def __len__(self) -> int:
         return len(self._awaited)
@@ -40,21 +34,19 @@ class LateAnswers:
         if len(self._awaited) >= MOST_LATE:
             del self._awaited[next(iter(self._awaited))]
         until = started + outgoing.late_seconds
-        self._awaited[id] = _AwaitedAnswer(outgoing.on_late, until)
+        self._awaited[id] = outgoing.on_late, until
         return until
 
     def pop_handler(self, id: bytes) -> Callable[[McpResponse], None] | None:
         """The handler of an answer that has come, for one use."""
-        awaited = self._awaited.pop(id, None)
-        return awaited.on_late if awaited is not None else None
+        return self._awaited.pop(id, (None, 0.0))[0]
 
     def expire(self, now: float) -> float | None:
         """Remove those whose time is over; returns when the next one ends."""
-        self._awaited = {id: awaited for id, awaited in self._awaited.items() if awaited.until > now}
-        return min((awaited.until for awaited in self._awaited.values()), default=None)
+        self._awaited = {id: awaited for id, awaited in self._awaited.items() if awaited[1] > now}
+        return min((until for _, until in self._awaited.values()), default=None)
 
     def clear(self) -> None:
-        """Remove all: the connection is lost."""
         self._awaited.clear()
 
 
@@ -83,7 +75,16 @@ class LateExchanges:
                 task.cancel()
             elif not task.cancelled():
                 self._sent[task] = sending
-                self._keep_running(task, outgoing, started + outgoing.late_seconds)
+                until = started + outgoing.late_seconds
+                on_late = outgoing.on_late
+                assert on_late is not None
+                if len(self._given_up) >= MOST_EXCHANGES:
+                    oldest = next(iter(self._given_up))
+                    self._given_up.pop(oldest).cancel()
+                    oldest.cancel()
+                # Cancelling it closes its response, which frees the socket.
+                self._given_up[task] = self._loop.call_at(until, task.cancel)
+                task.add_done_callback(lambda _: self._ended(task, on_late))
             raise
 
     def drop(self, sending: SendAttempt) -> None:
@@ -91,17 +92,6 @@ class LateExchanges:
         for task, sent in list(self._sent.items()):
             if sent is sending:
                 task.cancel()
-
-    def _keep_running(self, task: asyncio.Task[McpResponse], outgoing: OutgoingRequest, until: float) -> None:
-        on_late = outgoing.on_late
-        assert on_late is not None
-        if len(self._given_up) >= MOST_EXCHANGES:
-            oldest = next(iter(self._given_up))
-            self._given_up.pop(oldest).cancel()
-            oldest.cancel()
-        # Cancelling it closes its response, which frees the socket.
-        self._given_up[task] = self._loop.call_at(until, task.cancel)
-        task.add_done_callback(lambda _: self._ended(task, on_late))
 
     def _ended(self, task: asyncio.Task[McpResponse], on_late: Callable[[McpResponse], None]) -> None:
         self._sent.pop(task, None)

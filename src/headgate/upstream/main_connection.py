@@ -7,7 +7,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol
 
 from headgate.domain.errors import (
@@ -103,7 +103,6 @@ class StderrTail(deque[str]):
         self._redacted: tuple[int, tuple[str, ...]] = (0, ())
 
     def append(self, line: str) -> None:
-        """Add one line."""
         super().append(line)
         self.written += 1
 
@@ -181,7 +180,8 @@ class MainConnection:
             if self.state in (ServerState.DISABLED, ServerState.STOPPED):
                 reason = ": ".join(("it is switched off", *filter(None, [self.spec.disabled_reason])))
                 raise UpstreamUnavailable(self.spec.name, reason, retry_after_seconds=60.0)
-            if self._is_backing_off(rest, tried=tried):
+            patience = {ServerState.FAILED: 0.0, ServerState.BACKOFF: _WAIT_FOR_RESTART_SECONDS}
+            if self.state in patience and (tried or rest > patience[self.state]):
                 cause = self.last_error or "it does not start"
                 raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
             if self.state in (ServerState.IDLE, ServerState.FAILED):
@@ -192,11 +192,6 @@ class MainConnection:
                 raise UpstreamUnavailable(self.spec.name, "it is still starting", retry_after_seconds=1.0)
         return self.peer
 
-    def _is_backing_off(self, rest: float, *, tried: bool) -> bool:
-        if self.state is ServerState.FAILED:
-            return tried or rest > 0
-        return self.state is ServerState.BACKOFF and (tried or rest > _WAIT_FOR_RESTART_SECONDS)
-
     async def _wait_state_change(self, seconds: float) -> bool:
         """Whether the state changes in time."""
         change: asyncio.Future[None] = self._loop.create_future()
@@ -204,11 +199,11 @@ class MainConnection:
         try:
             async with asyncio.timeout(seconds):
                 await change
+                return True
         except TimeoutError:
             return False
         finally:
             self._changes.discard(change)
-        return True
 
     def _set_state(self, state: ServerState, *, quietly: bool = False) -> None:
         # A repeated failure for the same reason is logged once.
@@ -237,7 +232,9 @@ class MainConnection:
         try:
             while True:
                 if self._stopped_idle:
-                    await self._wait_for_demand()
+                    self._set_state(ServerState.IDLE)
+                    self.settled.set()
+                    await self._demand.wait()
                 await self._run_connection(remembered)
                 remembered = self._versions.version(self.spec.name) if self._was_ready else None
                 if not self._stopped_idle:
@@ -245,11 +242,6 @@ class MainConnection:
         finally:
             self.peer = None
             self._set_state(ServerState.STOPPED)
-
-    async def _wait_for_demand(self) -> None:
-        self._set_state(ServerState.IDLE)
-        self.settled.set()
-        await self._demand.wait()
 
     async def _run_connection(self, remembered: str | None) -> None:
         """Run one connection to its end, and keep the reason."""
@@ -262,20 +254,17 @@ class MainConnection:
                 None if self._stopped_idle else bounded_reason(with_url(reason, self.spec.url), self._secrets)
             )
         except GatewayLoop as loop:
-            self._record_loop(loop)
+            # The server is this gateway or leads back to it, which another attempt does not change.
+            if self.last_error != loop.reason:
+                log.warning(loop.reason, extra={"server": self.spec.name})
+            self.last_error, self._loop_detected = loop.reason, True
+            self._observer.on_loop_detected()
         except HeadgateError as error:
             self.last_error = self._explain(error)
         except Exception as error:
             # The supervisor must outlive any failure of one connection.
             log.exception("upstream failed", extra={"server": self.spec.name})
             self.last_error = f"an unexpected {type(error).__name__}"
-
-    def _record_loop(self, loop: GatewayLoop) -> None:
-        """The server is this gateway or leads back to it, which another attempt does not change."""
-        if self.last_error != loop.reason:
-            log.warning(loop.reason, extra={"server": self.spec.name})
-        self.last_error, self._loop_detected = loop.reason, True
-        self._observer.on_loop_detected()
 
     async def _back_off(self) -> None:
         """Wait before the next attempt; after too many failures until the next use."""
@@ -290,18 +279,13 @@ class MainConnection:
         self._set_state(ServerState.FAILED if failed else ServerState.BACKOFF, quietly=looped)
         self.settled.set()
         if looped and self.spec.url:
-            await self._demanded_within(_LOOP_BACKOFF_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOP_BACKOFF_SECONDS):
+                    await self._demand.wait()
         elif failed:
             await self._demand.wait()
         else:
             await asyncio.sleep(rest)
-
-    async def _demanded_within(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._demand.wait()
-        except TimeoutError:
-            return
 
     def _explain(self, error: HeadgateError) -> str:
         reason = getattr(error, "reason", error.message)
@@ -323,7 +307,14 @@ class MainConnection:
             ):
                 opening.reschedule(None)
                 peer = await self._start(transport, remembered, deadline)
-                self._ready(peer)
+                self._was_ready = True
+                self._ready_since = self._loop.time()
+                self.peer = peer
+                self.connections += 1
+                self.restarts += self.connections > 1 and not self._started_on_demand
+                self._observer.on_ready(peer)
+                self._mark_connected()
+                self.settled.set()
                 try:
                     return await self._serve(peer)
                 finally:
@@ -335,7 +326,12 @@ class MainConnection:
         """A peer that has listed; raises TimeoutError or HeadgateError."""
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._negotiate(transport, remembered)
+                negotiated = await negotiate_protocol(self.spec, transport, remembered)
+                peer = McpPeer(self.spec, transport, negotiated)
+                await self._observer.on_connected(peer)
+                if not self.retired:
+                    self._versions.remember_version(self.spec.name, negotiated.version)
+                return peer
         except TimeoutError:
             # Ending a process that does not start takes seconds more, and calls wait for the result.
             self.last_error = self._explain(self.start_timeout_error())
@@ -347,26 +343,7 @@ class MainConnection:
         seconds = self.spec.start_timeout_seconds
         return UpstreamUnreachable(self.spec.name, f"it was not ready within {seconds:g} s")
 
-    async def _negotiate(self, transport: UpstreamTransport, remembered: str | None) -> McpPeer:
-        negotiated = await negotiate_protocol(self.spec, transport, remembered)
-        peer = McpPeer(self.spec, transport, negotiated)
-        await self._observer.on_connected(peer)
-        if not self.retired:
-            self._versions.remember_version(self.spec.name, negotiated.version)
-        return peer
-
-    def _ready(self, peer: McpPeer) -> None:
-        self._was_ready = True
-        self._ready_since = self._loop.time()
-        self.peer = peer
-        self.connections += 1
-        self.restarts += self.connections > 1 and not self._started_on_demand
-        self._observer.on_ready(peer)
-        self._mark_connected()
-        self.settled.set()
-
     def stderr_tail(self) -> tuple[str, ...]:
-        """The last lines of stderr without secrets."""
         return self.stderr.redacted(self._secrets)
 
     def report_health(self, reason: str | None) -> None:

@@ -34,12 +34,7 @@ from headgate.protocol.message_meta import (
     without_reserved_in_error,
     without_reserved_on_disk,
 )
-from headgate.protocol.protocol_version import (
-    META_LOG_LEVEL,
-    META_PREFIX,
-    META_PROGRESS_TOKEN,
-    Era,
-)
+from headgate.protocol.protocol_version import META_LOG_LEVEL, META_PREFIX, META_PROGRESS_TOKEN, Era
 from headgate.protocol.rmcp import with_rmcp_capability
 from headgate.upstream.handshake import NegotiationResult, connection_meta
 from headgate.upstream.message_assembly import SpooledValue, discard_payload, unusable_answer
@@ -90,7 +85,15 @@ class McpPeer:
         self.used_by_client = True
         stateless = self.era is Era.STATELESS
         if request.log_level and not stateless:
-            await self._set_log_level_before_call(request.log_level)
+            # A failure here happens before the call, so its effect is none.
+            try:
+                await self.set_log_level(request.log_level)
+            except UpstreamError as error:
+                if error.effect is Effect.NONE:
+                    raise
+                raise UpstreamUnreachable(
+                    self.spec.name, f"it did not take the log level ({error.code})"
+                ) from error
         outgoing = OutgoingRequest(
             method=request.method,
             params=self._params(call, token),
@@ -145,25 +148,16 @@ class McpPeer:
             raise unusable_answer(self.spec.name, what, error) from error
         return answer if result is answer.result else msgspec.structs.replace(answer, result=result)
 
-    async def _set_log_level_before_call(self, level: str) -> None:
-        """A failure here happens before the call, so its effect is none."""
-        try:
-            await self.set_log_level(level)
-        except UpstreamError as error:
-            if error.effect is Effect.NONE:
-                raise
-            raise UpstreamUnreachable(
-                self.spec.name, f"it did not take the log level ({error.code})"
-            ) from error
-
-    def _with_delivery_options(
-        self, outgoing: OutgoingRequest, delivery_options: DeliveryOptions
-    ) -> OutgoingRequest:
+    def _with_delivery_options(self, outgoing: OutgoingRequest, options: DeliveryOptions) -> OutgoingRequest:
         """The request with its deadline, key and handler of late answers; raises UpstreamUnavailable."""
-        spec, on_late = self.spec, delivery_options.on_late_response
+        spec, on_late = self.spec, options.on_late_response
         limit, most = spec.timeout_seconds, spec.max_timeout_seconds
-        if delivery_options.deadline is not None:
-            left = delivery_options.deadline - asyncio.get_running_loop().time()
+        header = b""
+        if options.key and options.key_header:
+            name = "".join(options.key_header.split()).encode()
+            header = name + b": " + encode_header_value(options.key) + b"\r\n"
+        if options.deadline is not None:
+            left = options.deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 raise deadline_passed(spec.name)
             limit, most = min(limit, left), min(most, left)
@@ -171,7 +165,7 @@ class McpPeer:
             outgoing,
             timeout_seconds=limit,
             max_timeout_seconds=most,
-            idempotency_header=_idempotency_header(delivery_options),
+            idempotency_header=header,
             on_late=None if on_late is None else self._late_handler(on_late, outgoing.what),
             late_seconds=spec.max_timeout_seconds,
         )
@@ -181,28 +175,24 @@ class McpPeer:
     ) -> Callable[[McpResponse], None]:
         """Passes a late answer on as one in time would be."""
 
+        async def clean_and_pass_on(answer: McpResponse) -> None:
+            # An answer that was not accepted, or that cannot be fetched or read, is none.
+            with suppress(HeadgateError):
+                if self._rmcp_client is not None:
+                    answer = await self._rmcp_client.unwrap_answer(answer, what)
+                if self._foreign:
+                    answer = await self._without_reserved_keys(answer, what)
+                on_late(self._with_era(answer))
+
         def pass_on(answer: McpResponse) -> None:
             result = answer.result
             is_plain = isinstance(result, bytes) and not answer.error and not may_be_reserved(result)
             if is_plain and self._rmcp_client is None:
                 on_late(self._with_era(answer))
             else:
-                self._late_answers.start(
-                    self._pass_late_answer(answer, on_late, what), name=f"late answer of {self.spec.name}"
-                )
+                self._late_answers.start(clean_and_pass_on(answer), name=f"late answer of {self.spec.name}")
 
         return pass_on
-
-    async def _pass_late_answer(
-        self, answer: McpResponse, on_late: Callable[[McpResponse], None], what: str
-    ) -> None:
-        # An answer that was not accepted, or that cannot be fetched or read, is none.
-        with suppress(HeadgateError):
-            if self._rmcp_client is not None:
-                answer = await self._rmcp_client.unwrap_answer(answer, what)
-            if self._foreign:
-                answer = await self._without_reserved_keys(answer, what)
-            on_late(self._with_era(answer))
 
     def _with_era(self, answer: McpResponse) -> McpResponse:
         return msgspec.structs.replace(answer, typed=True) if self.era is Era.STATELESS else answer
@@ -285,13 +275,6 @@ def deadline_passed(server: str) -> UpstreamUnavailable:
     return UpstreamUnavailable(
         server, "the time for the call was over before it was sent", retry_after_seconds=1.0
     )
-
-
-def _idempotency_header(delivery_options: DeliveryOptions) -> bytes:
-    if not delivery_options.key or not delivery_options.key_header:
-        return b""
-    name = "".join(delivery_options.key_header.split())
-    return name.encode() + b": " + encode_header_value(delivery_options.key) + b"\r\n"
 
 
 def _param_headers(call: UpstreamCall) -> bytes:

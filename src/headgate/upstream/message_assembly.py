@@ -11,12 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
-from headgate.domain.errors import (
-    Effect,
-    InvalidUpstreamResponse,
-    ResponseNotStored,
-    UpstreamError,
-)
+from headgate.domain.errors import Effect, InvalidUpstreamResponse, ResponseNotStored, UpstreamError
 from headgate.domain.payload import Payload
 from headgate.protocol.json_scan import JsonObjectScanner, NotJsonObject, object_members
 from headgate.protocol.jsonrpc import Envelope, decode_envelope
@@ -29,6 +24,8 @@ log = logging.getLogger("headgate.upstream")
 CHUNK_BYTES = 256 * 1024
 # Kept of a message that cannot be written: enough to tell which request it answers.
 EDGE_BYTES = 4096
+# Longer than any mark, which the end of a piece may cut.
+_MARK_BYTES = 32
 # A full disk loses many messages; that is logged at most this often.
 _REPORT_SECONDS = 60.0
 
@@ -42,29 +39,24 @@ class SpoolFile:
         self.size = 0
 
     def append(self, data: bytes) -> None:
-        """Write at the end."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._file.fileno(), view) :]
         self.size += len(data)
 
     def overwrite(self, start: int, data: bytes) -> None:
-        """Overwrite existing bytes."""
         view = memoryview(data)
         while view:
             written = os.pwrite(self._file.fileno(), view, start)
             view, start = view[written:], start + written
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes."""
         return os.pread(self._file.fileno(), length, start)
 
     def fileno(self) -> int:
-        """The descriptor of the file."""
         return self._file.fileno()
 
     def close(self) -> None:
-        """Free the disk space."""
         self._file.close()
 
 
@@ -80,10 +72,9 @@ class MessageEdges:
     def of(cls, file: SpoolFile) -> "MessageEdges":
         """The edges of what was written before the disk was full."""
         last = max(0, file.size - EDGE_BYTES)
-        return cls(file.read(0, EDGE_BYTES), file.read(last, file.size - last), file.size)
+        return cls(file.read(0, EDGE_BYTES), file.read(last, EDGE_BYTES), file.size)
 
     def append(self, data: bytes) -> None:
-        """Keep the first and the last bytes."""
         self._head += data[: max(0, EDGE_BYTES - len(self._head))]
         self._tail = (self._tail + data[-EDGE_BYTES:])[-EDGE_BYTES:]
         self.size += len(data)
@@ -96,7 +87,7 @@ class MessageEdges:
         return self._tail[offset : offset + length] if offset >= 0 else b""
 
     def close(self) -> None:
-        """Nothing is held."""
+        pass
 
 
 class SpoolReports:
@@ -107,7 +98,6 @@ class SpoolReports:
         self._next_report = 0.0
 
     def record_lost(self, directory: Path, error: OSError) -> None:
-        """Count a message that could not be written."""
         self._lost += 1
         now = time.monotonic()
         if now < self._next_report:
@@ -140,31 +130,25 @@ class SpooledValue:
         self._file.overwrite(self.start + start, data)
 
     def head_and_tail(self, length: int) -> bytes:
-        """Its first and its last bytes, `length` of each."""
         last = max(self.start, self._end - length)
         return self._file.read(self.start, min(length, self.size)) + self._file.read(last, self._end - last)
 
     @property
     def size(self) -> int:
-        """Its number of bytes."""
         return self._end - self.start
 
     def fileno(self) -> int:
-        """The descriptor of the file in which it begins at `start`."""
         return self._file.fileno()
 
     @property
     def first(self) -> bytes:
-        """Its first byte."""
         return self._file.read(self.start, 1)
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes in order."""
         for start in range(self.start, self._end, CHUNK_BYTES):
             yield self._file.read(start, min(CHUNK_BYTES, self._end - start))
 
     def close(self) -> None:
-        """Free the disk space."""
         self._file.close()
 
 
@@ -172,10 +156,6 @@ def discard_payload(payload: Payload) -> None:
     """Free the disk space of a payload that is not used."""
     if not isinstance(payload, bytes):
         payload.close()
-
-
-# Longer than any mark, which the end of a piece may cut.
-_MARK_BYTES = 32
 
 
 class MessageTooLarge(Exception):
@@ -303,7 +283,6 @@ class MessageAssembler:
         return b"".join(self._pieces).decode("latin-1")
 
     def discard(self) -> None:
-        """Drop what has arrived."""
         if self._spool is not None:
             self._spool.close()
         self._pieces, self._spool, self.size = [], None, 0
@@ -362,7 +341,6 @@ def _scanned_message(data: bytes) -> UpstreamMessage:
 
 
 def _envelope(values: dict[str, bytes]) -> Envelope:
-    """The envelope of a message whose result is kept apart."""
     small = {key: Raw(value) for key, value in values.items() if key in ("id", "error", "params")}
     try:
         method = msgspec.json.decode(values.get("method", b'""'), type=str)
@@ -382,19 +360,17 @@ class _SpoolAssembler:
     def __init__(self, limits: MessageLimits) -> None:
         self._limits = limits
         self._failure: OSError | None = None
-        self._file = self._open_spool()
+        self._file: SpoolFile | MessageEdges
+        try:
+            self._file = SpoolFile(limits.spool_directory)
+        except OSError as error:
+            self._file = self._spool_failed(error, MessageEdges())
         self._skimmer = JsonObjectScanner()
         self._text = codecs.getincrementaldecoder("utf-8")()
         self._is_utf8 = True
         self._marked = False
         self._last = b""
         self._problem: str | None = None
-
-    def _open_spool(self) -> SpoolFile | MessageEdges:
-        try:
-            return SpoolFile(self._limits.spool_directory)
-        except OSError as error:
-            return self._spool_failed(error, MessageEdges())
 
     def _spool_failed(self, error: OSError, edges: MessageEdges) -> MessageEdges:
         """The message cannot be stored; the rest is read only to find the request that it answers."""
@@ -433,13 +409,10 @@ class _SpoolAssembler:
         try:
             return self._message(accepts_invalid_utf8)
         except MalformedMessage as error:
-            error.evidence = self._evidence()
+            last = max(0, self._file.size - EDGE_BYTES)
+            error.evidence = self._file.read(0, EDGE_BYTES) + self._file.read(last, EDGE_BYTES)
             self.close()
             raise
-
-    def _evidence(self) -> bytes:
-        last = max(0, self._file.size - EDGE_BYTES)
-        return self._file.read(0, EDGE_BYTES) + self._file.read(last, self._file.size - last)
 
     def _message(self, accepts_invalid_utf8: AcceptsInvalidUtf8) -> UpstreamMessage:
         if self._problem is not None:

@@ -13,7 +13,7 @@ from msgspec import DecodeError, Raw
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError
 from headgate.domain.identity import Identity
-from headgate.domain.mcp_request import ClientBackChannel, ClientSession, McpResponse
+from headgate.domain.mcp_request import ClientBackChannel, ClientSession
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import Envelope, decode_object, encode_failure, encode_result
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, METHOD_NOT_FOUND, encode_error
@@ -26,6 +26,9 @@ log = logging.getLogger("headgate.upstream")
 
 # A server that sends requests faster than people answer is refused the rest.
 _MOST_SERVER_REQUESTS = 32
+# A server that sends requests faster than it reads replies must not fill memory or use up sockets.
+_MOST_REPLIES_AT_ONCE = 8
+_MOST_REPLIES_WAITING = 64
 # Marks a cancellation that the server is to be sent an error for.
 _REQUEST_OVER = "the request is over"
 
@@ -95,7 +98,7 @@ class NotificationRouter:
     ) -> None:
         self._pending_inputs = pending_inputs or PendingInputs()
         self._server = server
-        self._listener = listener
+        self.listener = listener
         self._profile = profile
         self._owner = owner
         self._in_flight: dict[int, InFlightRequest] = {}
@@ -132,14 +135,8 @@ class NotificationRouter:
 
     def waits_for_input(self, calls: int) -> CallAwaitingInput | None:
         """The call that was last to wait for input, if all of so many calls do; otherwise None."""
-        waiting = [
-            in_flight.pending_input
-            for in_flight in self._in_flight.values()
-            if in_flight.pending_input is not None
-        ]
-        if not waiting or len(waiting) != calls:
-            return None
-        return max(waiting, key=lambda call: call.since)
+        waiting = [one.pending_input for one in self._in_flight.values() if one.pending_input is not None]
+        return max(waiting, key=lambda call: call.since) if waiting and len(waiting) == calls else None
 
     def withdraw_all(self, reason: str) -> None:
         """End every call that waits for input."""
@@ -165,29 +162,25 @@ class NotificationRouter:
             case "notifications/progress":
                 self._progress(params)
             case "notifications/resources/updated":
-                self._listener.on_resource_updated(params, self._owner)
+                self.listener.on_resource_updated(params, self._owner)
             case "notifications/subscriptions/acknowledged":
-                self._listener.on_subscription_acknowledged()
+                self.listener.on_subscription_acknowledged()
             case "notifications/cancelled":
                 self._cancel_request(params)
             case _ if method.endswith("/list_changed"):
                 capability = method.removeprefix("notifications/").removesuffix("/list_changed")
-                self._listener.on_list_changed(capability, self._profile)
+                self.listener.on_list_changed(capability, self._profile)
             case _:
-                self._forward_notification(method, params, about)
+                channel = self._channel_for(about)
+                if channel is None:
+                    self.count_ignored(f"{method} that could be about several clients")
+                else:
+                    channel.send_notification(method, params)
 
     def count_ignored(self, what: str) -> None:
         """Count bytes that are no message, or a message that concerns no client."""
         self.ignored += 1
         log.debug("message ignored", extra={"server": self._server, "what": what[:200]})
-
-    def count_stream_resumed(self) -> None:
-        """Count a stream that dropped and was resumed."""
-        self._listener.on_stream_resumed()
-
-    def report_health(self, reason: str | None) -> None:
-        """Report why a server that answers cannot do its work; None once it can again."""
-        self._listener.on_health_changed(reason)
 
     def close(self) -> None:
         """Cancel the server requests: the connection is lost."""
@@ -210,13 +203,6 @@ class NotificationRouter:
         if in_flight.outgoing.request.on_progress is not None:
             in_flight.outgoing.request.on_progress(members)
 
-    def _forward_notification(self, method: str, params: bytes, about: OutgoingRequest | None) -> None:
-        channel = self._channel_for(about)
-        if channel is None:
-            self.count_ignored(f"{method} that could be about several clients")
-        else:
-            channel.send_notification(method, params)
-
     def _channel_for(self, about: OutgoingRequest | None) -> ClientBackChannel | None:
         """The channel to the client that a message concerns; None if that is not clear."""
         if about is not None and about.request is not None:
@@ -224,9 +210,7 @@ class NotificationRouter:
         if self._serves_several:
             # It may be about a request or a task of another principal that is over for its client.
             return None
-        requests = [
-            in_flight.outgoing.request for in_flight in self._in_flight.values() if in_flight.outgoing.request
-        ]
+        requests = [one.outgoing.request for one in self._in_flight.values() if one.outgoing.request]
         if len(requests) == 1:
             return requests[0].channel
         if self._owner is not None:
@@ -258,7 +242,7 @@ class NotificationRouter:
         elif len(self._server_requests) >= _MOST_SERVER_REQUESTS and not self._cancel_orphaned():
             reply(encode_error(id, INTERNAL_ERROR, "Too many questions at once"))
         else:
-            self._listener.on_server_request()
+            self.listener.on_server_request()
             task = asyncio.get_running_loop().create_task(
                 self._forward_request(channel, envelope, about, reply), name=f"request of {self._server}"
             )
@@ -281,14 +265,6 @@ class NotificationRouter:
             del self._server_requests[id]
             self._suspended.pop(id, None)
 
-    def _suspended_by(self, about: OutgoingRequest | None) -> list[InFlightRequest]:
-        """The requests in flight that may wait for a server request; it need not name the one."""
-        return [
-            in_flight
-            for in_flight in self._in_flight.values()
-            if about is None or about.request is None or in_flight.outgoing is about
-        ]
-
     async def _forward_request(
         self,
         channel: ClientBackChannel,
@@ -296,8 +272,10 @@ class NotificationRouter:
         about: OutgoingRequest | None,
         reply: Callable[[bytes], None],
     ) -> None:
-        # Only now, because a request may have been answered in the same read.
-        id, suspended = bytes(envelope.id), self._suspended_by(about)
+        id, known = bytes(envelope.id), about is not None and about.request is not None
+        # Only now, because a request may have been answered in the same read. Each one in flight may wait for
+        # it, if it is not known which one it is about.
+        suspended = [one for one in self._in_flight.values() if not known or one.outgoing is about]
         self._suspended[id] = suspended
         for in_flight in suspended:
             in_flight.suspensions += 1
@@ -305,8 +283,7 @@ class NotificationRouter:
         self._count(id, suspended)
         task = asyncio.current_task()
         # On a client's own connection a server may send requests that no request in flight caused.
-        certain = self._owner is None or (about is not None and about.request is not None)
-        if len(suspended) == 1 and task is not None and certain:
+        if len(suspended) == 1 and task is not None and (self._owner is None or known):
             suspended[0].caused += (task,)
         try:
             answer = await channel.send_request(envelope.method, _for_clients(envelope))
@@ -324,8 +301,17 @@ class NotificationRouter:
             if counted is not None and len(suspended) > 1:
                 self._stop_waiting(counted)
             for in_flight in suspended:
-                self._resume_timer(in_flight)
-        reply(_encode_answer(id, answer))
+                # End one suspension; the timer of a request in flight without any restarts.
+                in_flight.suspensions -= 1
+                if not in_flight.suspensions and in_flight.pending_input is not None:
+                    self._stop_waiting(in_flight)
+                if not in_flight.suspensions and self._in_flight.get(in_flight.outgoing.token) is in_flight:
+                    in_flight.renew()
+        if answer.error:
+            reply(encode_failure(id, answer.error))
+        else:
+            assert isinstance(answer.result, bytes)
+            reply(encode_result(id, answer.result))
 
     def _count(self, id: bytes, suspended: list[InFlightRequest]) -> None:
         """Count one call as waiting for input, the newest of those that may; the others may not wait."""
@@ -337,17 +323,9 @@ class NotificationRouter:
 
     def _count_another(self, over: InFlightRequest) -> None:
         """The counted call has ended and the server request has not: another call waits for it."""
-        for id in [id for id, in_flight in self._counted.items() if in_flight is over]:
+        for id in [id for id, counted in self._counted.items() if counted is over]:
             del self._counted[id]
             self._count(id, self._suspended.get(id, []))
-
-    def _resume_timer(self, in_flight: InFlightRequest) -> None:
-        """End one suspension; the timer of a request in flight without any restarts."""
-        in_flight.suspensions -= 1
-        if not in_flight.suspensions and in_flight.pending_input is not None:
-            self._stop_waiting(in_flight)
-        if not in_flight.suspensions and self._in_flight.get(in_flight.outgoing.token) is in_flight:
-            in_flight.renew()
 
     def _start_waiting(self, in_flight: InFlightRequest) -> None:
         def withdraw(error: HeadgateError) -> None:
@@ -380,18 +358,6 @@ def _for_clients(envelope: Envelope) -> bytes:
     return without_reserved(without_rmcp_meta(bytes(envelope.params)))
 
 
-def _encode_answer(id: bytes, answer: McpResponse) -> bytes:
-    if answer.error:
-        return encode_failure(id, answer.error)
-    assert isinstance(answer.result, bytes)
-    return encode_result(id, answer.result)
-
-
-# A server that sends requests faster than it reads replies must not fill memory or use up sockets.
-_MOST_AT_ONCE = 8
-_MOST_WAITING = 64
-
-
 class ReplyQueue:
     """Replies to one server, a bounded number at a time."""
 
@@ -400,11 +366,11 @@ class ReplyQueue:
         self._send = send
         self._router = router
         self._tasks = BackgroundTasks()
-        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MOST_REPLIES_AT_ONCE)
 
     def enqueue(self, reply: bytes) -> None:
         """Send a reply after those before it; beyond the bound it is dropped and counted."""
-        if len(self._tasks) >= _MOST_AT_ONCE + _MOST_WAITING:
+        if len(self._tasks) >= _MOST_REPLIES_AT_ONCE + _MOST_REPLIES_WAITING:
             self._router.count_ignored("a request while too many replies wait")
             return
         self._tasks.start(self._send_in_slot(reply), name="reply")

@@ -66,7 +66,6 @@ class _PendingRequest(InFlightRequest):
         self.deadline = now + min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
 
     def renew(self) -> None:
-        """Restart the timer after progress, up to the maximum of the request."""
         outgoing = self.outgoing
         latest = self.started + outgoing.max_timeout_seconds
         self.deadline = min(self._loop.time() + outgoing.timeout_seconds, latest)
@@ -74,11 +73,9 @@ class _PendingRequest(InFlightRequest):
         self._pending.expire_by(self.deadline)
 
     def suspend(self) -> None:
-        """Stop the timer while a person is asked."""
         self.deadline = self.started + self.outgoing.max_timeout_seconds
 
     def withdraw(self, error: HeadgateError) -> None:
-        """End the request now."""
         self._pending.withdraw(self, error)
 
 
@@ -269,7 +266,9 @@ class PendingRequests:
     def handle_malformed(self, error: MalformedMessage) -> None:
         """Fail the request that unreadable bytes belong to, at once; count others as ignored."""
         if isinstance(error, MessageNotStored):
-            id = self._request_answered_by(error.envelope)
+            # Only the envelope of the answer is left.
+            id = b"" if error.envelope.method else bytes(error.envelope.id)
+            self._late.pop_handler(id)
         else:
             id = self._request_named_in(error.evidence)
         waiting = self._pending.get(id)
@@ -277,12 +276,6 @@ class PendingRequests:
             self._router.count_ignored(str(error))
         else:
             self._fail(id, unusable_answer(self._server, waiting.outgoing.what, error))
-
-    def _request_answered_by(self, envelope: Envelope) -> bytes:
-        """The id of the request answered by a message of which only the envelope is left."""
-        id = b"" if envelope.method else bytes(envelope.id)
-        self._late.pop_handler(id)
-        return id
 
     def accepts_invalid_utf8(self, envelope: Envelope) -> bool:
         """Whether the request that it answers accepts text that is not UTF-8."""
@@ -315,7 +308,6 @@ class PendingRequests:
             waiting.future.set_exception(error)
 
     def fail_unsent(self, sendings: Iterable[SendAttempt], reason: str) -> None:
-        """Fail requests of which no byte was sent."""
         for sending in sendings:
             if isinstance(sending, _PendingRequest) and not sending.future.done():
                 sending.future.set_exception(UpstreamUnreachable(self._server, reason))

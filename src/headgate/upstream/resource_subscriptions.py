@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Never
 
 import msgspec
@@ -16,11 +18,12 @@ from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.jsonrpc_errors import METHOD_NOT_FOUND
 from headgate.protocol.protocol_version import Era
 from headgate.upstream.connection_pool import ConnectionPool
-from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.main_connection import MainConnection
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.message_assembly import discard_payload
 from headgate.upstream.transport import UpstreamSessionExpired
+
+log = logging.getLogger("headgate.upstream")
 
 _DONE = McpResponse(b"{}")
 _UNKNOWN = McpResponse(
@@ -28,31 +31,33 @@ _UNKNOWN = McpResponse(
 )
 # A new subscription takes the place of the old one when it is acknowledged, or after this long.
 _OVERLAP_SECONDS = 2.0
+# A subscription lasts as long as its connection.
+_FOREVER_SECONDS = 10 * 365 * 86400.0
+# The pause before an ended subscription is opened again.
+_LISTEN_AGAIN_SECONDS = 2.0
+# How long a subscription waits for the connections of single clients.
+_CLIENT_CONNECTIONS_SECONDS = 2.0
+_LISTS = ("tools", "prompts", "resources")
 
 
 class ResourceSubscriptions:
     """Counts the subscribers of each resource: the first one subscribes, the last one unsubscribes."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        """`counts` are the subscribers of each resource at the start."""
-        self._counts: Counter[str] = Counter(counts)
+        # The number of subscribers of each resource.
+        self.counts: Counter[str] = Counter(counts)
         self._changed = asyncio.Event()
         self._acknowledged = asyncio.Event()
         # Callers that wait for the next subscription of the stateless era to begin, and for the latest one.
         self._waiting: set[asyncio.Future[None]] = set()
         self._begun: set[asyncio.Future[None]] = set()
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of subscribers of each resource."""
-        return self._counts
-
     async def add(self, uri: str, peer: McpPeer) -> McpResponse:
         """Add a subscriber: the server's answer; raises UpstreamError or UpstreamSessionExpired."""
         if not peer.negotiated.supports_subscribe:
             return _UNKNOWN
-        self._counts[uri] += 1
-        if self._counts[uri] > 1:
+        self.counts[uri] += 1
+        if self.counts[uri] > 1:
             return _DONE
         if peer.era is Era.STATELESS:
             self._changed.set()
@@ -73,17 +78,16 @@ class ResourceSubscriptions:
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(acknowledged)
         try:
-            async with asyncio.timeout(_OVERLAP_SECONDS):
-                await acknowledged
-        except TimeoutError:
-            return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_OVERLAP_SECONDS):
+                    await acknowledged
         finally:
             self._waiting.discard(acknowledged)
             self._begun.discard(acknowledged)
 
     async def remove(self, uri: str, peer: McpPeer | None) -> McpResponse:
         """Remove a subscriber; raises UpstreamError or UpstreamSessionExpired."""
-        if uri not in self._counts or not self._release_uri(uri) or peer is None:
+        if uri not in self.counts or not self._release_uri(uri) or peer is None:
             return _DONE
         if peer.era is Era.STATELESS:
             self._changed.set()
@@ -92,16 +96,16 @@ class ResourceSubscriptions:
 
     def _release_uri(self, uri: str) -> bool:
         """Whether that was the last subscriber."""
-        self._counts[uri] -= 1
-        if self._counts[uri] <= 0:
-            del self._counts[uri]
-            return True
-        return False
+        self.counts[uri] -= 1
+        if self.counts[uri] > 0:
+            return False
+        del self.counts[uri]
+        return True
 
     async def restore(self, peer: McpPeer, uris: Iterable[str] | None = None) -> None:
         """Subscribe on another connection to these or all; raises UpstreamError or UpstreamSessionExpired."""
         if peer.era is Era.HANDSHAKE and peer.negotiated.supports_subscribe:
-            for uri in list(self._counts) if uris is None else uris:
+            for uri in list(self.counts) if uris is None else uris:
                 discard_payload((await _send_for_uri(peer, "resources/subscribe", uri)).result)
 
     def acknowledge(self) -> None:
@@ -120,7 +124,13 @@ class ResourceSubscriptions:
                 self._acknowledged.clear()
                 before, listening = listening, self._start(peer)
                 if before is not None:
-                    await self._replace_subscription(before)
+                    # The old one ends once the new one is acknowledged, so that no change is missed between.
+                    try:
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_OVERLAP_SECONDS):
+                                await self._acknowledged.wait()
+                    finally:
+                        before.cancel()
                 if await self._ended(listening):
                     return
         finally:
@@ -128,7 +138,14 @@ class ResourceSubscriptions:
                 listening.cancel()
 
     def _start(self, peer: McpPeer) -> "asyncio.Task[McpResponse] | None":
-        wanted = self._filter(peer.negotiated)
+        negotiated = peer.negotiated
+        wanted: dict[str, object] = {
+            f"{capability}ListChanged": True
+            for capability in _LISTS
+            if negotiated.notifies_list_changed(capability)
+        }
+        if self.counts and negotiated.supports_subscribe:
+            wanted["resourceSubscriptions"] = list(self.counts)
         self._begun |= self._waiting
         if not wanted:
             return None
@@ -136,18 +153,9 @@ class ResourceSubscriptions:
         listening = asyncio.ensure_future(
             peer.send_gateway_request("subscriptions/listen", params, seconds=_FOREVER_SECONDS)
         )
-        listening.add_done_callback(_retrieve_exception)
+        # The error of a replaced subscription is retrieved, and not reported.
+        listening.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return listening
-
-    async def _replace_subscription(self, before: "asyncio.Task[McpResponse]") -> None:
-        """End the old subscription once the new one is acknowledged, so that no change is missed between."""
-        try:
-            async with asyncio.timeout(_OVERLAP_SECONDS):
-                await self._acknowledged.wait()
-        except TimeoutError:
-            pass
-        finally:
-            before.cancel()
 
     async def _ended(self, listening: "asyncio.Task[McpResponse] | None") -> bool:
         """Wait for the end of the subscription, or for another set of resources."""
@@ -162,35 +170,10 @@ class ResourceSubscriptions:
             return True
         return False
 
-    def _filter(self, negotiated: NegotiationResult) -> dict[str, object]:
-        wanted: dict[str, object] = {
-            f"{capability}ListChanged": True
-            for capability in ("tools", "prompts", "resources")
-            if negotiated.notifies_list_changed(capability)
-        }
-        if self._counts and negotiated.supports_subscribe:
-            wanted["resourceSubscriptions"] = list(self._counts)
-        return wanted
-
-
-def _retrieve_exception(listening: "asyncio.Task[McpResponse]") -> None:
-    """Retrieve the error of a replaced subscription, which is not reported."""
-    if not listening.cancelled():
-        listening.exception()
-
 
 async def _send_for_uri(peer: McpPeer, method: str, uri: str) -> McpResponse:
     return await peer.send_gateway_request(method, {"uri": Raw(msgspec.json.encode(uri))})
 
-
-log = logging.getLogger("headgate.upstream")
-
-# A subscription lasts as long as its connection.
-_FOREVER_SECONDS = 10 * 365 * 86400.0
-
-# The pause before an ended subscription is opened again.
-_LISTEN_AGAIN_SECONDS = 2.0
-_LISTS = ("tools", "prompts", "resources")
 
 # Given the server, the changed resource, the params of the notification, and the client (None for all).
 NotifyUpdated = Callable[[str, str, bytes, ClientSession | None], None]
@@ -200,25 +183,19 @@ class _ResourceUpdatedParams(msgspec.Struct):
     uri: str = ""
 
 
+@dataclass(eq=False)
 class ResourceChangeListener:
     """Listens for changes at one server, across its connections."""
 
-    def __init__(
-        self,
-        server: str,
-        subscriptions: ResourceSubscriptions,
-        tell: NotifyUpdated,
-        list_again: Callable[[str], None],
-    ) -> None:
-        """`list_again` is called with a list that may have changed while nothing listened."""
-        self._server = server
-        self._subscriptions = subscriptions
-        self._notify_updated = tell
-        self._relist = list_again
-        # Whether changes may have been missed.
-        self._may_have_missed = False
-        # Set when another supervisor took over: nothing is published any more.
-        self.muted = False
+    _server: str
+    _subscriptions: ResourceSubscriptions
+    _notify_updated: NotifyUpdated
+    # Called with a list that may have changed while nothing listened.
+    _relist: Callable[[str], None]
+    # Whether changes may have been missed.
+    _may_have_missed = False
+    # Set when another supervisor took over: nothing is published any more.
+    muted = False
 
     def connection_opened(self, peer: McpPeer, *, again: bool) -> None:
         """A main connection is open, the first one or another one."""
@@ -267,26 +244,15 @@ class ResourceChangeListener:
                     self._relist(capability)
 
 
-# How long a subscription waits for the connections of single clients.
-_CLIENT_CONNECTIONS_SECONDS = 2.0
-
-
+@dataclass(eq=False)
 class SubscriptionFanout:
     """Subscribes on the main connection and on the connections of single clients."""
 
-    def __init__(
-        self,
-        server: str,
-        subscriptions: ResourceSubscriptions,
-        main_connection: MainConnection,
-        pool: ConnectionPool,
-        background: BackgroundTasks,
-    ) -> None:
-        self._server = server
-        self._subscriptions = subscriptions
-        self._main_connection = main_connection
-        self._pool = pool
-        self._background = background
+    _server: str
+    _subscriptions: ResourceSubscriptions
+    _main_connection: MainConnection
+    _pool: ConnectionPool
+    _background: BackgroundTasks
 
     async def subscribe(self, uri: str) -> McpResponse:
         """Subscribe to a resource; the server's answer, raises UpstreamError."""
@@ -314,17 +280,16 @@ class SubscriptionFanout:
         if not peers:
             return
         done = asyncio.Event()
-        self._background.start(self._subscribe_each(peers, uri, done), name=f"subscribe at {self._server}")
-        try:
+
+        async def subscribe_each() -> None:
+            await asyncio.gather(*(self.restore(peer, (uri,)) for peer in peers))
+            done.set()
+
+        self._background.start(subscribe_each(), name=f"subscribe at {self._server}")
+        # One of them may be busy with a long call, which must not delay subscribers.
+        with suppress(TimeoutError):
             async with asyncio.timeout(_CLIENT_CONNECTIONS_SECONDS):
                 await done.wait()
-        except TimeoutError:
-            # One of them may be busy with a long call, which must not delay subscribers.
-            return
-
-    async def _subscribe_each(self, peers: list[McpPeer], uri: str, done: asyncio.Event) -> None:
-        await asyncio.gather(*(self.restore(peer, (uri,)) for peer in peers))
-        done.set()
 
     async def _withdraw(self, uri: str) -> None:
         try:

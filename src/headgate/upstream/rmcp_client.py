@@ -151,7 +151,10 @@ class RmcpClient:
             raise unusable_answer(self._spec.name, what, error) from error
         finally:
             assembly.discard()
-        await self._release_transfer(chunked)
+        # Let the server drop the result; otherwise it expires there.
+        params = {"transfer_id": Raw(msgspec.json.encode(chunked.transfer_id))}
+        with suppress(HeadgateError, UpstreamSessionExpired):
+            discard_payload((await self._send_request(DONE_METHOD, params)).result)
         return result
 
     async def _fetch_chunks(self, chunked: RmcpTransfer, indexes: range, what: str) -> list[bytes]:
@@ -170,22 +173,13 @@ class RmcpClient:
                 fetch.cancel()
 
     async def _fetch_chunk(self, chunked: RmcpTransfer, index: int, what: str) -> bytes:
-        params = {
-            "transfer_id": Raw(msgspec.json.encode(chunked.transfer_id)),
-            "index": Raw(b"%d" % index),
-        }
+        params = {"transfer_id": Raw(msgspec.json.encode(chunked.transfer_id)), "index": Raw(b"%d" % index)}
         for _ in range(_FETCH_ATTEMPTS):
             answer = await self._send_request(CHUNK_METHOD, params)
             part = await asyncio.to_thread(_verified_chunk, chunked, index, answer)
             if part is not None:
                 return part
         raise TransferIntegrityError(f"part {index} of the result of {what!r}")
-
-    async def _release_transfer(self, chunked: RmcpTransfer) -> None:
-        """Let the server drop the result; otherwise it expires there."""
-        params = {"transfer_id": Raw(msgspec.json.encode(chunked.transfer_id))}
-        with suppress(HeadgateError, UpstreamSessionExpired):
-            discard_payload((await self._send_request(DONE_METHOD, params)).result)
 
 
 def _finish_transfer(assembly: MessageAssembler) -> Payload:

@@ -6,14 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
-from headgate.domain.errors import (
-    HeadgateError,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-    UpstreamUnreachable,
-)
+from headgate.domain.errors import HeadgateError, UpstreamTimeout, UpstreamUnavailable, UpstreamUnreachable
 from headgate.domain.item import ItemKind
-from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.mcp_request import ClientSession, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, ServerState, ServerStatus
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE, Era, era_of
@@ -79,6 +74,8 @@ class UpstreamSupervisor:
         self._events = events
         self._router = NotificationRouter(spec.name, self)
         self._main_connection = MainConnection(spec, open_transport, versions, self._router, self)
+        # Set once it is connected, or has failed once.
+        self.settled = self._main_connection.settled
         self._listings = UpstreamListings(spec.name, events)
         self._background = BackgroundTasks()
         self._change_listener = ResourceChangeListener(
@@ -87,7 +84,7 @@ class UpstreamSupervisor:
             events.resource_updated,
             lambda capability: self.on_list_changed(capability, PLAIN_PROFILE),
         )
-        self._subscription_fanout = SubscriptionFanout(
+        self.fanout = SubscriptionFanout(
             spec.name, self.subscriptions, self._main_connection, self.pool, self._background
         )
         self._retired = False
@@ -97,11 +94,6 @@ class UpstreamSupervisor:
         self._idle_timer = IdleTimer(spec, self._now)
         # What it declared at its last handshake; kept while it is stopped.
         self._negotiated: NegotiationResult | None = None
-
-    @property
-    def settled(self) -> asyncio.Event:
-        """Set once it is connected, or has failed once."""
-        return self._main_connection.settled
 
     @property
     def uses_handshake(self) -> bool:
@@ -152,7 +144,9 @@ class UpstreamSupervisor:
             if (
                 (request.profile is not PLAIN_PROFILE or request.log_level)
                 and peer.era is Era.HANDSHAKE
-                and self._needs_client_connection(request, peer)
+                and not self.spec.shared
+                # The server may send requests or log messages that are for this client alone.
+                and (request.profile != PLAIN_PROFILE or peer.negotiated.supports_logging)
             ):
                 return await self._on_client_connection(
                     pool_key_of(request), lambda own: own.send_client_request(call), _deadline(call)
@@ -205,18 +199,11 @@ class UpstreamSupervisor:
         self._listings.muted = self._change_listener.muted = self._main_connection.retired = True
 
     async def wait_idle(self) -> None:
-        """Wait until no call is in flight."""
         self._idle_event = asyncio.Event()
         if self.in_flight:
             await self._idle_event.wait()
 
     # Connections of single clients, to which the server may send requests.
-
-    def _needs_client_connection(self, request: McpRequest, peer: McpPeer) -> bool:
-        """Whether the server may send requests or log messages that are for this client alone."""
-        if self.spec.shared:
-            return False
-        return request.profile != PLAIN_PROFILE or peer.negotiated.supports_logging
 
     async def _on_client_connection(
         self, pool_key: PoolKey, work: Callable[[McpPeer], Awaitable[_Result]], until: float | None = None
@@ -256,7 +243,7 @@ class UpstreamSupervisor:
                 if owner is not None:
                     # Changes made by its own calls are notified on this connection; calls need not wait.
                     self._background.start(
-                        self._subscription_fanout.restore(peer), name=f"subscriptions of {self.spec.name}"
+                        self.fanout.restore(peer), name=f"subscriptions of {self.spec.name}"
                     )
                 yield peer
         except TimeoutError as error:
@@ -296,20 +283,9 @@ class UpstreamSupervisor:
         if peer is not None and self._listings.mark_expired(peer.negotiated):
             self._main_connection.maintenance_due.set()
 
-    # Resource subscriptions.
-
-    async def subscribe(self, uri: str) -> McpResponse:
-        """Subscribe to a resource; the server's answer, raises UpstreamError."""
-        return await self._subscription_fanout.subscribe(uri)
-
-    async def unsubscribe(self, uri: str) -> McpResponse:
-        """End one client's subscription; raises UpstreamError."""
-        return await self._subscription_fanout.unsubscribe(uri)
-
     # Events of its connections, as ServerEventListener.
 
     def on_list_changed(self, capability: str, profile: ClientProfile) -> None:
-        """A listing is stale."""
         if self.uses_handshake and profile != PLAIN_PROFILE:
             is_news = self._listings.mark_stale(capability, profile)
         else:
@@ -319,25 +295,20 @@ class UpstreamSupervisor:
             self._main_connection.maintenance_due.set()
 
     def on_resource_updated(self, params: bytes, owner: ClientSession | None) -> None:
-        """A resource has changed, for one client or for all (None)."""
         if not self._change_listener.resource_updated(params, owner):
             self._router.count_ignored("an update of no resource")
 
     def on_subscription_acknowledged(self) -> None:
-        """The stateless server notifies changes from now on."""
         self._change_listener.subscription_acknowledged()
 
     def on_server_request(self) -> None:
-        """The server sent a request to a client."""
         self.pool.server_sends_requests = True
         self._server_requests += 1
 
     def on_stream_resumed(self) -> None:
-        """A stream that dropped was resumed."""
         self._resumed += 1
 
     def on_health_changed(self, reason: str | None) -> None:
-        """The server answers but cannot do its work; None once it can again."""
         self._main_connection.report_health(reason)
 
     # Events of the main connection, as ConnectionObserver.
@@ -358,7 +329,6 @@ class UpstreamSupervisor:
         self._listings.clear()
 
     def on_ready(self, peer: McpPeer) -> None:
-        """The connection is ready: publish that."""
         self._negotiated = peer.negotiated
         self._idle_timer.use_ended()
         if not self._retired:
@@ -374,20 +344,16 @@ class UpstreamSupervisor:
             self.pool.close_idle()
 
     def seconds_until_maintenance(self) -> float | None:
-        """Seconds until a stale listing is due; None while none is stale."""
         return self._listings.seconds_until_refresh() if self._listings.stale else None
 
     async def maintain(self, peer: McpPeer) -> None:
-        """Fetch stale listings again; raises UpstreamError or UpstreamSessionExpired."""
         await self._listings.refresh_stale(peer, self.pool.peer_for_profile, lambda: self.is_busy)
 
     def seconds_until_idle(self) -> float | None:
-        """Seconds until the idle timeout, 0 when it is reached; None for a server that never stops."""
         used = bool(self.in_flight or len(self.pool) or self.subscriptions.counts)
         return self._idle_timer.seconds_left(used=used)
 
     def status(self) -> ServerStatus:
-        """The state and the counters of this server."""
         main, counts = self._main_connection, self._listings.counts
         next_attempt_seconds = max(0.0, round(main.next_attempt - self._now(), 3))
         return ServerStatus(
@@ -432,7 +398,6 @@ class IdleTimer:
         self._working_since = self._working_until = float("-inf")
 
     def use_ended(self) -> None:
-        """A use has just ended."""
         if self._limit is not None:
             self._since = max(self._since, self._now())
 

@@ -12,20 +12,13 @@ from msgspec import DecodeError, Raw
 
 from headgate.catalog.paged_listing import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
-from headgate.domain.errors import (
-    InvalidUpstreamResponse,
-    ResponseNotStored,
-    UpstreamError,
-    UpstreamTimeout,
-)
+from headgate.domain.errors import InvalidUpstreamResponse, ResponseNotStored, UpstreamError, UpstreamTimeout
 from headgate.domain.gateway_chain import gateways_in_meta
 from headgate.domain.item import ItemKind
 from headgate.event_loop import TimeSlice
 from headgate.protocol.json_scan import JsonObjectScanner, array_elements
 from headgate.protocol.message_meta import UnreadableMeta, may_be_reserved, without_reserved
-from headgate.protocol.protocol_version import (
-    Era,
-)
+from headgate.protocol.protocol_version import Era
 from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.message_assembly import payload_bytes

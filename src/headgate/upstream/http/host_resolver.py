@@ -9,6 +9,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 # Lookups of different names at the same time, one thread each; the system ends each after the timeouts
@@ -32,7 +33,8 @@ class HostResolver:
 
     async def resolve(self, host: str) -> list[str]:
         """The addresses, the preferred one first; raises OSError or UnicodeError. It has no timeout."""
-        if _is_address(host):
+        with suppress(ValueError):
+            ipaddress.ip_address(host)
             return [host]
         lookup = self._lookups.get(host)
         if lookup is None:
@@ -57,14 +59,15 @@ class HostResolver:
 
     def _run(self, host: str, loop: asyncio.AbstractEventLoop, lookup: _Lookup) -> None:
         try:
-            deliver = partial(_succeed, lookup, self._look_up(host))
-        except (OSError, UnicodeError) as error:
-            deliver = partial(_fail, lookup, _named(host, error))
-        try:
-            loop.call_soon_threadsafe(deliver)
-        except RuntimeError:
-            # The event loop has ended.
-            return
+            deliver = partial(lookup.set_result, self._look_up(host))
+        except OSError as error:
+            reason = f"the host name {host} could not be resolved ({error.strerror or error})"
+            deliver = partial(lookup.set_exception, OSError(error.errno, reason))
+        except UnicodeError as error:
+            deliver = partial(lookup.set_exception, error)
+        # The event loop may have ended, and the lookup with it.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: None if lookup.done() else deliver())
 
     def _forget(self, host: str, lookup: _Lookup) -> None:
         del self._lookups[host]
@@ -73,31 +76,7 @@ class HostResolver:
             lookup.exception()
 
 
-def _succeed(lookup: _Lookup, addresses: list[str]) -> None:
-    if not lookup.done():
-        lookup.set_result(addresses)
-
-
-def _fail(lookup: _Lookup, error: Exception) -> None:
-    if not lookup.done():
-        lookup.set_exception(error)
-
-
-def _named(host: str, error: Exception) -> Exception:
-    if not isinstance(error, OSError):
-        return error
-    return OSError(error.errno, f"the host name {host} could not be resolved ({error.strerror or error})")
-
-
 def _address(sockaddr: tuple[object, ...]) -> str:
     """The address; a link-local one has the number of its interface."""
     scope = sockaddr[3] if len(sockaddr) == 4 else 0
     return f"{sockaddr[0]}%{scope}" if scope else str(sockaddr[0])
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -86,7 +86,6 @@ class HttpClientResponse:
         return bytes(body[:limit])
 
     async def wait(self) -> None:
-        """Wait for more bytes, or the end."""
         self._waiter = self._loop.create_future()
         await self._waiter
 
@@ -102,7 +101,6 @@ class HttpClientResponse:
         self._connection.release(self)
 
     def add(self, data: bytes) -> None:
-        """Add bytes of the body."""
         self._parts.append(data)
         self._waiting_bytes += len(data)
         if self._waiting_bytes > _HIGH_WATER:
@@ -110,7 +108,6 @@ class HttpClientResponse:
         self.wake()
 
     def fail(self, error: Exception) -> None:
-        """The response has ended."""
         self._error = error
         self.wake()
 
@@ -135,7 +132,6 @@ class _Http1Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether another request may be sent on it."""
         return (
             self._transport is not None
             and not self._transport.is_closing()
@@ -152,17 +148,14 @@ class _Http1Connection(asyncio.Protocol):
         return self._response
 
     def pause(self) -> None:
-        """Stop reading: the caller is slower than the server."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again: the caller has caught up."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def release(self, response: HttpClientResponse) -> None:
-        """The response is closed by its caller."""
         if response is not self._response:
             return
         self._response = None
@@ -184,40 +177,28 @@ class _Http1Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._response is None or self._parser is None:
+        response = self._response
+        if response is None or self._parser is None:
             # Without a request in flight: it must not become the answer to the next one.
             self.close()
             return
         rest = b""
-        if not self._response.status:
+        if not response.status:
+            # The parser does not report where the head ended, so it gets no more than a head may have.
             room = _MOST_HEADER_BYTES - self._header_bytes
-            if len(data) > room:
-                # The parser does not report where the head ended, so it gets no more than a head may have.
-                data, rest = data[:room], data[room:]
+            data, rest = data[:room], data[room:]
         self._header_bytes += len(data)
-        if not self._feed_parser(data) or self._response is None:
-            return
-        if not rest:
-            self._check_trailers()
-        elif not self._response.status:
-            self._fail(ConnectionDropped(f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"))
-        else:
-            self.data_received(rest)
-
-    def _feed_parser(self, data: bytes) -> bool:
-        """Whether the parser accepts it."""
-        assert self._parser is not None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(ConnectionDropped(f"it does not speak HTTP ({error})"))
-            return False
-        return True
-
-    def _check_trailers(self) -> None:
-        """The parser keeps the lines between and after the chunks of a body, so these are bounded, too."""
-        if self._header_bytes > _MOST_HEADER_BYTES and self._response is not None and self._response.status:
-            self._fail(ConnectionDropped(f"its trailers are larger than {_MOST_HEADER_BYTES // 1024} KiB"))
+            return
+        if rest and response.status:
+            self.data_received(rest)
+        elif rest or (response.status and self._header_bytes > _MOST_HEADER_BYTES):
+            # The parser keeps the lines between and after the chunks of a body, so these are bounded, too.
+            what = "trailers" if response.status else "headers"
+            self._fail(ConnectionDropped(f"its {what} are larger than {_MOST_HEADER_BYTES // 1024} KiB"))
 
     def on_message_begin(self) -> None:
         if self._response is not None and self._response.complete:
@@ -249,25 +230,22 @@ class _Http1Connection(asyncio.Protocol):
             self._response.wake()
 
     def eof_received(self) -> None:
-        if self._response is not None and self._response.status and not self._response.complete:
-            self._end_without_length()
-
-    def _end_without_length(self) -> None:
-        """A body without a length ends with the connection; any other body is truncated."""
-        assert self._response is not None
-        headers = self._response.headers
+        response = self._response
+        if response is None or not response.status or response.complete:
+            return
+        # A body without a length ends with the connection; any other body is truncated.
+        headers = response.headers
         if b"content-length" in headers or b"chunked" in headers.get(b"transfer-encoding", b"").lower():
-            self._response.fail(ConnectionDropped("the connection ended in the middle of the answer"))
+            response.fail(ConnectionDropped("the connection ended in the middle of the answer"))
         else:
-            self._response.complete = True
-            self._response.wake()
+            response.complete = True
+            response.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.forget(self)
         if self._response is not None and not self._response.complete:
-            self._response.fail(
-                ConnectionDropped(f"the connection ended before the answer{tls_end_reason(exc)}")
-            )
+            reason = f"the connection ended before the answer{tls_end_reason(exc)}"
+            self._response.fail(ConnectionDropped(reason))
 
     def _fail(self, error: Exception) -> None:
         if self._response is not None:
@@ -345,12 +323,10 @@ class Http1Client:
         self._idle.append(connection)
 
     def forget(self, connection: _Http1Connection) -> None:
-        """Remove a connection that has ended."""
         self._all.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
     def close(self) -> None:
-        """Close every connection."""
         for connection in list(self._all):
             connection.close()

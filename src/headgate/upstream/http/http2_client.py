@@ -57,7 +57,6 @@ class _Http2Stream:
         self._held = 0
 
     def received(self, data: bytes, flow_bytes: int) -> None:
-        """Add bytes of the body."""
         self._held += flow_bytes
         self.response.add(data)
         if not self._paused:
@@ -79,7 +78,6 @@ class _Http2Stream:
             self._connection.acknowledge(self.number, held)
 
     def release(self, response: HttpClientResponse) -> None:
-        """The response is closed by its caller; an incomplete one is cancelled at the server."""
         self._connection.forget(self, cancelled=not response.complete)
         self._acknowledge()
 
@@ -101,7 +99,6 @@ class _Http2Connection(asyncio.Protocol):
         self._idle_since = loop.time()
 
     def has_room(self) -> bool:
-        """Whether another request may be sent on it."""
         return (
             not self._going_away
             and self._transport is not None
@@ -116,7 +113,6 @@ class _Http2Connection(asyncio.Protocol):
         return bool(self._streams)
 
     def begin(self) -> None:
-        """Send the connection preface."""
         self._h2.local_settings = h2.settings.Settings(
             client=True,
             initial_values={
@@ -152,7 +148,6 @@ class _Http2Connection(asyncio.Protocol):
         return stream.response
 
     def _send_body(self, stream: _Http2Stream) -> None:
-        """Send as much of the body as the window allows."""
         while stream.unsent:
             window = self._h2.local_flow_control_window(stream.number)
             size = min(window, self._h2.max_outbound_frame_size, len(stream.unsent))
@@ -178,7 +173,6 @@ class _Http2Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close the socket."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -198,7 +192,10 @@ class _Http2Connection(asyncio.Protocol):
                 self._handle_event(event)
         except h2.exceptions.H2Error as error:
             self._flush()
-            self._end(ConnectionDropped(_broken(error)))
+            # The state of header compression is lost with too large headers, and so is the connection.
+            too_large = isinstance(error, h2.exceptions.DenialOfServiceError)
+            reason = f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"
+            self._end(ConnectionDropped(reason if too_large else f"it does not speak HTTP/2 ({error})"))
             self.close()
             return
         self._flush()
@@ -206,7 +203,11 @@ class _Http2Connection(asyncio.Protocol):
     def _handle_event(self, event: h2.events.Event) -> None:
         match event:
             case h2.events.ResponseReceived(stream_id=number, headers=headers) if number in self._streams:
-                self._read_head(self._streams[number].response, headers)
+                response = self._streams[number].response
+                fields = {bytes(name): bytes(value) for name, value in headers}
+                response.headers = fields
+                response.status = int(fields.pop(b":status"))
+                response.wake()
             case h2.events.DataReceived(stream_id=number, data=data, flow_controlled_length=size):
                 if number in self._streams:
                     self._streams[number].received(data, size)
@@ -215,7 +216,12 @@ class _Http2Connection(asyncio.Protocol):
             case h2.events.StreamEnded(stream_id=number) if number in self._streams:
                 self._complete(self._streams[number])
             case h2.events.StreamReset(stream_id=number, error_code=code) if number in self._streams:
-                self._streams.pop(number).response.fail(_reset(code))
+                refused = code == h2.errors.ErrorCodes.REFUSED_STREAM
+                self._streams.pop(number).response.fail(
+                    _RequestNotProcessed("it takes no further request now")
+                    if refused
+                    else ConnectionDropped(f"it ended the stream (HTTP/2 error {code})")
+                )
                 self._idle_since = self.loop.time()
             case h2.events.WindowUpdated(stream_id=number):
                 for stream in self._streams_of_window(number):
@@ -232,12 +238,6 @@ class _Http2Connection(asyncio.Protocol):
         if number in self._streams:
             return [self._streams[number]]
         return [stream for stream in self._streams.values() if stream.unsent] if number == 0 else []
-
-    def _read_head(self, response: HttpClientResponse, headers: list[tuple[bytes, bytes]]) -> None:
-        fields = {bytes(name): bytes(value) for name, value in headers}
-        response.headers = fields
-        response.status = int(fields.pop(b":status"))
-        response.wake()
 
     def _complete(self, stream: _Http2Stream) -> None:
         # A server may answer before it has read everything, and does not need the rest.
@@ -273,19 +273,6 @@ class _Http2Connection(asyncio.Protocol):
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.response.fail(error)
-
-
-def _broken(error: h2.exceptions.H2Error) -> str:
-    # The state of header compression is lost with them, and so is the connection.
-    if isinstance(error, h2.exceptions.DenialOfServiceError):
-        return f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"
-    return f"it does not speak HTTP/2 ({error})"
-
-
-def _reset(code: int | None) -> Exception:
-    if code == h2.errors.ErrorCodes.REFUSED_STREAM:
-        return _RequestNotProcessed("it takes no further request now")
-    return ConnectionDropped(f"it ended the stream (HTTP/2 error {code})")
 
 
 class Http2Client:
@@ -359,26 +346,22 @@ class Http2Client:
                 connection.close()
                 self._server_is_http1 = True
                 return None
-            await self._begin(connection)
+            try:
+                async with asyncio.timeout(_SETTINGS_SECONDS):
+                    connection.begin()
+                    await connection.settled.wait()
+            except BaseException as error:
+                connection.close()
+                if isinstance(error, TimeoutError):
+                    raise ConnectFailed(f"no settings of HTTP/2 within {_SETTINGS_SECONDS:g} s") from error
+                raise
+            if not connection.has_room():
+                connection.close()
+                raise ConnectFailed(f"it ended the connection while HTTP/2 began{connection.cause}")
             self._connections.append(connection)
             return connection
 
-    async def _begin(self, connection: _Http2Connection) -> None:
-        try:
-            async with asyncio.timeout(_SETTINGS_SECONDS):
-                connection.begin()
-                await connection.settled.wait()
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, TimeoutError):
-                raise ConnectFailed(f"no settings of HTTP/2 within {_SETTINGS_SECONDS:g} s") from error
-            raise
-        if not connection.has_room():
-            connection.close()
-            raise ConnectFailed(f"it ended the connection while HTTP/2 began{connection.cause}")
-
     def close(self) -> None:
-        """Close every connection."""
         for connection in self._connections:
             connection.close()
         self._http1_client.close()

@@ -85,26 +85,21 @@ class OriginConnector:
         """A protocol on an open connection; raises ConnectFailed."""
         try:
             async with asyncio.timeout(self._connect_timeout_seconds):
-                return await (
-                    self._open_directly(make) if self.proxy is None else self._open_through(self.proxy, make)
-                )
+                if self.proxy is not None:
+                    return await self._open_through(self.proxy, make)
+                context = await self._server_context() if self.origin.secure else None
+                return await self._connect_to(make, self.origin.host, self.origin.port, context)
         except TimeoutError as error:
             through = f" through the proxy {self.proxy}" if self.proxy else ""
-            raise ConnectFailed(
-                f"no connection within {self._connect_timeout_seconds:g} s{through}"
-            ) from error
+            seconds = f"{self._connect_timeout_seconds:g} s"
+            raise ConnectFailed(f"no connection within {seconds}{through}") from error
         except ssl.SSLError as error:
-            raise ConnectFailed(
-                f"TLS failed ({_connect_error_reason(error)}){self._advice(error)}"
-            ) from error
+            reason = f"TLS failed ({_connect_error_reason(error)}){self._advice(error)}"
+            raise ConnectFailed(reason) from error
         except OSError as error:
             raise ConnectFailed(_connect_error_reason(error)) from error
         except UnicodeError as error:
             raise ConnectFailed("its name is no name of a host") from error
-
-    async def _open_directly(self, make: Callable[[], P]) -> P:
-        context = await self._server_context() if self.origin.secure else None
-        return await self._connect_to(make, self.origin.host, self.origin.port, context)
 
     async def _connect_to(
         self, make: Callable[[], P], host: str, port: int, context: ssl.SSLContext | None
@@ -131,7 +126,7 @@ class OriginConnector:
             # The proxy reads the request and passes it on.
             return await self._connect_to_proxy(proxy, make)
         context = await self._server_context()
-        host = _ascii(self.origin.host)
+        host = self.origin.host if self.origin.host.isascii() else self.origin.host.encode("idna").decode()
         tunnel = await self._connect_to_proxy(
             proxy, lambda: _ProxyTunnel(proxy, f"{host_literal(host)}:{self.origin.port}")
         )
@@ -151,23 +146,18 @@ class OriginConnector:
         return protocol
 
     async def _connect_to_proxy(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
-        context = await self._proxy_context() if proxy.secure else None
+        context = await self._context("proxy", lambda: proxy_context(self._tls)) if proxy.secure else None
         try:
             return await self._connect_to(make, proxy.host, proxy.port, context)
-        except ssl.SSLError as error:
-            raise ConnectFailed(
-                f"TLS with the proxy {proxy} failed ({_connect_error_reason(error)})"
-            ) from error
         except OSError as error:
-            raise ConnectFailed(
-                f"the proxy {proxy} could not be reached ({_connect_error_reason(error)})"
-            ) from error
+            is_tls = isinstance(error, ssl.SSLError)
+            what = (
+                f"TLS with the proxy {proxy} failed" if is_tls else f"the proxy {proxy} could not be reached"
+            )
+            raise ConnectFailed(f"{what} ({_connect_error_reason(error)})") from error
 
     async def _server_context(self) -> ssl.SSLContext:
         return await self._context("server", lambda: server_context(self._tls, self._protocols))
-
-    async def _proxy_context(self) -> ssl.SSLContext:
-        return await self._context("proxy", lambda: proxy_context(self._tls))
 
     async def _context(self, of: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         if of not in self._contexts:
@@ -208,23 +198,20 @@ class _ProxyTunnel(asyncio.Protocol):
         if self.opened.done():
             return
         if end:
-            self._read_reply(head, rest)
+            line = head.split(b"\r\n", 1)[0].decode("latin-1")
+            version, _, said = line.partition(" ")
+            status = said[:3]
+            if not version.startswith("HTTP/1.") or not status.isdigit():
+                self._fail(f"the proxy {self._proxy} does not speak HTTP")
+            elif status[0] != "2":
+                self._fail(proxy_refusal(self._proxy, int(status), self._authority))
+            elif rest:
+                # In TLS the server never sends first.
+                self._fail(f"the proxy {self._proxy} sent something that was not asked for")
+            else:
+                self.opened.set_result(None)
         elif len(self._head) > _MOST_HEADER_BYTES:
             self._fail(f"the proxy {self._proxy} answered with headers that are too large")
-
-    def _read_reply(self, head: bytes, rest: bytes) -> None:
-        line = head.split(b"\r\n", 1)[0].decode("latin-1")
-        version, _, said = line.partition(" ")
-        status = said[:3]
-        if not version.startswith("HTTP/1.") or not status.isdigit():
-            self._fail(f"the proxy {self._proxy} does not speak HTTP")
-        elif status[0] != "2":
-            self._fail(proxy_refusal(self._proxy, int(status), self._authority))
-        elif rest:
-            # In TLS the server never sends first.
-            self._fail(f"the proxy {self._proxy} sent something that was not asked for")
-        else:
-            self.opened.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(f"the proxy {self._proxy} ended the connection before it reached {self._authority}")
@@ -303,7 +290,3 @@ def _connect_error_reason(error: Exception) -> str:
     # asyncio gives no message for a connection that ends during the TLS handshake.
     said = getattr(error, "strerror", None) or str(error)
     return system_error_reason(error, said or "the connection ended before it was ready")
-
-
-def _ascii(host: str) -> str:
-    return host if host.isascii() else host.encode("idna").decode()

@@ -108,7 +108,17 @@ class BuiltinTransport:
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except InvalidToolArgument as error:
             return _result({"content": [{"type": "text", "text": str(error)}], "isError": True})
-        return _tool_result(output)
+        if isinstance(output, str):
+            return _result({"content": [{"type": "text", "text": output}]})
+        texts = [output.text, output.advice] if output.advice else [output.text]
+        result: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts]}
+        if output.structured is not None:
+            result["structuredContent"] = output.structured
+        if output.failed:
+            result["isError"] = True
+        if output.meta:
+            result["_meta"] = output.meta
+        return msgspec.structs.replace(_result(result), sized=output.sized)
 
     async def send_notification(self, message: bytes) -> None:
         """Notifications are ignored."""
@@ -143,22 +153,6 @@ def _progress(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> ReportProgre
     return report
 
 
-def _tool_result(output: str | BuiltinToolResult) -> McpResponse:
-    if isinstance(output, str):
-        return _result({"content": [{"type": "text", "text": output}]})
-    texts = [output.text, output.advice] if output.advice else [output.text]
-    result: dict[str, Any] = {
-        "content": [{"type": "text", "text": text} for text in texts],
-    }
-    if output.structured is not None:
-        result["structuredContent"] = output.structured
-    if output.failed:
-        result["isError"] = True
-    if output.meta:
-        result["_meta"] = output.meta
-    return msgspec.structs.replace(_result(result), sized=output.sized)
-
-
 def _result(result: dict[str, Any]) -> McpResponse:
     return McpResponse(msgspec.json.encode({"resultType": "complete", **result}))
 
@@ -177,7 +171,7 @@ async def open_builtin(
         raise UpstreamUnreachable(spec.name, f"no built-in server is called {spec.builtin!r}")
     async with AsyncExitStack() as stack:
         try:
-            tools = await stack.enter_async_context(server.open(router.report_health))
+            tools = await stack.enter_async_context(server.open(router.listener.on_health_changed))
         except HeadgateError as error:
             raise UpstreamUnreachable(spec.name, f"{error.message}; {error.hint}") from error
         yield BuiltinTransport(spec, tools, server.instructions)

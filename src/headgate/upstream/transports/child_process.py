@@ -339,13 +339,6 @@ def _limit_files(pid: int, files: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, hard))
 
 
-def _end_spawned(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog: Watchdog) -> None:
-    if starting.exception() is None:
-        with starting.result() as child:
-            os.killpg(child.pid, signal.SIGKILL)
-        watchdog.forget(child.pid)
-
-
 def _protocol_factory(pipe: asyncio.Protocol) -> Callable[[], asyncio.Protocol]:
     return lambda: pipe
 
@@ -381,7 +374,10 @@ class ChildProcess:
         except asyncio.CancelledError:
             # Spawning takes milliseconds and cannot be stopped; the child is ended at once.
             await asyncio.wait({starting})
-            _end_spawned(starting, watchdog)
+            if starting.exception() is None:
+                with starting.result() as child:
+                    os.killpg(child.pid, signal.SIGKILL)
+                watchdog.forget(child.pid)
             raise
         process._watch()
         return process

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 
 from headgate.domain.mcp_request import McpResponse
 from headgate.event_loop import TimeSlice
@@ -62,23 +63,17 @@ async def read_stream(
     return None
 
 
+@dataclass(eq=False)
 class ResumableStreams:
     """The streams of one session that are opened by GET."""
 
-    def __init__(
-        self,
-        get: Callable[[StreamPosition], Awaitable[HttpClientResponse]],
-        limits: MessageLimits,
-        lost: asyncio.Future[str],
-        count_resumed: Callable[[], None],
-    ) -> None:
-        """`get` opens the stream after a position; it raises ConnectFailed or ConnectionDropped."""
-        self._get = get
-        self._limits = limits
-        self._lost = lost
-        # Set when it is known whether the server has a stream of its own messages.
-        self.first_attempt_done = asyncio.Event()
-        self._count_resumed = count_resumed
+    # Opens the stream after a position; raises ConnectFailed or ConnectionDropped.
+    _get: Callable[[StreamPosition], Awaitable[HttpClientResponse]]
+    _limits: MessageLimits
+    _lost: asyncio.Future[str]
+    _count_resumed: Callable[[], None]
+    # Set when it is known whether the server has a stream of its own messages.
+    first_attempt_done: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def resume(self, position: StreamPosition, handle: EventHandler) -> McpResponse:
         """Resume a stream until the answer comes; the caller bounds the time.
@@ -131,7 +126,10 @@ class ResumableStreams:
                 opened = await self._listen_once(position, handle) or opened
             except StreamRefused as refused:
                 if not (opened and refused.status in _RETRYABLE_STATUSES):
-                    _reset_position(position, refused)
+                    # Start over if the server does not know the position; without one it has no stream.
+                    if not position.id or refused.status == 404:
+                        raise
+                    position.id = b""
                     continue
             fruitless = 0 if position.moved else fruitless
             await self._pause(
@@ -161,10 +159,3 @@ class ResumableStreams:
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.wait({self._lost}, timeout=seconds)
-
-
-def _reset_position(position: StreamPosition, refused: StreamRefused) -> None:
-    """Start over if the server does not know the position; without one it has no stream."""
-    if not position.id or refused.status == 404:
-        raise refused
-    position.id = b""

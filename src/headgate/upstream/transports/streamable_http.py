@@ -137,7 +137,7 @@ class StreamableHttpTransport:
         self._replies = ReplyQueue(self._post_quietly, router)
         self._late = LateExchanges()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._streams = ResumableStreams(self._get, limits, self._lost, router.count_stream_resumed)
+        self._streams = ResumableStreams(self._get, limits, self._lost, router.listener.on_stream_resumed)
 
     def set_protocol_version(self, version: str) -> None:
         """Send the headers of this version from now on."""
@@ -163,7 +163,14 @@ class StreamableHttpTransport:
             # Its connections are about to be closed, so nothing may be sent on them.
             raise UpstreamUnreachable(self._spec.name, self._lost.result())
         if self._stream_pending and outgoing.request is not None:
-            await self._wait_for_stream()
+            # A server may send requests on its own stream as soon as it is called, so that opens first.
+            try:
+                async with asyncio.timeout(_STREAM_OPEN_SECONDS):
+                    await self._streams.first_attempt_done.wait()
+            except TimeoutError:
+                # It does not send headers before it has a message.
+                pass
+            self._stream_pending = False
         self._last += 1
         number = b"%d" % self._last
         loop = asyncio.get_running_loop()
@@ -379,16 +386,6 @@ class StreamableHttpTransport:
                     response.close()
         except (ConnectFailed, ConnectionDropped, TimeoutError) as error:
             log.debug("message not sent", extra={"server": self._spec.name, "reason": str(error)})
-
-    async def _wait_for_stream(self) -> None:
-        """A server may send requests on its own stream as soon as it is called, so that opens first."""
-        try:
-            async with asyncio.timeout(_STREAM_OPEN_SECONDS):
-                await self._streams.first_attempt_done.wait()
-        except TimeoutError:
-            # It does not send headers before it has a message.
-            pass
-        self._stream_pending = False
 
     async def _listen(self) -> None:
         """Read the stream of server messages of the handshake era, if there is one."""
