@@ -81,7 +81,7 @@ def test_an_installed_gateway_runs_and_is_typed(built: Path, tmp_path: Path, cho
 def check_that_it_serves(programs: Path, directory: Path) -> None:
     config, data, log = ROOT / "examples/headgate.json", directory / "data", directory / "log"
     port = free_port()
-    command = [programs / "headgate", "serve", "--config", config, "--data-dir", data]
+    command: list[str | Path] = [programs / "headgate", "serve", "--config", config, "--data-dir", data]
     with (
         log.open("wb") as written,
         subprocess.Popen(
@@ -102,7 +102,15 @@ def check_that_it_serves(programs: Path, directory: Path) -> None:
 def check_that_types_are_seen(programs: Path, directory: Path) -> None:
     program = directory / "user_program.py"
     program.write_text(USER_PROGRAM)
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", programs / "python", program]
+    mypy: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        programs / "python",
+        program,
+    ]
     # Elsewhere than in the clone, whose own configuration and source would be found first.
     said = subprocess.run(mypy, check=False, capture_output=True, text=True, cwd=directory).stdout
     # Without py.typed the import is an error and the value has no type.
