@@ -1,3 +1,3 @@
-"""Headgate: one gate between an AI agent and every MCP server it uses."""
+"""Headgate: one gateway between AI agents and every MCP server they use."""
 
 __version__ = "0.1.0"

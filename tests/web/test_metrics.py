@@ -1,5 +1,6 @@
 """The numbers of the gate, in the format that Prometheus reads."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,12 @@ def families(gate: GatewayProcess) -> dict[str, Family]:
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return parse(answer.body.decode())
+
+
+def test_every_metric_says_what_it_counts(gate: GatewayProcess) -> None:
+    text = gate.get("/metrics").body.decode()
+    kinds = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    assert kinds == set(re.findall(r"^# HELP (\S+) \S", text, re.MULTILINE))
 
 
 def test_calls_are_counted_by_server_and_outcome(families: dict[str, Family]) -> None:

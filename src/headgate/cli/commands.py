@@ -24,7 +24,7 @@ _DIALECTS = ("plain", "gemini", "openai")
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="headgate")
 def cli() -> None:
-    """One gate between an AI agent and every MCP server it uses."""
+    """One gateway between AI agents and every MCP server they use."""
 
 
 cli.add_command(operations)

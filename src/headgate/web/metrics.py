@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from headgate.domain.server_spec import ServerState, ServerStatus
+from headgate.web.metric_help import METRIC_HELP
 
 # Upper bounds in seconds; from a call inside the gateway to one that takes minutes.
 LATENCY_BUCKETS = (
@@ -72,14 +73,19 @@ def _family(kind: str, ending: str, values: dict[tuple[str, str], str]) -> Itera
     # One after the other, as the format wants it.
     for (name, label), value in sorted(values.items(), key=lambda one: one[0][0]):
         if name != named:
-            yield f"# TYPE headgate_{name}{ending} {kind}"
+            yield from _head(f"{name}{ending}", kind)
             named = name
         yield f"headgate_{name}{ending}{label} {value}"
 
 
+def _head(name: str, kind: str) -> Iterator[str]:
+    if name in METRIC_HELP:
+        yield f"# HELP headgate_{name} {METRIC_HELP[name]}"
+    yield f"# TYPE headgate_{name} {kind}"
+
+
 def _calls(call_metrics: CallMetrics) -> Iterator[str]:
-    yield "# HELP headgate_calls_total Tool calls by upstream and outcome."
-    yield "# TYPE headgate_calls_total counter"
+    yield from _head("calls_total", "counter")
     for (server, outcome), count in sorted(call_metrics.outcomes.items()):
         yield f'headgate_calls_total{{server="{_label(server)}",outcome="{_label(outcome)}"}} {count}'
 
@@ -98,8 +104,7 @@ def _latency(call_metrics: CallMetrics) -> Iterator[str]:
 
 
 def _servers(servers: list[ServerStatus]) -> Iterator[str]:
-    yield "# HELP headgate_upstream_state 1 for the state that the upstream is in."
-    yield "# TYPE headgate_upstream_state gauge"
+    yield from _head("upstream_state", "gauge")
     for server in servers:
         for state in ServerState:
             value = int(server.state is state)
@@ -112,12 +117,12 @@ def _servers(servers: list[ServerStatus]) -> Iterator[str]:
         "ignored_messages",
     )
     for name in counters:
-        yield f"# TYPE headgate_upstream_{name}_total counter"
+        yield from _head(f"upstream_{name}_total", "counter")
         for server in servers:
             value = getattr(server, name)
             yield f'headgate_upstream_{name}_total{{server="{_label(server.name)}"}} {value}'
     for name in ("tools", "prompts", "resources", "templates", "client_connections"):
-        yield f"# TYPE headgate_upstream_{name} gauge"
+        yield from _head(f"upstream_{name}", "gauge")
         for server in servers:
             yield f'headgate_upstream_{name}{{server="{_label(server.name)}"}} {getattr(server, name)}'
 
