@@ -100,9 +100,7 @@ async def _spent(*, sections_apart: bool) -> list[Spent]:
             tools = KnowledgeTools(
                 HybridSearch(store, store, vectors, clock=time.monotonic, today=date.today),
                 store,
-                store,
                 TokenBudget(None, clock=time.monotonic),
-                count=count_tokens,
                 clock=time.monotonic,
                 wall_clock=time.time,
                 request_id=lambda: "1",

@@ -20,7 +20,6 @@ from headgate.knowledge.search.query_cache import QueryCache
 from headgate.knowledge.tools.token_budget import TokenBudget
 from headgate.knowledge.tools.tool_router import KnowledgeTools
 from headgate.search.rank_fusion import FusionWeights, ReciprocalRankFusion
-from headgate.search.token_counter import count_tokens
 
 
 class KnowledgeComponents(NamedTuple):
@@ -158,9 +157,7 @@ def _build_tools(
     return KnowledgeTools(
         search,
         store,
-        store,
         budget,
-        count=count_tokens,
         clock=time.monotonic,
         wall_clock=time.time,
         request_id=lambda: uuid.uuid4().hex,

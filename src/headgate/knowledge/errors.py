@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from headgate.domain.errors import KnowledgeError
 
@@ -72,41 +72,31 @@ class EntityMatch(NamedTuple):
         return f"'{self.name}' ({', '.join(known)})"
 
 
-class VendorAmbiguous(KnowledgeError):
-    """Several entities have this name or alias; they are listed and none is guessed."""
-
-    code = "VENDOR_AMBIGUOUS"
-    number = 1051
-    http_status = 409
-
-    def __init__(self, name: str, matches: list[EntityMatch]) -> None:
-        listed, choice = _listed([str(match) for match in matches]), _choice_hint(matches, "vendor_name")
-        super().__init__(
-            f"Vendor '{name}' is ambiguous: {len(matches)} matches: {listed}. Call again with {choice}.",
-            hint=f"call again with {choice}",
-        )
-        self.matches = matches[:_MAX_LISTED]
-
-
 class EntityAmbiguous(KnowledgeError):
     """Several entities of any type have this name or alias; they are listed and none is guessed."""
 
     code = "VENDOR_AMBIGUOUS"
     number = 1051
     http_status = 409
+    # What is looked for, and the argument that names it.
+    _kind: ClassVar = ("Entity", "entity")
 
     def __init__(self, name: str, matches: list[EntityMatch]) -> None:
-        listed, choice = _listed([str(match) for match in matches]), _choice_hint(matches, "entity")
+        kind, argument = self._kind
+        # The word before an id separates it from ids of imports.
+        choice = f"the id of the one that is meant as {argument}, such as 'id {matches[0].id}'"
+        listed = _listed([str(match) for match in matches])
         super().__init__(
-            f"Entity '{name}' is ambiguous: {len(matches)} matches: {listed}. Call again with {choice}.",
+            f"{kind} '{name}' is ambiguous: {len(matches)} matches: {listed}. Call again with {choice}.",
             hint=f"call again with {choice}",
         )
         self.matches = matches[:_MAX_LISTED]
 
 
-def _choice_hint(matches: list[EntityMatch], argument: str) -> str:
-    """A reference to one match; the word before an id separates it from ids of imports."""
-    return f"the id of the one that is meant as {argument}, such as 'id {matches[0].id}'"
+class VendorAmbiguous(EntityAmbiguous):
+    """As EntityAmbiguous, of vendors."""
+
+    _kind = ("Vendor", "vendor_name")
 
 
 def _listed(matches: list[str]) -> str:
@@ -218,10 +208,8 @@ class UnresolvedEndpoints(InvalidGraph):
         ]
         descriptions = [f"{place} {end}" for place, end in zip(places, self.ends, strict=True)]
         what = f"{file}, {descriptions[0]}" if file else f"{descriptions[0][:1].upper()}{descriptions[0][1:]}"
-        if len(descriptions) > 1:
-            what = (
-                f"{file or 'The graph'} has {len(descriptions)} ends of relationships that are not certain: "
-            )
+        if (count := len(descriptions)) > 1:
+            what = f"{file or 'The graph'} has {count} ends of relationships that are not certain: "
             what += _listed(descriptions)
         advice = " ".join(
             _ENDPOINT_ADVICE[several] for several in sorted({end.fitting > 0 for end in self.ends})

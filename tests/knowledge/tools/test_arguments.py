@@ -11,8 +11,8 @@ from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.query import SearchStrategy
-from headgate.knowledge.tools.arguments import KnowledgeArguments
-from headgate.knowledge.tools.definitions import DEFINITIONS, arguments_of
+from headgate.knowledge.tools.arguments import read_arguments
+from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.semantic_search import SemanticSearchQuery, parse_search_arguments
 from headgate.knowledge.tools.tool_router import error_content
 from tests.knowledge.tools.tool_harness import ToolHarness
@@ -94,23 +94,21 @@ def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
 )
 def test_what_other_tools_call_an_argument_is_understood(tool: str, sent: str, meant: str) -> None:
     with pytest.raises(InvalidKnowledgeArgument, match=f"has no argument '{sent}'; did you mean {meant}\\?"):
-        KnowledgeArguments(tool, {sent: "x"}, arguments_of(tool))
+        read_arguments(tool, {sent: "x"})
 
 
 def test_an_argument_of_another_tool_is_not_taken_for_one_that_is_misspelt() -> None:
     with pytest.raises(InvalidKnowledgeArgument, match="has no argument 'response_format'; allowed: "):
-        KnowledgeArguments(
-            "find_vendor_info", {"response_format": "desktop"}, arguments_of("find_vendor_info")
-        )
+        read_arguments("find_vendor_info", {"response_format": "desktop"})
 
 
 def test_a_number_that_is_too_high_for_any_id_is_told_how_high_one_may_be() -> None:
     with pytest.raises(
         InvalidKnowledgeArgument, match="from 1 to 9223372036854775807, not 9223372036854775808"
     ):
-        KnowledgeArguments("get_chunk", {"chunk_id": 2**63}, ["chunk_id"]).id("chunk_id")
+        read_arguments("get_chunk", {"chunk_id": 2**63})
     with pytest.raises(InvalidKnowledgeArgument, match="from 1 on, not 0"):
-        KnowledgeArguments("get_chunk", {"chunk_id": 0}, ["chunk_id"]).id("chunk_id")
+        read_arguments("get_chunk", {"chunk_id": 0})
 
 
 def test_filters_are_checked_by_name() -> None:
@@ -149,7 +147,7 @@ def test_what_can_only_mean_one_thing_is_taken() -> None:
     assert question(strategy="bm25").query.strategy is SearchStrategy.BM25
     assert question(filters='{"doc_type": "pdf"}').query.filters == DocumentFilters(doc_types=("pdf",))
     assert question(fields='["chunk_id", "rank"]').fields == ("chunk_id", "rank")
-    assert KnowledgeArguments("get_chunks", {"ids": " [3, 1]"}, ["ids"]).ids("ids", 50) == (3, 1)
+    assert read_arguments("get_chunks", {"chunk_ids": " [3, 1]"})["chunk_ids"] == (3, 1)
     assert refusal(fields="[chunk_id]") == "fields must be a list of names of fields, not '[chunk_id]'"
 
 

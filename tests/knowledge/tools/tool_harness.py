@@ -43,9 +43,7 @@ class ToolHarness:
         self.tools = KnowledgeTools(
             search,
             self.store,
-            self.store,
             self.budget,
-            count_tokens,
             clock=self.clock,
             wall_clock=lambda: NOON,
             request_id=lambda: "request-1",

@@ -1,6 +1,4 @@
-"""Cursor pagination over snapshots: opaque cursors bound to caller and arguments, and the snapshots they
-point into.
-"""
+"""Cursor pagination: opaque cursors bound to caller and arguments, and the snapshots they point into."""
 
 import re
 from array import array
@@ -9,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from headgate.domain.identity import Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument
@@ -53,7 +51,7 @@ def write_cursor(cursor: SnapshotCursor, tool: str, caller: Identity, bound: Map
     numbers = b"".join(map(_number, (cursor.revision, *cursor.offsets)))
     body = bytes([_TOOLS.index(tool)]) + parts + _digest(tied, _WHOLE_BYTES) + cursor.fingerprint + numbers
     marked = bytes([_VERSION_MARK, _MARK_BYTES + len(body) + _CHECK_BYTES]) + body
-    return _text(marked + _check(marked))
+    return _text(marked)
 
 
 def read_cursor(text: str, tool: str, caller: Identity, bound: Mapping[str, object]) -> SnapshotCursor:
@@ -85,8 +83,7 @@ def _body(text: str) -> bytes:
         raise _refusal("cursor is not one that this server gave")
     if len(raw) < raw[1]:
         raise _refusal("cursor is cut off: its end is not there")
-    checked = raw[-_CHECK_BYTES:] == _check(raw[:-_CHECK_BYTES]) and _text(raw) == text
-    if not checked or len(raw) <= _MARK_BYTES + _CHECK_BYTES:
+    if _text(raw[:-_CHECK_BYTES]) != text or len(raw) <= _MARK_BYTES + _CHECK_BYTES:
         raise _refusal("cursor is damaged: it is not as it was given")
     return raw[_MARK_BYTES:-_CHECK_BYTES]
 
@@ -107,14 +104,11 @@ def _digest(value: object, size: int) -> bytes:
     return blake2b(repr(value).encode("utf-8", "replace"), digest_size=size).digest()
 
 
-def _check(marked: bytes) -> bytes:
-    # Against damage, and the same after a restart, so that paging continues. It is no protection: a
-    # cursor leads to nothing that its caller could not ask for without it.
-    return blake2b(marked, digest_size=_CHECK_BYTES, person=b"headgate cursor").digest()
-
-
-def _text(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+def _text(marked: bytes) -> str:
+    # The checksum is against damage, and the same after a restart, so that paging continues. It is no
+    # protection: a cursor leads to nothing that its caller could not ask for without it.
+    check = blake2b(marked, digest_size=_CHECK_BYTES, person=b"headgate cursor").digest()
+    return urlsafe_b64encode(marked + check).rstrip(b"=").decode()
 
 
 def _number(value: int) -> bytes:
@@ -139,7 +133,6 @@ def _numbers(raw: bytes) -> list[int]:
 
 
 T = TypeVar("T")
-_About = TypeVar("_About")
 
 MOST_SNAPSHOTS: Final = 1000
 # Ids of all snapshots of a tool: a list may be long.
@@ -160,9 +153,9 @@ class PageSnapshot(Generic[T]):
     more: int = 0
 
     @property
-    def fingerprint(self) -> bytes:
-        """Differs from that of other lists."""
-        return fingerprint_lists(self.lists)
+    def size(self) -> int:
+        """The number of ids in memory."""
+        return sum(map(len, self.lists)) + self.more
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +166,9 @@ class OpenedSnapshot(Generic[T]):
     offsets: tuple[int, ...]
     # Whether it was there already.
     kept: bool
+
+
+_Key = tuple[str, str, str, int, bytes]
 
 
 class CursorPager(Generic[T]):
@@ -204,70 +200,59 @@ class CursorPager(Generic[T]):
             made = await make()
             return OpenedSnapshot(made, tuple(0 for _ in made.lists), kept=False)
         place = read_cursor(cursor, self._tool, caller, bound)
-        kept = self._find(_key(caller, bound, place.revision, place.fingerprint))
-        if kept is None:
-            return OpenedSnapshot(await self._rebuild(place, make), place.offsets, kept=False)
-        return OpenedSnapshot(kept, place.offsets, kept=True)
+        self._evict_expired()
+        key = _key(caller, bound, place.revision, place.fingerprint)
+        if (found := self._kept.pop(key, None)) is not None:
+            # Each page extends the lifetime by an hour.
+            self._kept[key] = (self._clock(), found[1])
+            return OpenedSnapshot(found[1], place.offsets, kept=True)
+        # First, so that an expired cursor costs no search.
+        if await self._revision() == place.revision:
+            made = await make()
+            if (made.revision, fingerprint_lists(made.lists)) == (place.revision, place.fingerprint):
+                return OpenedSnapshot(made, place.offsets, kept=False)
+        raise InvalidKnowledgeArgument(
+            "cursor has expired: the documents have changed since; search again without a cursor",
+            hint="search again without a cursor",
+        )
 
     def cursor(
         self, snapshot: PageSnapshot[T], caller: Identity, bound: Mapping[str, object], places: Sequence[int]
     ) -> str:
         """The cursor of these offsets; the snapshot is stored from now on."""
         # Made once: the list may be long.
-        mark = snapshot.fingerprint
-        self._keep(_key(caller, bound, snapshot.revision, mark), snapshot)
-        return write_cursor(SnapshotCursor(snapshot.revision, mark, tuple(places)), self._tool, caller, bound)
-
-    async def _rebuild(
-        self, place: SnapshotCursor, make: Callable[[], Awaitable[PageSnapshot[T]]]
-    ) -> PageSnapshot[T]:
-        # First, so that an expired cursor costs no search.
-        if await self._revision() == place.revision:
-            made = await make()
-            if (made.revision, made.fingerprint) == (place.revision, place.fingerprint):
-                return made
-        raise InvalidKnowledgeArgument(
-            "cursor has expired: the documents have changed since; search again without a cursor",
-            hint="search again without a cursor",
-        )
-
-    def _find(self, key: "_Key") -> PageSnapshot[T] | None:
-        self._evict_expired()
-        found = self._kept.pop(key, None)
-        if found is None:
-            return None
-        # Each page extends the lifetime by an hour.
-        self._kept[key] = (self._clock(), found[1])
-        return found[1]
-
-    def _keep(self, key: "_Key", snapshot: PageSnapshot[T]) -> None:
+        mark = fingerprint_lists(snapshot.lists)
+        key = _key(caller, bound, snapshot.revision, mark)
         self._drop(key)
         self._kept[key] = (self._clock(), snapshot)
-        self._ids += _size(snapshot)
+        self._ids += snapshot.size
         self._evict_expired()
         while len(self._kept) > MOST_SNAPSHOTS or (self._ids > _MOST_IDS and len(self._kept) > 1):
             self._drop(next(iter(self._kept)))
+        return write_cursor(SnapshotCursor(snapshot.revision, mark, tuple(places)), self._tool, caller, bound)
 
     def _evict_expired(self) -> None:
         oldest = self._clock() - TTL_SECONDS
         while self._kept and next(iter(self._kept.values()))[0] < oldest:
             self._drop(next(iter(self._kept)))
 
-    def _drop(self, key: "_Key") -> None:
-        dropped = self._kept.pop(key, None)
-        if dropped is not None:
-            self._ids -= _size(dropped[1])
-
-
-_Key = tuple[str, str, str, int, bytes]
+    def _drop(self, key: _Key) -> None:
+        if (dropped := self._kept.pop(key, None)) is not None:
+            self._ids -= dropped[1].size
 
 
 def _key(caller: Identity, bound: Mapping[str, object], revision: int, mark: bytes) -> _Key:
     return (caller.tenant, caller.principal, repr(sorted(bound.items())), revision, mark)
 
 
-def _size(snapshot: PageSnapshot[_About]) -> int:
-    return sum(map(len, snapshot.lists)) + snapshot.more
+def pagination(cursor: str | None, page_size: int, total: int) -> dict[str, Any]:
+    """The pagination object of an answer."""
+    return {
+        "cursor": cursor,
+        "page_size": page_size,
+        "has_more": cursor is not None,
+        "total_available": total,
+    }
 
 
 @dataclass(frozen=True, slots=True)

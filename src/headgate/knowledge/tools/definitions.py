@@ -16,6 +16,8 @@ _ANY_OF: Final = {"type": ["string", "array"], "items": _TEXT}
 _SHARE: Final = {"type": "number", "minimum": 0, "maximum": 1}
 _SIZE: Final = {"type": "integer", "minimum": 1, "maximum": MOST_PER_PAGE}
 _ID: Final = {"type": "integer", "minimum": 1}
+_FLAG: Final = {"type": "boolean"}
+_NAME: Final = {**_TEXT, "minLength": 1, "maxLength": LONGEST_NAME, "description": "name, alias or id"}
 _PAGED: Final[dict[str, Any]] = {
     "page_size": {**_SIZE, "default": 10},
     "cursor": {**_TEXT, "description": "of the page before"},
@@ -34,17 +36,9 @@ _FILTERS: Final[dict[str, Any]] = {
 }
 
 
-def _switch(*, default: bool) -> dict[str, Any]:
-    return {"type": "boolean", "default": default}
-
-
 def _word(words: Iterable[str], default: str) -> dict[str, Any]:
     # Redundant, but some clients drop a tool with an untyped schema.
     return {**_TEXT, "enum": [*words], "default": default}
-
-
-def _mode(default: ResponseMode) -> dict[str, Any]:
-    return _word(ResponseMode, default)
 
 
 def _tool(
@@ -62,6 +56,10 @@ def _tool(
     }
 
 
+_CHUNK_TEXT: Final[dict[str, Any]] = {
+    "response_mode": _word(ResponseMode, ResponseMode.FULL),
+    "fields": _PAGED["fields"],
+}
 # Agents search for them like for tools of any server: each says in their words what it answers, and the
 # others keep away from words that are meant for semantic_search.
 DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
@@ -76,15 +74,15 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
             "query": {**_TEXT, "minLength": 1, "maxLength": LONGEST_QUERY},
             **_PAGED,
             "response_mode": {
-                **_mode(ResponseMode.METADATA),
+                **_word(ResponseMode, ResponseMode.METADATA),
                 # As counted in real answers, see docs/knowledge.md; what is reserved is more, to be safe.
                 "description": "tokens per result, about: ids_only 10, metadata 25, preview 85, full 510",
             },
             "filters": _FILTERS,
             "min_score": {**_SHARE, "default": 0},
             "strategy": _word(SearchStrategy, SearchStrategy.HYBRID),
-            "boosts": {"type": "boolean", "description": "also rank by vendor, recency, topic"},
-            "explain": {**_switch(default=False), "description": "where each score comes from"},
+            "boosts": {**_FLAG, "description": "also rank by vendor, recency, topic"},
+            "explain": {**_FLAG, "default": False, "description": "where each score comes from"},
             "response_format": _word(["standard", "desktop"], "standard"),
             "top_k": {**_SIZE, "deprecated": True},
         },
@@ -95,14 +93,9 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         "What is known of a company, supplier or customer: entities and relationships around it.",
         ("vendor_name",),
         {
-            "vendor_name": {
-                **_TEXT,
-                "minLength": 1,
-                "maxLength": LONGEST_NAME,
-                "description": "name, alias or id",
-            },
-            "response_mode": _mode(ResponseMode.METADATA),
-            "include_relationships": _switch(default=True),
+            "vendor_name": _NAME,
+            "response_mode": _word(ResponseMode, ResponseMode.METADATA),
+            "include_relationships": {**_FLAG, "default": True},
             **_PAGED,
             "page_size": _SIZE,
         },
@@ -119,7 +112,11 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         "Get a chunk",
         "The text of one chunk that a search found, by its chunk_id.",
         ("chunk_id",),
-        {"chunk_id": _ID, "response_mode": _mode(ResponseMode.FULL), "fields": _PAGED["fields"]},
+        {
+            "chunk_id": _ID,
+            "response_mode": _word(ResponseMode, ResponseMode.FULL),
+            "fields": _PAGED["fields"],
+        },
     ),
     _tool(
         "get_chunks",
@@ -128,8 +125,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         ("chunk_ids",),
         {
             "chunk_ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": MOST_CHUNKS},
-            "response_mode": _mode(ResponseMode.FULL),
-            "fields": _PAGED["fields"],
+            **_CHUNK_TEXT,
         },
     ),
     _tool(
@@ -138,12 +134,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         "The entities within one or two hops of one, and how they are related.",
         ("entity",),
         {
-            "entity": {
-                **_TEXT,
-                "minLength": 1,
-                "maxLength": LONGEST_NAME,
-                "description": "name, alias or id",
-            },
+            "entity": _NAME,
             "hops": {"type": "integer", "enum": [1, 2], "default": 1},
             "entity_types": _ANY_OF,
             "relationship_types": _ANY_OF,
@@ -154,7 +145,4 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-def arguments_of(tool: str) -> tuple[str, ...]:
-    """The names of the arguments that it takes."""
-    schema = next(one["inputSchema"] for one in DEFINITIONS if one["name"] == tool)
-    return tuple(schema["properties"])
+INPUT_SCHEMAS: Final[dict[str, dict[str, Any]]] = {one["name"]: one["inputSchema"] for one in DEFINITIONS}

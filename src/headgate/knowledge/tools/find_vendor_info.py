@@ -11,16 +11,16 @@ from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import VendorNeighbourhood, vendor_neighbourhood
 from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import result_fields
-from headgate.knowledge.tools.arguments import KnowledgeArguments
+from headgate.knowledge.tools.arguments import read_arguments
 from headgate.knowledge.tools.cursor_pagination import (
     CursorPager,
     OpenedSnapshot,
     PageSnapshot,
     SnapshotPage,
     page_of,
+    pagination,
 )
-from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
+from headgate.knowledge.tools.definitions import MOST_PER_PAGE
 from headgate.knowledge.tools.response_modes import (
     TOKENS_PER_RESULT,
     VENDOR_FIELDS,
@@ -36,14 +36,15 @@ from headgate.knowledge.tools.result_fields import (
     RELATIONSHIP_TOKENS,
     WHOLE_ENTITY_TOKENS,
     entity_fields,
+    iso_timestamp,
     relationship_fields,
+    with_warnings,
 )
-from headgate.knowledge.tools.token_budget import CostEstimate, TokenMeter
+from headgate.knowledge.tools.token_budget import CostEstimate, TokenBudget
 
 T = TypeVar("T")
 
 NAME: Final = "find_vendor_info"
-_KNOWN: Final = arguments_of(NAME)
 
 
 class VendorLimits(NamedTuple):
@@ -105,11 +106,11 @@ class FindVendorInfo:
     """Answers the tool."""
 
     def __init__(
-        self, graph: GraphReader, vendors: EntityLookup, token_meter: TokenMeter, clock: Callable[[], float]
+        self, graph: GraphReader, vendors: EntityLookup, budget: TokenBudget, clock: Callable[[], float]
     ) -> None:
         self._graph = graph
         self._vendors = vendors
-        self._token_meter = token_meter
+        self._budget = budget
         self._clock = clock
         self.pager: CursorPager[VendorNeighbourhood] = CursorPager(NAME, clock, vendors.revision)
 
@@ -120,12 +121,11 @@ class FindVendorInfo:
         opened = await self.pager.open(
             question.cursor, caller, question.bound, lambda: self._snapshot(question)
         )
-        price = _price(question, opened)
-        mode = self._token_meter.affordable_mode(caller, price, question.modes)
-        with self._token_meter.reserve_estimate(caller, price, mode) as reserved:
+        mode, reservation = self._budget.reserve_estimate(caller, _price(question, opened), question.modes)
+        with reservation as reserved:
             answer = await self._page(question, mode, opened, caller)
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await self._token_meter.charge_answer(reserved, answer)
+            return await reserved.charge(answer)
 
     async def _snapshot(self, question: VendorQuery) -> PageSnapshot[VendorNeighbourhood]:
         # First, so that a change during the reads is noticed.
@@ -142,16 +142,13 @@ class FindVendorInfo:
         opened: OpenedSnapshot[VendorNeighbourhood],
         caller: Identity,
     ) -> dict[str, Any]:
-        most = question.limits_in(mode)
+        most, requested = question.limits_in(mode), question.fields_in(mode)
         lists, places = opened.snapshot.lists, opened.offsets
         entities = await _paged(lists[0], places[0], most.entities, self._graph.entities)
         relationships = await _paged(lists[1], places[1], most.relationships, self._graph.relationships)
-        names = await self._names(mode, opened, relationships)
-        view = _view(mode, opened.snapshot.about, entities, relationships, names)
-        requested = question.fields_in(mode)
+        view = await self._view(mode, opened.snapshot.about, entities, relationships)
         if "mentioned_in" in requested:
-            vendor = opened.snapshot.about.vendor
-            view["mentioned_in"] = await self._graph.chunks_mentioning(vendor.id, MOST_PASSAGES)
+            view["mentioned_in"] = await self._graph.chunks_mentioning(view["vendor_id"], MOST_PASSAGES)
         cursor = None
         if entities.following is not None or relationships.following is not None:
             following = [entities.place, relationships.place]
@@ -160,26 +157,56 @@ class FindVendorInfo:
         answer = {
             **select_fields(view, requested),
             "execution_time_ms": 0.0,
-            "pagination": result_fields.pagination(cursor, question.page_size or _MOST[mode].entities, total),
+            "pagination": pagination(cursor, question.page_size or _MOST[mode].entities, total),
         }
-        cut = cursor is not None and question.page_size is None and mode in _WHOLE
-        return result_fields.with_warnings(
-            answer, [_truncated(opened, most, entities, relationships)] if cut else []
+        if cursor is None or question.page_size is not None or mode not in _WHOLE:
+            return answer
+        parts = [f"{len(entities.items)} of {len(lists[0])} entities"] if most.entities else []
+        if most.relationships:
+            parts.append(f"{len(relationships.items)} of {len(lists[1])} relationships")
+        truncated = Notice(
+            level="warning",
+            code="TRUNCATED",
+            message=f"This answer has {' and '.join(parts)}",
+            suggestion="call again with the cursor for the rest, or use response_mode metadata "
+            "for the numbers",
         )
+        return with_warnings(answer, [truncated])
 
-    async def _names(
+    async def _view(
         self,
         mode: ResponseMode,
-        opened: OpenedSnapshot[VendorNeighbourhood],
+        about: VendorNeighbourhood,
+        entities: SnapshotPage[Entity],
         relationships: SnapshotPage[Relationship],
-    ) -> dict[int, Entity]:
-        if mode is ResponseMode.IDS_ONLY:
-            return {}
-        vendor = opened.snapshot.about.vendor
-        ends = {id for _, one in relationships.items for id in (one.source_id, one.target_id)} - {vendor.id}
-        return (
-            {**await self._graph.entities(sorted(ends)), vendor.id: vendor} if ends else {vendor.id: vendor}
-        )
+    ) -> dict[str, Any]:
+        """The fields of all modes, in the form of this mode."""
+        vendor, whole = about.vendor, mode is ResponseMode.FULL
+        names: dict[int, Entity] = {}
+        if mode is not ResponseMode.IDS_ONLY:
+            ends = {id for _, one in relationships.items for id in (one.source_id, one.target_id)}
+            ends.discard(vendor.id)
+            names = {**(await self._graph.entities(sorted(ends)) if ends else {}), vendor.id: vendor}
+        listed = [entity_fields(entity, whole=whole) for _, entity in entities.items]
+        return {
+            "vendor_id": vendor.id,
+            "vendor_name": vendor.name,
+            "vendor_type": vendor.type,
+            "aliases": list(vendor.aliases),
+            "attributes": vendor.attributes,
+            "statistics": {
+                "entity_count": len(about.entity_ids),
+                "relationship_count": len(about.relationship_ids),
+                "entity_type_distribution": about.entity_types,
+                "relationship_type_distribution": about.relationship_types,
+            },
+            "entity_ids": [id for id, _ in entities.items],
+            "relationship_ids": [id for id, _ in relationships.items],
+            "top_entities": listed,
+            "entities": listed,
+            "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
+            "last_updated": iso_timestamp(about.updated),
+        }
 
 
 async def _paged(
@@ -189,87 +216,35 @@ async def _paged(
     return await page_of(ids, start, size, read) if size else SnapshotPage((), None, start)
 
 
-def _view(
-    mode: ResponseMode,
-    about: VendorNeighbourhood,
-    entities: SnapshotPage[Entity],
-    relationships: SnapshotPage[Relationship],
-    names: Mapping[int, Entity],
-) -> dict[str, Any]:
-    """The fields of all modes, in the form of this mode."""
-    whole = mode is ResponseMode.FULL
-    listed = [entity_fields(entity, whole=whole) for _, entity in entities.items]
-    return {
-        "vendor_id": about.vendor.id,
-        "vendor_name": about.vendor.name,
-        "vendor_type": about.vendor.type,
-        "aliases": list(about.vendor.aliases),
-        "attributes": about.vendor.attributes,
-        "statistics": {
-            "entity_count": len(about.entity_ids),
-            "relationship_count": len(about.relationship_ids),
-            "entity_type_distribution": about.entity_types,
-            "relationship_type_distribution": about.relationship_types,
-        },
-        "entity_ids": [id for id, _ in entities.items],
-        "relationship_ids": [id for id, _ in relationships.items],
-        "top_entities": listed,
-        "entities": listed,
-        "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
-        "last_updated": result_fields.iso_timestamp(about.updated),
-    }
-
-
-def _truncated(
-    opened: OpenedSnapshot[VendorNeighbourhood],
-    most: VendorLimits,
-    entities: SnapshotPage[Entity],
-    relationships: SnapshotPage[Relationship],
-) -> Notice:
-    all_entities, all_relationships = opened.snapshot.lists
-    parts = [f"{len(entities.items)} of {len(all_entities)} entities"] if most.entities else []
-    if most.relationships:
-        parts.append(f"{len(relationships.items)} of {len(all_relationships)} relationships")
-    return Notice(
-        level="warning",
-        code="TRUNCATED",
-        message=f"This answer has {' and '.join(parts)}",
-        suggestion="call again with the cursor for the rest, or use response_mode metadata for the numbers",
-    )
-
-
 def _price(question: VendorQuery, opened: OpenedSnapshot[VendorNeighbourhood]) -> CostEstimate:
-    left = [
+    entities_left, relationships_left = (
         max(0, len(ids) - place) for ids, place in zip(opened.snapshot.lists, opened.offsets, strict=True)
-    ]
+    )
 
     def tokens(mode: ResponseMode, page_size: int | None) -> int:
         most = msgspec.structs.replace(question, page_size=page_size).limits_in(mode)
-        return _tokens(mode, VendorLimits(min(left[0], most.entities), min(left[1], most.relationships)))
+        entities = min(entities_left, most.entities)
+        relationships = min(relationships_left, most.relationships)
+        if mode is ResponseMode.IDS_ONLY:
+            return FRAME_TOKENS + ID_TOKENS * (entities + relationships)
+        each = WHOLE_ENTITY_TOKENS if mode is ResponseMode.FULL else ENTITY_TOKENS
+        # All but the ids begin with what metadata has too: the statistics.
+        frame = TOKENS_PER_RESULT[ResponseMode.METADATA]
+        return frame + each * entities + RELATIONSHIP_TOKENS * relationships
 
-    modes = fitting_modes(ResponseMode.AUTO, question.fields, VENDOR_FIELDS)
+    modes = fitting_modes(question.fields, VENDOR_FIELDS)
     most = question.page_size or MOST_PER_PAGE
     return CostEstimate({mode: tokens(mode, question.page_size) for mode in modes}, tokens, most)
 
 
-def _tokens(mode: ResponseMode, limits: VendorLimits) -> int:
-    if mode is ResponseMode.IDS_ONLY:
-        return FRAME_TOKENS + ID_TOKENS * sum(limits)
-    entity = WHOLE_ENTITY_TOKENS if mode is ResponseMode.FULL else ENTITY_TOKENS
-    # All but the ids begin with what metadata has too: the statistics.
-    listed = entity * limits.entities + RELATIONSHIP_TOKENS * limits.relationships
-    return TOKENS_PER_RESULT[ResponseMode.METADATA] + listed
-
-
 def _vendor_query(given: Mapping[str, Any]) -> VendorQuery:
-    arguments = KnowledgeArguments(NAME, given, _KNOWN)
-    fields = arguments.fields()
-    mode = arguments.word("response_mode", ResponseMode.METADATA)
+    arguments = read_arguments(NAME, given)
+    fields, mode = arguments["fields"], ResponseMode(arguments["response_mode"])
     return VendorQuery(
-        name=arguments.name("vendor_name", LONGEST_NAME, what="the name of a vendor"),
+        name=arguments["vendor_name"],
         modes=modes_with(fields, mode, VENDOR_FIELDS),
-        include_relationships=arguments.switch("include_relationships", default=True),
-        page_size=arguments.whole("page_size", None, MOST_PER_PAGE),
-        cursor=arguments.cursor(),
+        include_relationships=arguments["include_relationships"],
+        page_size=arguments["page_size"],
+        cursor=arguments["cursor"],
         fields=fields,
     )

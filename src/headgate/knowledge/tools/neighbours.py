@@ -21,16 +21,15 @@ from headgate.knowledge.graph.traversal import (
 )
 from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import result_fields
-from headgate.knowledge.tools.arguments import KnowledgeArguments
+from headgate.knowledge.tools.arguments import read_arguments
 from headgate.knowledge.tools.cursor_pagination import (
     CursorPager,
     OpenedSnapshot,
     PageSnapshot,
     SnapshotPage,
     page_of,
+    pagination,
 )
-from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
 from headgate.knowledge.tools.response_modes import ResponseMode, check_fields, select_fields
 from headgate.knowledge.tools.result_fields import (
     ENTITY_TOKENS,
@@ -38,12 +37,11 @@ from headgate.knowledge.tools.result_fields import (
     RELATIONSHIP_TOKENS,
     entity_fields,
     relationship_fields,
+    with_warnings,
 )
-from headgate.knowledge.tools.token_budget import CostEstimate, TokenMeter
+from headgate.knowledge.tools.token_budget import CostEstimate, TokenBudget
 
 NAME: Final = "neighbours"
-_KNOWN: Final = arguments_of(NAME)
-_MOST_HOPS: Final = 2
 _ENTITY_FIELDS: Final = ("entity_id", "name", "entity_type", "hop", "confidence", "mentions", "via")
 _OF_ENTITIES: Final = frozenset(_ENTITY_FIELDS)
 _FIELDS: Final = (*_ENTITY_FIELDS, "relationships")
@@ -100,11 +98,11 @@ class NeighboursTool:
     """Answers the tool."""
 
     def __init__(
-        self, graph: GraphReader, vendors: EntityLookup, token_meter: TokenMeter, clock: Callable[[], float]
+        self, graph: GraphReader, vendors: EntityLookup, budget: TokenBudget, clock: Callable[[], float]
     ) -> None:
         self._graph = graph
         self._vendors = vendors
-        self._token_meter = token_meter
+        self._budget = budget
         self._clock = clock
         self.pager: CursorPager[NeighboursResult] = CursorPager(NAME, clock, vendors.revision)
 
@@ -115,12 +113,12 @@ class NeighboursTool:
         opened = await self.pager.open(
             question.cursor, caller, question.bound, lambda: self._snapshot(question)
         )
-        with self._token_meter.reserve_estimate(caller, _price(question, opened)) as reserved:
+        with self._budget.reserve_estimate(caller, _price(question, opened))[1] as reserved:
             ids = opened.snapshot.lists[0]
             page = await page_of(ids, opened.offsets[0], question.page_size, self._graph.entities)
             answer = await self._page(question, opened, page, caller)
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await self._token_meter.charge_answer(reserved, answer)
+            return await reserved.charge(answer)
 
     async def _snapshot(self, question: NeighboursQuery) -> PageSnapshot[NeighboursResult]:
         # First, so that a change during the reads is noticed.
@@ -166,24 +164,22 @@ class NeighboursTool:
             answer["relationships"] = [relationship_fields(one, names) for one in related]
         answer["total_found"] = total
         answer["execution_time_ms"] = 0.0
-        answer["pagination"] = result_fields.pagination(cursor, question.page_size, total)
+        answer["pagination"] = pagination(cursor, question.page_size, total)
         warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
         if around.instead is not None:
             warnings.append(_of_other_types(around.instead))
         # Only on the first page.
-        elif around.walk.unsure and not opened.offsets[0]:
-            warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
-        return result_fields.with_warnings(answer, warnings)
-
-
-def _unsure(relationships: int, least: float) -> Notice:
-    left_out = f"{relationships} relationship{' was' if relationships == 1 else 's were'}"
-    return Notice(
-        level="info",
-        code="BELOW_CONFIDENCE",
-        message=f"{left_out} left out: the confidence is below {least:g}",
-        suggestion="lower min_confidence to walk along them too",
-    )
+        elif (unsure := around.walk.unsure) and not opened.offsets[0]:
+            left_out = f"{unsure} relationship{' was' if unsure == 1 else 's were'} left out"
+            warnings.append(
+                Notice(
+                    level="info",
+                    code="BELOW_CONFIDENCE",
+                    message=f"{left_out}: the confidence is below {question.terms.min_confidence:g}",
+                    suggestion="lower min_confidence to walk along them too",
+                )
+            )
+        return with_warnings(answer, warnings)
 
 
 def _of_other_types(around: VendorNeighbourhood) -> Notice:
@@ -228,18 +224,17 @@ def _price(question: NeighboursQuery, opened: OpenedSnapshot[NeighboursResult]) 
 
 
 def _neighbours_query(given: Mapping[str, Any]) -> NeighboursQuery:
-    arguments = KnowledgeArguments(NAME, given, _KNOWN)
-    fields = arguments.fields()
-    check_fields(fields, _FIELDS, NAME)
+    arguments = read_arguments(NAME, given)
+    check_fields(arguments["fields"], _FIELDS, NAME)
     return NeighboursQuery(
-        name=arguments.name("entity", LONGEST_NAME, what="the name or id of an entity"),
+        name=arguments["entity"],
         terms=TraversalOptions(
-            hops=arguments.whole("hops", 1, _MOST_HOPS),
-            entity_types=frozenset(word.upper() for word in arguments.words("entity_types")),
-            relationship_types=frozenset(word.upper() for word in arguments.words("relationship_types")),
-            min_confidence=arguments.share("min_confidence", 0.7),
+            hops=arguments["hops"],
+            entity_types=frozenset(word.upper() for word in arguments["entity_types"] or ()),
+            relationship_types=frozenset(word.upper() for word in arguments["relationship_types"] or ()),
+            min_confidence=arguments["min_confidence"],
         ),
-        page_size=arguments.whole("page_size", 10, MOST_PER_PAGE),
-        cursor=arguments.cursor(),
-        fields=fields or _FIELDS,
+        page_size=arguments["page_size"],
+        cursor=arguments["cursor"],
+        fields=arguments["fields"] or _FIELDS,
     )

@@ -31,27 +31,16 @@ TOKENS_PER_RESULT: Final[Mapping[ResponseMode, int]] = {
 
 _IDS: Final = ("chunk_id", "hybrid_score", "rank")
 _METADATA: Final = (*_IDS, "source_file", "source_category", "chunk_index", "total_chunks")
-_FULL: Final = (
-    "chunk_id",
-    "chunk_text",
-    "similarity_score",
-    "bm25_score",
-    "hybrid_score",
-    "rank",
-    "score_type",
-    "source_file",
-    "source_category",
-    "context_header",
-    "chunk_index",
-    "total_chunks",
-    "chunk_token_count",
-)
 # The fields of a search result by mode.
 RESULT_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
     ResponseMode.IDS_ONLY: _IDS,
     ResponseMode.METADATA: _METADATA,
     ResponseMode.PREVIEW: (*_METADATA, "chunk_snippet", "context_header"),
-    ResponseMode.FULL: _FULL,
+    ResponseMode.FULL: (
+        *("chunk_id", "chunk_text", "similarity_score", "bm25_score", "hybrid_score", "rank", "score_type"),
+        *("source_file", "source_category", "context_header", "chunk_index", "total_chunks"),
+        "chunk_token_count",
+    ),
 }
 _SCORES: Final = frozenset({"hybrid_score", "rank", "similarity_score", "bm25_score", "score_type"})
 # The fields of a chunk that was fetched by id, and so has no scores.
@@ -63,34 +52,23 @@ VENDOR_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
     ResponseMode.METADATA: ("vendor_id", "vendor_name", "statistics", "top_entities", "last_updated"),
     ResponseMode.PREVIEW: ("vendor_id", "vendor_name", "statistics", "entities", "relationships"),
     ResponseMode.FULL: (
-        "vendor_id",
-        "vendor_name",
-        "vendor_type",
-        "aliases",
-        "attributes",
-        "mentioned_in",
-        "statistics",
-        "entities",
-        "relationships",
-        "last_updated",
+        *("vendor_id", "vendor_name", "vendor_type", "aliases", "attributes", "mentioned_in"),
+        *("statistics", "entities", "relationships", "last_updated"),
     ),
 }
-
-
-def fitting_modes(
-    mode: ResponseMode, fields: Iterable[str] | None, known: Mapping[ResponseMode, Sequence[str]]
-) -> tuple[ResponseMode, ...]:
-    """The modes that an answer may be given in, the richest first: one, or those that have all the fields."""
-    if mode is not ResponseMode.AUTO:
-        return (mode,)
-    requested = set(fields or ())
-    return tuple(mode for mode in RICHEST_FIRST if requested <= set(known[mode]))
 
 
 # Of each name, and of their number: an error does not repeat thousands.
 _LONGEST = 60
 _MOST = 20
 _NO_OTHER_MODES: Final[Mapping[ResponseMode, Sequence[str]]] = {}
+
+
+def fitting_modes(
+    fields: Iterable[str] | None, known: Mapping[ResponseMode, Sequence[str]]
+) -> tuple[ResponseMode, ...]:
+    """The modes that have all the fields, the richest first."""
+    return tuple(mode for mode in RICHEST_FIRST if set(fields or ()) <= set(known[mode]))
 
 
 def modes_with(
@@ -100,11 +78,10 @@ def modes_with(
 
     Raises InvalidKnowledgeArgument when there is none, with the invalid and the allowed fields.
     """
-    allowed = (
-        known[mode] if mode is not ResponseMode.AUTO else {field for own in known.values() for field in own}
-    )
+    is_auto = mode is ResponseMode.AUTO
+    allowed = {field for own in known.values() for field in own} if is_auto else known[mode]
     check_fields(fields, allowed, f"response_mode '{mode}'", known)
-    modes = fitting_modes(mode, fields, known)
+    modes = fitting_modes(fields, known) if is_auto else (mode,)
     if not modes:
         raise InvalidKnowledgeArgument(
             f"No response_mode has all of these fields: {sorted(set(fields or ()))}",
@@ -136,11 +113,8 @@ def check_fields(
 def _modes_with_field(fields: Iterable[str], known: Mapping[ResponseMode, Sequence[str]]) -> str:
     """Which modes to take for each of the fields; nothing of those that none has."""
     modes = {field: [str(mode) for mode in known if field in known[mode]] for field in sorted(set(fields))}
-    alternatives = (
-        f"response_mode {' or '.join(names)} for {field}" for field, names in modes.items() if names
-    )
-    joined = ", ".join(alternatives)
-    return f"take {joined}" if joined else ""
+    taken = [f"response_mode {' or '.join(names)} for {field}" for field, names in modes.items() if names]
+    return f"take {', '.join(taken)}" if taken else ""
 
 
 def select_fields(item: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
@@ -165,7 +139,11 @@ def encode_answer(answer: Mapping[str, Any]) -> bytes:
     if "_metadata" in answer:
         return msgspec.json.encode(answer)
     content = {key: value for key, value in answer.items() if key != _OMITTED_KEY}
-    tables = {key: _table(value) for key, value in content.items() if _is_list_of_like(value)}
+    tables = {
+        key: {"columns": list(value[0]), "rows": [list(item.values()) for item in value]}
+        for key, value in content.items()
+        if _is_list_of_like(value)
+    }
     text = msgspec.json.encode({**content, **tables})
     # Imported data may look like one of our tables.
     return text if text.count(_COLUMNS_MARKER) == len(tables) else msgspec.json.encode(content)
@@ -177,7 +155,3 @@ def _is_list_of_like(value: Any) -> bool:
         return False
     keys = [list(item) if isinstance(item, dict) else None for item in value]
     return keys[0] is not None and _TEXT_KEY not in keys[0] and all(own == keys[0] for own in keys)
-
-
-def _table(value: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {"columns": list(value[0]), "rows": [list(item.values()) for item in value]}

@@ -1,100 +1,14 @@
-"""The JSON fields of tool results, and the envelope around them: pagination, warnings, metadata."""
+"""The JSON fields of tool results, and about how many tokens each takes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from headgate import __version__
 from headgate.knowledge.data_model import ChunkRecord, Entity, Relationship, SourceRecord
 from headgate.knowledge.search.query import ChunkRanking, RankedChunk
 from headgate.knowledge.search.query import SearchNotice as Notice
-
-# Up to this a number is one token, from there on two: models read numbers in groups of three digits.
-_ONE_TOKEN = 1000
-
-
-class EnvelopeMetadata(msgspec.Struct, frozen=True):
-    """When an answer is given, what it is called, and which version gives it."""
-
-    # Seconds since 1970.
-    wall_clock: Callable[[], float]
-    # Another one each time.
-    request_id: Callable[[], str]
-    version: str = __version__
-
-
-class ExecutionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How an answer came about."""
-
-    operation: str
-    tokens_estimated: int
-    cache_hit: bool
-    execution_time_ms: float
-
-
-def pagination(cursor: str | None, page_size: int, total: int) -> dict[str, Any]:
-    """The pagination object of an answer."""
-    return {
-        "cursor": cursor,
-        "page_size": page_size,
-        "has_more": cursor is not None,
-        "total_available": total,
-    }
-
-
-def with_warnings(answer: dict[str, Any], warnings: Sequence[Notice]) -> dict[str, Any]:
-    """The answer with the warnings, when there are some."""
-    return {**answer, "warnings": encode_warnings(warnings)} if warnings else answer
-
-
-def encode_warnings(warnings: Iterable[Notice]) -> list[dict[str, str]]:
-    """Each with level, code, message and suggestion."""
-    return [msgspec.structs.asdict(warning) for warning in warnings]
-
-
-def desktop_envelope(
-    answer: dict[str, Any], warnings: Sequence[Notice], handling: ExecutionInfo, metadata: EnvelopeMetadata
-) -> dict[str, Any]:
-    """The answer in its envelope; `tokens_used` is not known yet, see `with_tokens`."""
-    return {
-        "_metadata": envelope_header(handling.operation, "success", metadata),
-        **answer,
-        "execution_context": {
-            "tokens_estimated": handling.tokens_estimated,
-            "tokens_used": 0,
-            "cache_hit": handling.cache_hit,
-            "execution_time_ms": handling.execution_time_ms,
-        },
-        "warnings": encode_warnings(warnings),
-    }
-
-
-def envelope_header(operation: str, status: str, metadata: EnvelopeMetadata) -> dict[str, Any]:
-    """The metadata of an envelope."""
-    return {
-        "operation": operation,
-        "version": metadata.version,
-        "timestamp": iso_timestamp(metadata.wall_clock()),
-        "request_id": metadata.request_id(),
-        "status": status,
-    }
-
-
-def with_tokens(answer: dict[str, Any], tokens: int) -> int:
-    """Write into the envelope how many tokens the answer has, that number among them; returns it."""
-    used = tokens + 1 if tokens >= _ONE_TOKEN else tokens
-    answer["execution_context"]["tokens_used"] = used
-    return used
-
-
-def iso_timestamp(seconds: float) -> str | None:
-    """A time as ISO 8601 in UTC; None for an unknown one."""
-    if seconds <= 0:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
 
 _SNIPPET: Final = 200
 # About what one takes in an answer, and what is around all of them, as it was counted for typical ones.
@@ -104,26 +18,31 @@ ENTITY_TOKENS: Final = 25
 WHOLE_ENTITY_TOKENS: Final = 45
 RELATIONSHIP_TOKENS: Final = 35
 ID_TOKENS: Final = 4
-
 SOURCE_FIELDS: Final = (
-    "source_id",
-    "source_file",
-    "source_category",
-    "doc_type",
-    "title",
-    "date",
-    "total_chunks",
-    "size_bytes",
-    "ingested_at",
+    *("source_id", "source_file", "source_category", "doc_type", "title", "date", "total_chunks"),
+    *("size_bytes", "ingested_at"),
 )
 
 
+def with_warnings(answer: dict[str, Any], warnings: Sequence[Notice]) -> dict[str, Any]:
+    """The answer with the warnings, when there are some."""
+    return {**answer, "warnings": list(map(msgspec.structs.asdict, warnings))} if warnings else answer
+
+
+def iso_timestamp(seconds: float) -> str | None:
+    """A time as ISO 8601 in UTC; None for an unknown one."""
+    if seconds <= 0:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def chunk_fields(chunk: ChunkRecord) -> dict[str, Any]:
-    """The fields of all modes, except for scores."""
+    """The fields of all modes, except for scores; the snippet is the beginning of the text."""
+    text = chunk.text
     return {
         "chunk_id": chunk.id,
-        "chunk_text": chunk.text,
-        "chunk_snippet": snippet(chunk.text),
+        "chunk_text": text,
+        "chunk_snippet": text if len(text) <= _SNIPPET else f"{text[:_SNIPPET]}...",
         "source_file": chunk.file,
         "source_category": chunk.category,
         "context_header": chunk.header,
@@ -147,11 +66,6 @@ def ranked_chunk_fields(
         "score_type": str(ranking.strategy),
         "explanation": ranking.explain(ranked) if ranking.explain is not None else None,
     }
-
-
-def snippet(text: str) -> str:
-    """The beginning, with dots when there is more."""
-    return text if len(text) <= _SNIPPET else f"{text[:_SNIPPET]}..."
 
 
 def source_fields(source: SourceRecord) -> dict[str, Any]:

@@ -2,33 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from headgate.domain.identity import Identity
-from headgate.knowledge.data_model import ChunkRecord
+from headgate.knowledge.data_model import NO_FILTERS, ChunkRecord
 from headgate.knowledge.errors import InvalidKnowledgeArgument, QueryTooLong
 from headgate.knowledge.interfaces import IndexReader
 from headgate.knowledge.search.filters import suggest_filters
-from headgate.knowledge.search.query import (
-    LONGEST_QUERY,
-    ChunkRanking,
-    RankedChunk,
-    SearchQuery,
-    SearchStrategy,
-)
+from headgate.knowledge.search.hybrid_search import HybridSearch
+from headgate.knowledge.search.query import LONGEST_QUERY, ChunkRanking, SearchQuery, SearchStrategy
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools import result_fields
-from headgate.knowledge.tools.arguments import KnowledgeArguments
+from headgate.knowledge.tools.arguments import read_arguments
 from headgate.knowledge.tools.cursor_pagination import (
     CursorPager,
     OpenedSnapshot,
     PageSnapshot,
     SnapshotPage,
     page_of,
+    pagination,
 )
-from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
 from headgate.knowledge.tools.highlighter import highlight
 from headgate.knowledge.tools.response_modes import (
     RESULT_FIELDS,
@@ -37,10 +31,17 @@ from headgate.knowledge.tools.response_modes import (
     modes_with,
     select_fields,
 )
-from headgate.knowledge.tools.token_budget import TokenMeter, TokenReservation, estimate_results
+from headgate.knowledge.tools.result_fields import ranked_chunk_fields, with_warnings
+from headgate.knowledge.tools.token_budget import (
+    TokenBudget,
+    TokenReservation,
+    count_answer,
+    estimate_results,
+)
 
 NAME: Final = "semantic_search"
-_KNOWN: Final = arguments_of(NAME)
+# Up to this a number is one token, from there on two: models read numbers in groups of three digits.
+_ONE_TOKEN: Final = 1000
 _EXPLAINED: Final = {mode: (*fields, "explanation") for mode, fields in RESULT_FIELDS.items()}
 _DEPRECATED: Final = Notice(
     level="warning",
@@ -48,13 +49,6 @@ _DEPRECATED: Final = Notice(
     message="top_k is deprecated and was taken as page_size",
     suggestion="use page_size and cursor instead of top_k",
 )
-
-
-class ChunkSearch(Protocol):
-    """The search behind the tool."""
-
-    async def find(self, query: SearchQuery) -> tuple[ChunkRanking, bool]:
-        """The ranking, and whether it came from the cache; raises KnowledgeError."""
 
 
 class ResponseFormat(StrEnum):
@@ -99,19 +93,20 @@ class SemanticSearch:
 
     def __init__(
         self,
-        search: ChunkSearch,
+        search: HybridSearch,
         passages: IndexReader,
-        token_meter: TokenMeter,
+        budget: TokenBudget,
         clock: Callable[[], float],
-        envelope_metadata: result_fields.EnvelopeMetadata,
+        envelope_header: Callable[[str], dict[str, Any]],
         *,
         boosted: bool = False,
     ) -> None:
+        """`envelope_header` makes the metadata of an envelope by its status."""
         self._search = search
         self._passages = passages
-        self._token_meter = token_meter
+        self._budget = budget
         self._clock = clock
-        self._envelope_metadata = envelope_metadata
+        self._envelope_header = envelope_header
         self._boosted = boosted
         self.pager: CursorPager[ChunkRanking] = CursorPager(NAME, clock, passages.revision)
         self.hits = 0
@@ -123,20 +118,24 @@ class SemanticSearch:
         question = parse_search_arguments(given, boosted=self._boosted)
         # The list of a cursor is in memory, so the number of results is known.
         opened = await self._open(question, caller) if question.cursor else None
-        results = min(question.page_size, _left(opened)) if opened else question.page_size
-        modes = fitting_modes(ResponseMode.AUTO, question.fields, question.known)
-        enveloped = question.format is ResponseFormat.DESKTOP
-        price = estimate_results(results, modes, explained=question.query.explain, enveloped=enveloped)
-        mode = self._token_meter.affordable_mode(caller, price, question.modes)
-        with self._token_meter.reserve_estimate(caller, price, mode) as reserved:
+        results = question.page_size
+        if opened is not None:
+            results = min(results, max(0, len(opened.snapshot.lists[0]) - opened.offsets[0]))
+        price = estimate_results(
+            results,
+            fitting_modes(question.fields, question.known),
+            explained=question.query.explain,
+            enveloped=question.format is ResponseFormat.DESKTOP,
+        )
+        mode, reservation = self._budget.reserve_estimate(caller, price, question.modes)
+        with reservation as reserved:
             opened = opened or await self._open(question, caller)
             # Ids that were found just now need not be read to know that they are there.
             read = _unread if mode is ResponseMode.IDS_ONLY and not question.cursor else self._passages.chunks
-            ids = opened.snapshot.lists[0]
-            page = await page_of(ids, opened.offsets[0], question.page_size, read)
+            page = await page_of(opened.snapshot.lists[0], opened.offsets[0], question.page_size, read)
             answer = self._page(question, mode, opened, page, caller)
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await self._in_envelope(question, opened, answer, reserved)
+            return await self._with_notices(question, opened, answer, reserved)
 
     async def _open(self, question: SemanticSearchQuery, caller: Identity) -> OpenedSnapshot[ChunkRanking]:
         hit = True
@@ -163,97 +162,85 @@ class SemanticSearch:
         ranking = opened.snapshot.about
         ranked = {one.chunk_id: one for one in ranking.found}
         fields = question.fields or question.known[mode]
+        results = []
+        for id, chunk in page.items:
+            result = ranked_chunk_fields(chunk, ranked[id], ranking)
+            if chunk is not None and "chunk_snippet" in fields:
+                # The passage which matched, under the headings above it.
+                result["chunk_snippet"], result["context_header"] = highlight(chunk, question.query.text)
+            results.append(select_fields(result, fields))
         cursor = None
         if page.following is not None:
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
         return {
-            "results": [
-                select_fields(self._result(question, chunk, ranked[id], ranking, fields), fields)
-                for id, chunk in page.items
-            ],
+            "results": results,
             "total_found": len(ranking.found),
             "strategy_used": str(ranking.strategy),
             "execution_time_ms": 0.0,
-            "pagination": result_fields.pagination(cursor, question.page_size, len(ranking.found)),
+            "pagination": pagination(cursor, question.page_size, len(ranking.found)),
         }
 
-    @staticmethod
-    def _result(
-        question: SemanticSearchQuery,
-        chunk: ChunkRecord | None,
-        ranked: RankedChunk,
-        ranking: ChunkRanking,
-        fields: Sequence[str],
-    ) -> dict[str, Any]:
-        """A result; with a snippet that is the passage which matched, under the headings above it."""
-        result = result_fields.ranked_chunk_fields(chunk, ranked, ranking)
-        if chunk is None or "chunk_snippet" not in fields:
-            return result
-        passage = highlight(chunk, question.query.text)
-        return {**result, "chunk_snippet": passage.snippet, "context_header": passage.header}
-
-    async def _in_envelope(
+    async def _with_notices(
         self,
         question: SemanticSearchQuery,
         opened: OpenedSnapshot[ChunkRanking],
         answer: dict[str, Any],
         reserved: TokenReservation,
     ) -> dict[str, Any]:
+        """The answer with its warnings, in the envelope if that was requested; its tokens are settled."""
         ranking = opened.snapshot.about
         warnings = (*question.warnings, *ranking.warnings)
         if not ranking.found:
             warnings += await suggest_filters(self._passages, question.query.filters)
         if question.format is ResponseFormat.STANDARD:
-            return await self._token_meter.charge_answer(
-                reserved, result_fields.with_warnings(answer, warnings)
-            )
-        handling = result_fields.ExecutionInfo(
-            operation=NAME,
-            tokens_estimated=reserved.tokens,
-            cache_hit=opened.kept,
-            execution_time_ms=answer["execution_time_ms"],
-        )
-        wrapped = result_fields.desktop_envelope(answer, warnings, handling, self._envelope_metadata)
-        reserved.settle(result_fields.with_tokens(wrapped, await self._token_meter.count_answer(wrapped)))
-        return wrapped
+            return await reserved.charge(with_warnings(answer, warnings))
+        context: dict[str, Any] = {
+            "tokens_estimated": reserved.tokens,
+            "tokens_used": 0,
+            "cache_hit": opened.kept,
+            "execution_time_ms": answer["execution_time_ms"],
+        }
+        enveloped = {
+            "_metadata": self._envelope_header("success"),
+            **answer,
+            "execution_context": context,
+            "warnings": list(map(msgspec.structs.asdict, warnings)),
+        }
+        tokens = await count_answer(enveloped)
+        # The number itself is among them.
+        context["tokens_used"] = tokens + 1 if tokens >= _ONE_TOKEN else tokens
+        reserved.settle(context["tokens_used"])
+        return enveloped
 
 
 async def _unread(ids: Sequence[int]) -> Mapping[int, ChunkRecord | None]:
     return dict.fromkeys(ids)
 
 
-def _left(opened: OpenedSnapshot[ChunkRanking]) -> int:
-    return max(0, len(opened.snapshot.lists[0]) - opened.offsets[0])
-
-
 def parse_search_arguments(given: Mapping[str, Any], *, boosted: bool = False) -> SemanticSearchQuery:
     """The arguments of a call; raises InvalidKnowledgeArgument or QueryTooLong."""
-    arguments = KnowledgeArguments(NAME, given, _KNOWN)
-    text = arguments.text("query", what=f"a text of 1 to {LONGEST_QUERY} characters")
+    arguments = read_arguments(NAME, given)
+    text, fields, explain = arguments["query"], arguments["fields"], arguments["explain"]
     if not text:
         raise InvalidKnowledgeArgument(
             "Query cannot be empty or whitespace-only", hint="say in a few words what to look for"
         )
     if len(text) > LONGEST_QUERY:
         raise QueryTooLong(LONGEST_QUERY)
-    explain = arguments.switch("explain", default=False)
-    fields = arguments.fields()
-    mode = arguments.word("response_mode", ResponseMode.METADATA)
-    page_size = arguments.whole("page_size", 10, MOST_PER_PAGE)
-    outdated = arguments.has("top_k")
+    mode = ResponseMode(arguments["response_mode"])
     return SemanticSearchQuery(
         query=SearchQuery(
             text=text,
-            strategy=arguments.word("strategy", SearchStrategy.HYBRID),
-            filters=arguments.filters(),
-            min_score=arguments.share("min_score", 0.0),
-            boosted=arguments.switch("boosts", default=boosted),
+            strategy=SearchStrategy(arguments["strategy"]),
+            filters=arguments["filters"] or NO_FILTERS,
+            min_score=float(arguments["min_score"]),
+            boosted=boosted if arguments["boosts"] is None else arguments["boosts"],
             explain=explain,
         ),
-        page_size=arguments.whole("top_k", page_size, MOST_PER_PAGE),
-        cursor=arguments.cursor(),
+        page_size=arguments["top_k"] or arguments["page_size"],
+        cursor=arguments["cursor"],
         fields=fields,
         modes=modes_with(fields, mode, _EXPLAINED if explain else RESULT_FIELDS),
-        format=arguments.word("response_format", ResponseFormat.STANDARD),
-        warnings=(_DEPRECATED,) if outdated else (),
+        format=ResponseFormat(arguments["response_format"]),
+        warnings=(_DEPRECATED,) if arguments["top_k"] else (),
     )

@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +16,7 @@ from headgate.knowledge.tools.response_modes import (
     ResponseMode,
     encode_answer,
 )
+from headgate.search.token_counter import count_tokens, load_vocabulary
 
 DAY_SECONDS: Final = 24 * 3600.0
 # What was spent is kept in steps of ten minutes, so an account is small. All of a step comes back a day after
@@ -57,12 +57,16 @@ class TokenReservation:
             account.reserved -= self.tokens
             account.spend(actual, self._now())
 
+    async def charge(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """The answer, once its tokens are settled; without a budget none are counted."""
+        if self._account is not None:
+            self.settle(await count_answer(answer))
+        return answer
+
     def __enter__(self) -> "TokenReservation":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.settle(0)
 
 
@@ -74,11 +78,6 @@ class TokenBudget:
         self._clock = clock
         self._accounts: OrderedDict[tuple[str, str], _CallerAccount] = OrderedDict()
         self._refused = 0
-
-    @property
-    def limited(self) -> bool:
-        """Whether a call can be refused."""
-        return self._total is not None
 
     def remaining(self, caller: Identity) -> int | None:
         """How many tokens can be reserved now; None is any number."""
@@ -98,6 +97,18 @@ class TokenBudget:
         account.reserved += tokens
         return TokenReservation(account, tokens, self._clock)
 
+    def reserve_estimate(
+        self, caller: Identity, price: "CostEstimate", modes: Sequence[ResponseMode] = (ResponseMode.FULL,)
+    ) -> tuple[ResponseMode, TokenReservation]:
+        """Reserve the price of the first mode that the caller can afford, or else of the last one.
+
+        Raises TokenBudgetExceeded.
+        """
+        left = self.remaining(caller)
+        fitting = (mode for mode in modes if left is None or price.by_mode[mode] <= left)
+        mode = next(fitting, modes[-1])
+        return mode, self.reserve(caller, price.by_mode[mode], lambda left: price.advice(mode, left))
+
     @property
     def usage(self) -> BudgetUsage:
         """The spent and reserved tokens of all callers."""
@@ -113,19 +124,14 @@ class TokenBudget:
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = _CallerAccount()
-            self._forget_the_idle()
+            while len(self._accounts) > _MOST_CALLERS:
+                # An account with a reservation stays, or its tokens could be spent twice.
+                idle = (own for own, one in self._accounts.items() if not one.reserved and own != key)
+                if (oldest := next(idle, None)) is None:
+                    break
+                del self._accounts[oldest]
         self._accounts.move_to_end(key)
         return account
-
-    def _forget_the_idle(self) -> None:
-        while len(self._accounts) > _MOST_CALLERS:
-            newest = next(reversed(self._accounts))
-            # An account with a reservation stays, or its tokens could be spent twice.
-            idle = (key for key, account in self._accounts.items() if not account.reserved and key != newest)
-            key = next(idle, None)
-            if key is None:
-                return
-            del self._accounts[key]
 
     def _refusal(self, caller: Identity, total: int, tokens: int, advice: Advice) -> TokenBudgetExceeded:
         account, now = self._account(caller), self._clock()
@@ -213,7 +219,10 @@ class CostEstimate(msgspec.Struct, frozen=True):
 
     def advice(self, mode: ResponseMode, left: int) -> str:
         """The options that fit: fewer results, a cheaper mode, or both; empty when there is none."""
-        fitting = [option for option in (self._fewer(mode, left), self._cheaper(left)) if option]
+        # The requested mode does not fit, so the richest that does is a cheaper one.
+        cheaper = next((mode for mode in self.proposed if self.by_mode.get(mode, left + 1) <= left), None)
+        options = (self._fewer(mode, left), cheaper and f"response_mode '{cheaper}'")
+        fitting = [option for option in options if option]
         if not fitting:
             worth = [mode for mode in self.by_mode if mode in self.proposed]
             cheapest = min(worth, key=lambda mode: self.of_results(mode, 1))
@@ -226,11 +235,6 @@ class CostEstimate(msgspec.Struct, frozen=True):
         counts = range(self.most, 0, -1)
         fewer = next((count for count in counts if self.of_results(mode, count) <= left), None)
         return "" if fewer is None else self.lever.format(fewer)
-
-    def _cheaper(self, left: int) -> str:
-        """The richest mode that fits; the requested one does not."""
-        cheaper = next((mode for mode in self.proposed if self.by_mode.get(mode, left + 1) <= left), None)
-        return "" if cheaper is None else f"response_mode '{cheaper}'"
 
 
 def estimate_results(
@@ -264,40 +268,10 @@ def estimate_texts(texts: Sequence[int], modes: Iterable[ResponseMode], lever: s
     return CostEstimate(by_mode, tokens, len(texts), lever, proposed)
 
 
-class TokenMeter:
-    """Takes the price before an answer is made, and what it really took afterwards."""
-
-    def __init__(self, budget: TokenBudget, count: Callable[[bytes], int]) -> None:
-        self._budget = budget
-        self._count = count
-        self._counted = False
-
-    def affordable_mode(
-        self, caller: Identity, price: CostEstimate, modes: Sequence[ResponseMode]
-    ) -> ResponseMode:
-        """The first of the modes that the caller can afford; the last when there is none."""
-        left = self._budget.remaining(caller)
-        fitting = (mode for mode in modes if left is None or price.by_mode[mode] <= left)
-        return next(fitting, modes[-1])
-
-    def reserve_estimate(
-        self, caller: Identity, price: CostEstimate, mode: ResponseMode = ResponseMode.FULL
-    ) -> TokenReservation:
-        """Reserve the price; raises TokenBudgetExceeded."""
-        return self._budget.reserve(caller, price.by_mode[mode], lambda left: price.advice(mode, left))
-
-    async def charge_answer(self, reservation: TokenReservation, answer: dict[str, Any]) -> dict[str, Any]:
-        """The answer, once it is settled how many tokens it has."""
-        if self._budget.limited:
-            reservation.settle(await self.count_answer(answer))
-        return answer
-
-    async def count_answer(self, answer: dict[str, Any]) -> int:
-        """How many tokens it has as a model reads it."""
-        text = encode_answer(answer)
-        if self._counted and len(text) <= _SHORT_BYTES:
-            return self._count(text)
-        # The first count reads a vocabulary, and one of a long text takes a moment.
-        tokens = await asyncio.to_thread(self._count, text)
-        self._counted = True
-        return tokens
+async def count_answer(answer: dict[str, Any]) -> int:
+    """How many tokens an answer has as a model reads it."""
+    text = encode_answer(answer)
+    if len(text) <= _SHORT_BYTES and load_vocabulary.cache_info().currsize:
+        return count_tokens(text)
+    # The first count reads a vocabulary, and one of a long text takes a moment.
+    return await asyncio.to_thread(count_tokens, text)

@@ -2,11 +2,12 @@
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sized
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from headgate import __version__
 from headgate.domain.errors import KnowledgeError
 from headgate.domain.identity import Identity
 from headgate.domain.redaction import redact
@@ -20,16 +21,19 @@ from headgate.knowledge.errors import (
     VendorNotFound,
 )
 from headgate.knowledge.graph.entity_lookup import EntityLookup
-from headgate.knowledge.interfaces import GraphReader, IndexReader
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.tools import semantic_search, source_tools
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.find_vendor_info import FindVendorInfo
 from headgate.knowledge.tools.neighbours import NeighboursTool
 from headgate.knowledge.tools.response_modes import encode_answer
-from headgate.knowledge.tools.result_fields import EnvelopeMetadata, envelope_header
-from headgate.knowledge.tools.semantic_search import ChunkSearch, SemanticSearch
+from headgate.knowledge.tools.result_fields import iso_timestamp
+from headgate.knowledge.tools.semantic_search import SemanticSearch
 from headgate.knowledge.tools.source_tools import GetChunks, ListSources
-from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, TokenMeter
+from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget
+
+log = logging.getLogger(__name__)
 
 
 def error_content(error: KnowledgeError) -> dict[str, Any]:
@@ -41,15 +45,13 @@ def error_content(error: KnowledgeError) -> dict[str, Any]:
     }
     if error.retry_after_seconds is not None:
         content["retry_after_seconds"] = error.retry_after_seconds
-    if isinstance(error, VendorAmbiguous):
-        content["matches"] = [
-            {"vendor_id": one.id, "vendor_name": one.name, "vendor_type": one.type, **_match_fields(one)}
-            for one in error.matches
-        ]
     if isinstance(error, EntityAmbiguous):
+        is_vendor = isinstance(error, VendorAmbiguous)
+        keys = (
+            ("vendor_id", "vendor_name", "vendor_type") if is_vendor else ("entity_id", "name", "entity_type")
+        )
         content["matches"] = [
-            {"entity_id": one.id, "name": one.name, "entity_type": one.type, **_match_fields(one)}
-            for one in error.matches
+            dict(zip(keys, match[:3], strict=True)) | _match_fields(match) for match in error.matches
         ]
     if isinstance(error, VendorNotFound) or (isinstance(error, EntityNotFound) and error.nearest):
         content["suggestions"] = error.nearest
@@ -57,7 +59,7 @@ def error_content(error: KnowledgeError) -> dict[str, Any]:
 
 
 def _match_fields(match: EntityMatch) -> dict[str, Any]:
-    """The other fields of a match."""
+    """The other fields of a match, as far as it has them."""
     known = {
         "external_id": match.external_id,
         "aliases": list(match.aliases),
@@ -65,8 +67,6 @@ def _match_fields(match: EntityMatch) -> dict[str, Any]:
     }
     return {name: value for name, value in known.items() if value}
 
-
-log = logging.getLogger(__name__)
 
 _Tool = Callable[[Mapping[str, Any], Identity], Awaitable[dict[str, Any]]]
 
@@ -90,28 +90,26 @@ class KnowledgeTools:
 
     definitions: Final = DEFINITIONS
 
-    def __init__(  # noqa: PLR0913 (everything that a tool needs)
+    def __init__(
         self,
-        search: ChunkSearch,
-        passages: IndexReader,
-        graph: GraphReader,
+        search: HybridSearch,
+        store: KnowledgeStore,
         budget: TokenBudget,
-        count: Callable[[bytes], int],
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         request_id: Callable[[], str],
         boosted: bool = False,
     ) -> None:
-        token_meter = TokenMeter(budget, count)
-        stamps = self._envelope_metadata = EnvelopeMetadata(wall_clock, request_id)
-        vendors = EntityLookup(graph, passages.revision)
+        self._wall_clock = wall_clock
+        self._request_id = request_id
         self._budget = budget
-        self._search = SemanticSearch(search, passages, token_meter, clock, stamps, boosted=boosted)
-        self._vendor = FindVendorInfo(graph, vendors, token_meter, clock)
-        self._sources = ListSources(passages, token_meter, clock)
-        self._neighbours = NeighboursTool(graph, vendors, token_meter, clock)
-        chunks = GetChunks(passages, token_meter, clock)
+        vendors = EntityLookup(store, store.revision)
+        self._search = SemanticSearch(search, store, budget, clock, self._envelope_header, boosted=boosted)
+        self._vendor = FindVendorInfo(store, vendors, budget, clock)
+        self._sources = ListSources(store, budget, clock)
+        self._neighbours = NeighboursTool(store, vendors, budget, clock)
+        chunks = GetChunks(store, budget, clock)
         self._tools: dict[str, _Tool] = {
             "semantic_search": self._search.answer,
             "find_vendor_info": self._vendor.answer,
@@ -152,27 +150,29 @@ class KnowledgeTools:
     ) -> dict[str, Any]:
         """The structured content of a failed call, in the envelope if that was requested."""
         content = error_content(error)
-        if (
-            name != semantic_search.NAME
-            or arguments.get("response_format") != semantic_search.ResponseFormat.DESKTOP
-        ):
+        wanted = arguments.get("response_format")
+        if name != semantic_search.NAME or wanted != semantic_search.ResponseFormat.DESKTOP:
             return content
-        return {"_metadata": envelope_header(name, "error", self._envelope_metadata), **content}
+        return {"_metadata": self._envelope_header("error"), **content}
+
+    def _envelope_header(self, status: str) -> dict[str, Any]:
+        return {
+            "operation": semantic_search.NAME,
+            "version": __version__,
+            "timestamp": iso_timestamp(self._wall_clock()),
+            "request_id": self._request_id(),
+            "status": status,
+        }
 
     @property
     def usage(self) -> ToolUsage:
         """The counters of calls so far."""
-        pagers: tuple[Sized, ...] = (
-            self._search.pager,
-            self._vendor.pager,
-            self._sources.pager,
-            self._neighbours.pager,
-        )
+        paged = (self._search, self._vendor, self._sources, self._neighbours)
         return ToolUsage(
             calls=dict(self._calls),
             failures=dict(self._failures),
             cache_hits=self._search.hits,
             cache_misses=self._search.misses,
-            snapshots=sum(map(len, pagers)),
+            snapshots=sum(len(tool.pager) for tool in paged),
             budget=self._budget.usage,
         )
