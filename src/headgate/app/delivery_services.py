@@ -168,7 +168,11 @@ class Transactions:
         """Recover the operations of a gateway that ended, then sweep and check the ledger; never returns."""
         # Without a record there is nothing to maintain.
         await self._services.group_commit.used.wait()
-        await self._register_process()
+        # Register before the first write, so that commands of the operator see that a gateway runs.
+        try:
+            await asyncio.to_thread(self._ledger.liveness.register)
+        except OSError as error:
+            log.warning("ledger not entered", extra={"reason": str(error)})
         await self._recover()
         async with asyncio.TaskGroup() as group:
             users = [
@@ -177,13 +181,6 @@ class Transactions:
                 group.create_task(self._check_periodically(), name="check of the ledger"),
             ]
             group.create_task(self._sweep_periodically(users), name="ledger")
-
-    async def _register_process(self) -> None:
-        """Register before the first write, so that commands of the operator see that a gateway runs."""
-        try:
-            await asyncio.to_thread(self._ledger.liveness.register)
-        except OSError as error:
-            log.warning("ledger not entered", extra={"reason": str(error)})
 
     async def _recover(self) -> None:
         recovered = await self._services.idempotent_delivery.recover(self._tool_of_operation)
@@ -209,20 +206,17 @@ class Transactions:
                 for task in users:
                     task.cancel()
             else:
-                await self._sweep()
+                try:
+                    await self._ledger.sweep()
+                    self._operations = await self._ledger.counts()
+                    self._phases = await self.saga_runner.counts()
+                except (StoreFailed, HeadgateError) as failure:
+                    log.warning("ledger not swept", extra={"reason": str(failure)})
             self._services.transfers.expire()
             await asyncio.sleep(_SWEEP_SECONDS)
             if not self._ledger.damage:
                 # Another gateway on the same directory may have ended since.
                 await self._recover()
-
-    async def _sweep(self) -> None:
-        try:
-            await self._ledger.sweep()
-            self._operations = await self._ledger.counts()
-            self._phases = await self.saga_runner.counts()
-        except (StoreFailed, HeadgateError) as failure:
-            log.warning("ledger not swept", extra={"reason": str(failure)})
 
     def gauges(self) -> dict[str, float]:
         """The records of the ledger at its last sweep."""

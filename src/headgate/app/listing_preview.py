@@ -195,7 +195,21 @@ class _ListingPreview:
         return ListingOverview(
             **self._report_head(),
             choice=self._choice(seen),
-            modes=tuple(_count(mode, one, seen[ListingMode.FULL].tokens) for mode, one in seen.items()),
+            modes=tuple(
+                ModeCount(
+                    mode=mode,
+                    came_to=one.came_to,
+                    tokens=one.tokens,
+                    share=round(one.tokens / seen[ListingMode.FULL].tokens, 4),
+                    own=len(one.own),
+                    whole=one.count(WHOLE),
+                    partitioned=one.count(PARTITIONED),
+                    slim=one.count(SLIM),
+                    stub=one.count(STUB),
+                    search=one.count(SEARCH),
+                )
+                for mode, one in seen.items()
+            ),
             servers=self._servers(seen),
             pinned=sum(self._pinned(item) for item in self._items),
             hidden=len(self._hidden),
@@ -288,18 +302,3 @@ class _ListingPreview:
 
     def _name_is(self, item: Item) -> str:
         return name_is(item, self._configured_name(item), self._limit) if self._prefixed else ""
-
-
-def _count(mode: ListingMode, seen: ModeListing, full_tokens: int) -> ModeCount:
-    return ModeCount(
-        mode=mode,
-        came_to=seen.came_to,
-        tokens=seen.tokens,
-        share=round(seen.tokens / full_tokens, 4),
-        own=len(seen.own),
-        whole=seen.count(WHOLE),
-        partitioned=seen.count(PARTITIONED),
-        slim=seen.count(SLIM),
-        stub=seen.count(STUB),
-        search=seen.count(SEARCH),
-    )

@@ -142,7 +142,10 @@ def _same_host(host: str, own: str) -> bool:
     if host == own:
         return True
     if host == socket.gethostname().lower():
-        return _is_any(own)
+        try:
+            return ipaddress.ip_address(own).is_unspecified
+        except ValueError:
+            return False
     addresses = {"127.0.0.1", "::1"} if host == "localhost" or host.endswith(".localhost") else {host}
     listening = {"127.0.0.1", "::1"} if own == "localhost" else {own}
     return any(_reaches(there, here) for there in addresses for here in listening)
@@ -162,10 +165,3 @@ def _reaches(there: str, here: str) -> bool:
         # Other addresses of this machine are found when a request of the gateway arrives at itself.
         return target.is_loopback and (target.version == listening.version or listening.version == 6)
     return target == listening
-
-
-def _is_any(own: str) -> bool:
-    try:
-        return ipaddress.ip_address(own).is_unspecified
-    except ValueError:
-        return False

@@ -15,8 +15,6 @@ from headgate.app.known_tools import known_tools
 from headgate.app.tool_search import embedder_factory_of
 from headgate.catalog.evaluation.evaluation_report import (
     EvaluationReport,
-    LabelledSetReport,
-    SearchabilityReport,
     format_report,
     limit_rows,
     report_on_catalog,
@@ -64,8 +62,16 @@ async def evaluate(
     """
     progress = ProgressPrinter(stream)
     if directory is not None:
-        return await _evaluate_set(settings, directory, progress)
-    return await _evaluate_catalog(settings, progress, refresh=refresh)
+        labelled = await asyncio.to_thread(_read_set, directory)
+        questions = [question.text for question in labelled.questions]
+        answers, model = await _answers(settings, labelled.items, questions, progress)
+        name = (await asyncio.to_thread(directory.resolve)).name
+        return report_on_set(name, labelled, answers, version=__version__, model=model)
+    items, unreached = await known_tools(settings, progress, refresh=refresh)
+    documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
+    queries = synthetic_queries_for(documents)
+    answers, model = await _answers(settings, items, [one.text for one in queries], progress)
+    return report_on_catalog(documents, queries, answers, unreached, version=__version__, model=model)
 
 
 def format_evaluation(report: EvaluationReport, *, as_json: bool, rows: int | None) -> str:
@@ -74,15 +80,6 @@ def format_evaluation(report: EvaluationReport, *, as_json: bool, rows: int | No
         limited = limit_rows(report, rows) if rows is not None else report
         return msgspec.json.format(msgspec.json.encode(limited), indent=2).decode()
     return format_report(report, shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns, rows or _DEFAULT_ROWS)
-
-
-async def _evaluate_set(settings: Settings, directory: Path, progress: ProgressPrinter) -> LabelledSetReport:
-    """Run the labelled queries of a directory; raises InvalidLabelledSet and ConfigError."""
-    labelled = await asyncio.to_thread(_read_set, directory)
-    questions = [question.text for question in labelled.questions]
-    answers, model = await _answers(settings, labelled.items, questions, progress)
-    name = (await asyncio.to_thread(directory.resolve)).name
-    return report_on_set(name, labelled, answers, version=__version__, model=model)
 
 
 def _read_set(directory: Path) -> LabelledSet:
@@ -94,17 +91,6 @@ def _lines(path: Path) -> list[bytes]:
         return read_regular(path).removeprefix(BOM_UTF8).split(b"\n")
     except OSError as error:
         raise InvalidLabelledSet(str(path), f"cannot be read: {error.strerror}") from error
-
-
-async def _evaluate_catalog(
-    settings: Settings, progress: ProgressPrinter, *, refresh: bool
-) -> SearchabilityReport:
-    """Search for each tool of the configured servers; raises ConfigError."""
-    items, unreached = await known_tools(settings, progress, refresh=refresh)
-    documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
-    queries = synthetic_queries_for(documents)
-    answers, model = await _answers(settings, items, [one.text for one in queries], progress)
-    return report_on_catalog(documents, queries, answers, unreached, version=__version__, model=model)
 
 
 async def _answers(
@@ -150,7 +136,17 @@ async def _open_finder(
         )
         finder = Finder(lambda: items, vectors)
         stack.push_async_callback(finder.close)
-        await _index(finder, len(items), progress)
+        # Wait until every tool can be found; a wait of the finder itself ends after a few seconds.
+        tools = len(items)
+        before = -1
+        while before < len(finder) < tools:
+            before = len(finder)
+            await finder.wait_until_current()
+            progress.show_count("indexed", len(finder), tools)
+        if len(finder) < tools:
+            raise ConfigError(
+                f"only {len(finder)} of {tools} tools could be indexed", hint="report what is logged above"
+            )
         if embedder is not None and vectors is not None:
             await _await_vectors(embedder.name, vectors, len(items), progress)
         yield finder
@@ -167,19 +163,6 @@ async def _open_vector_index(settings: Settings, embedder: Embedder) -> AsyncIte
             yield vectors
     finally:
         await file.flush()
-
-
-async def _index(finder: Finder, tools: int, progress: ProgressPrinter) -> None:
-    """Wait until every tool can be found; a wait of the finder itself ends after a few seconds."""
-    before = -1
-    while before < len(finder) < tools:
-        before = len(finder)
-        await finder.wait_until_current()
-        progress.show_count("indexed", len(finder), tools)
-    if len(finder) < tools:
-        raise ConfigError(
-            f"only {len(finder)} of {tools} tools could be indexed", hint="report what is logged above"
-        )
 
 
 async def _await_vectors(

@@ -307,6 +307,8 @@ def resolve_transaction(  # noqa: PLR0913 (one for each option)
         raise click.UsageError("--on-doubt goes with --retry.")
     if len(note) > _LONGEST_NOTE:
         raise click.UsageError(f"--note has {len(note)} characters: give at most {_LONGEST_NOTE}.")
+    # On one line, without bytes that are no text.
+    note = " ".join(note.encode("utf-8", "replace").decode().split())
     print_from_ledger(
         config,
         data_dir,
@@ -316,12 +318,7 @@ def resolve_transaction(  # noqa: PLR0913 (one for each option)
             principal,
             decisions[0],
             repeats_doubt=on_doubt is not None,
-            note=_one_line(note),
+            note=note,
         ),
         lambda found: format_resolution(found, as_json=as_json, options=repeated_options(config, data_dir)),
     )
-
-
-def _one_line(note: str) -> str:
-    """The note on one line, without bytes that are no text."""
-    return " ".join(note.encode("utf-8", "replace").decode().split())

@@ -50,7 +50,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 def format_operation(operation: Operation, *, as_json: bool) -> str:
     """Everything that is known of one operation: a line for each fact, or one JSON document."""
-    document = _document(operation) | {"arguments": _text(operation.arguments)}
+    document = _document(operation) | {"arguments": operation.arguments.decode("utf-8", "replace")}
     if as_json:
         return format_json(document)
     longest = max(map(len, document))
@@ -106,10 +106,6 @@ def _document(operation: Operation) -> dict[str, Any]:
 def format_json(document: object) -> str:
     """A JSON document as a person reads it."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-
-
-def _text(arguments: bytes) -> str:
-    return arguments.decode("utf-8", "replace")
 
 
 def format_age(seconds: float) -> str:

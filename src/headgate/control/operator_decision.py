@@ -81,7 +81,12 @@ def change_for_decision(
         case OperatorDecision.COMPENSATED:
             return _undone_by_hand(transaction, note)
         case OperatorDecision.LEAVE:
-            return _left(transaction, note)
+            left = _listed(steps_not_undone(transaction.steps))
+            return TransactionChange(
+                phase=Phase.LEFT,
+                reason=_with_note(f"an operator left it as it is; not undone: {left}", note),
+                text=_with_note(f"operator: left as it is, not undone: {left}", note),
+            )
         case OperatorDecision.RETRY:
             return _retried(transaction, known, note, repeats_doubt=repeats_doubt)
 
@@ -98,7 +103,10 @@ def not_stuck_error(transaction: TransactionRecord) -> TransactionFailed:
 
 def _undone_by_hand(transaction: TransactionRecord, note: str) -> TransactionChange:
     open_states = (StepState.SENT, StepState.DOUBT)
-    gone = {*steps_not_undone(transaction.steps), *_numbers(transaction.steps, open_states)}
+    gone = {
+        *steps_not_undone(transaction.steps),
+        *[step.number for step in transaction.steps if step.state in open_states],
+    }
     return TransactionChange(
         phase=Phase.COMPENSATED,
         reason=_with_note("an operator undid it by hand", note),
@@ -108,15 +116,6 @@ def _undone_by_hand(transaction: TransactionRecord, note: str) -> TransactionCha
             for step in transaction.steps
             if step.number in gone
         ),
-    )
-
-
-def _left(transaction: TransactionRecord, note: str) -> TransactionChange:
-    left = _listed(steps_not_undone(transaction.steps))
-    return TransactionChange(
-        phase=Phase.LEFT,
-        reason=_with_note(f"an operator left it as it is; not undone: {left}", note),
-        text=_with_note(f"operator: left as it is, not undone: {left}", note),
     )
 
 
@@ -226,10 +225,6 @@ def _no_compensation(transaction: TransactionRecord, step: StepRecord) -> Transa
 def resolve_command(op_id: str) -> str:
     """The command that settles a call in doubt."""
     return f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`"
-
-
-def _numbers(steps: Sequence[StepRecord], states: Sequence[StepState]) -> list[int]:
-    return [step.number for step in steps if step.state in states]
 
 
 def _listed(numbers: Sequence[int]) -> str:

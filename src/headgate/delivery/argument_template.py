@@ -41,24 +41,21 @@ def value_at_path(path: str, values: object) -> Any:
 def _filled(value: Any, values: Mapping[str, object]) -> Any:
     match value:
         case str():
-            return _filled_text(value, values)
+            if "$" not in value:
+                return value
+            whole = _WHOLE_PLACEHOLDER.fullmatch(value)
+            if whole is not None:
+                return value_at_path(whole[1], values)
+            return _EMBEDDED_PLACEHOLDER.sub(
+                lambda found: "$" if found[1] is None else _placeholder_text(value_at_path(found[1], values)),
+                value,
+            )
         case list():
             return [_filled(element, values) for element in value]
         case dict():
             return {name: _filled(member, values) for name, member in value.items()}
         case _:
             return value
-
-
-def _filled_text(text: str, values: Mapping[str, object]) -> Any:
-    if "$" not in text:
-        return text
-    whole = _WHOLE_PLACEHOLDER.fullmatch(text)
-    if whole is not None:
-        return value_at_path(whole[1], values)
-    return _EMBEDDED_PLACEHOLDER.sub(
-        lambda found: "$" if found[1] is None else _placeholder_text(value_at_path(found[1], values)), text
-    )
 
 
 def _placeholder_text(value: Any) -> str:

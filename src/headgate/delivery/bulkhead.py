@@ -209,7 +209,13 @@ class CircuitBreaker:
             or self._consecutive_failures >= self.breaker_settings.failures
             or self._half_failed(at)
         ):
-            self._open(at)
+            self._openings += 1
+            self._open_until = at + min(MAX_OPEN_SECONDS, self.breaker_settings.rest_seconds * self._openings)
+            self.is_open = True
+            self._probing = False
+            # Counts from before the pause say nothing about the time after it.
+            self._slices.clear()
+            self._consecutive_failures = self._answers = self._failures = 0
 
     def abandon_probe(self) -> None:
         """End a probe that says nothing about the connection; another call may probe."""
@@ -220,15 +226,6 @@ class CircuitBreaker:
         if self.is_open:
             self._open_until = self._now()
             self._probing = False
-
-    def _open(self, at: float) -> None:
-        self._openings += 1
-        self._open_until = at + min(MAX_OPEN_SECONDS, self.breaker_settings.rest_seconds * self._openings)
-        self.is_open = True
-        self._probing = False
-        # Counts from before the pause say nothing about the time after it.
-        self._slices.clear()
-        self._consecutive_failures = self._answers = self._failures = 0
 
     def _start_slice(self, at: float) -> None:
         if self._answers or self._failures:

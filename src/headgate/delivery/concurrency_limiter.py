@@ -304,19 +304,16 @@ class ConcurrencyLimiter:
             self.queued -= 1
             # A cancelled call is still in the queue until its task runs.
             if not waiter.done():
-                self._measure_admission()
+                at = self._now()
+                if self._last_admission is not None:
+                    since = at - self._last_admission
+                    mean = self._seconds_per_slot
+                    self._seconds_per_slot = since if mean is None else mean + _WEIGHT * (since - mean)
+                # Time without a queue says nothing about how fast it moves.
+                self._last_admission = at if self.queued else None
                 waiter.set_result(None)
                 return True
         return False
-
-    def _measure_admission(self) -> None:
-        at = self._now()
-        if self._last_admission is not None:
-            since = at - self._last_admission
-            mean = self._seconds_per_slot
-            self._seconds_per_slot = since if mean is None else mean + _WEIGHT * (since - mean)
-        # Time without a queue says nothing about how fast it moves.
-        self._last_admission = at if self.queued else None
 
     def _exhausted_error(self, what: str) -> ResourceExhausted:
         """The error, with the time that the queue takes at its current rate as `retry_after_seconds`."""

@@ -95,7 +95,10 @@ def _executed_according_to(answer: McpResponse, path: str) -> bool:
         # It may mean that nothing was found, or that the search failed.
         raise ValueError("it answered with an error")
     value = _probe_value(result)
-    return bool(value_at_path(path, value) if path else _unwrapped(value))
+    if path:
+        return bool(value_at_path(path, value))
+    # Servers of the official SDK wrap other values than objects.
+    return bool(value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value)
 
 
 def _probe_value(result: _ProbeToolResult) -> Any:
@@ -103,8 +106,3 @@ def _probe_value(result: _ProbeToolResult) -> Any:
         return msgspec.json.decode(result.structured_content)
     text = next((block.text for block in result.content if block.type == "text"), "")
     return msgspec.json.decode(text) if text.strip() else None
-
-
-def _unwrapped(value: Any) -> Any:
-    """The value that a tool returned; servers of the official SDK wrap other values than objects."""
-    return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value

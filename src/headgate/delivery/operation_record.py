@@ -77,7 +77,9 @@ class OperationRecorder:
     def keep_unwritten(self, operation: Operation, outcome: OperationOutcome) -> None:
         """Keep an outcome that could not be written."""
         answer = outcome.answer
-        if answer is not None and not _is_small_answer(answer):
+        if answer is not None and not (
+            isinstance(answer.result, bytes) and len(answer.result) <= _MAX_UNWRITTEN_ANSWER_BYTES
+        ):
             # Its answer is lost, so that the outcome counts as unknown.
             outcome = doubt_outcome(operation)
         if len(self._unwritten) >= _MAX_UNWRITTEN:
@@ -212,7 +214,3 @@ def close_answer(answer: McpResponse) -> None:
     """Release an answer that no caller takes."""
     if not isinstance(answer.result, bytes):
         answer.result.close()
-
-
-def _is_small_answer(answer: McpResponse) -> bool:
-    return isinstance(answer.result, bytes) and len(answer.result) <= _MAX_UNWRITTEN_ANSWER_BYTES

@@ -387,8 +387,10 @@ class OperationRunner:
             happened = await self._probe_before_deadline(operation, policy, deadline)
             if happened:
                 return await self._record_probed_done(operation)
-            # After a timeout the server may still be executing it, so that a no is not final.
-            gone = isinstance(error, UpstreamError) and not error.may_still_run and _has_settle_time(policy)
+            # After a timeout the server may still be executing it, so that a no is not final; one that
+            # lost its connection has finished after `settle_seconds`, if they are known.
+            settles = policy.probe is not None and policy.probe.settle_seconds is not None
+            gone = isinstance(error, UpstreamError) and not error.may_still_run and settles
             if happened is False and gone and not operation.doubted and resent < _MAX_RESENDS:
                 return await self._send_and_record(in_flight, call, operation, deadline, resent + 1)
         # The server may still be executing an earlier attempt.
@@ -463,11 +465,6 @@ async def _pause(in_flight: InFlightOperation, operation: Operation, seconds: fl
 
 async def _await_ready(delivery: RetryingDelivery, server: str) -> None:
     await delivery.await_ready(server)
-
-
-def _has_settle_time(policy: ToolSafety) -> bool:
-    """Whether a server that lost its connection is known to have finished after a while."""
-    return policy.probe is not None and policy.probe.settle_seconds is not None
 
 
 def _recorded_code(error: HeadgateError) -> str:

@@ -296,22 +296,18 @@ def nested_arguments(
 def object_argument(value: bytes, tool: str, argument: str, example: str) -> Raw:
     """An object that may have been sent as a text; raises InvalidArguments."""
     if value[:1] == b'"':
-        value = _unquoted(value, tool, argument, example)
+        try:
+            inner = msgspec.json.decode(value, type=str).strip()
+            msgspec.json.decode(inner or "{}")
+        except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = f"{argument} is a text that is no JSON ({error})"
+            raise InvalidArguments(tool, problem, hint=example) from error
+        value = b"{}" if inner.encode() in _NONE else inner.encode()
     if value in _NONE:
         return Raw(b"{}")
     if value[:1] != b"{":
         raise InvalidArguments(tool, f"{argument} is not an object", hint=example)
     return Raw(value)
-
-
-def _unquoted(text: bytes, tool: str, argument: str, example: str) -> bytes:
-    try:
-        inner = msgspec.json.decode(text, type=str).strip()
-        msgspec.json.decode(inner or "{}")
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"{argument} is a text that is no JSON ({error})"
-        raise InvalidArguments(tool, problem, hint=example) from error
-    return b"{}" if inner.encode() in _NONE else inner.encode()
 
 
 def _problem(message: str, allowed: Mapping[str, str]) -> str:

@@ -81,7 +81,13 @@ class TxApp:
         def declare(function: Callable[P, Awaitable[Any]]) -> Callable[P, Coroutine[Any, Any, TxResult]]:
             called = name or function.__name__
             signature = _signature(function)
-            self._declare(called, declared)
+            if called in self._tools:
+                raise TxError(
+                    f"a tool {called!r} is declared already; give this one another name", "INVALID_PARAMS"
+                )
+            if len(self._tools) >= _MOST_TOOLS:
+                raise TxError(f"at most {_MOST_TOOLS} tools can be declared", "RESOURCE_EXHAUSTED")
+            self._tools[called] = declared
 
             @wraps(function)
             async def call(*given: P.args, **named: P.kwargs) -> TxResult:
@@ -108,15 +114,6 @@ class TxApp:
             timeout_ms=declared.timeout_ms,
             retry_policy=declared.retry_policy,
         )
-
-    def _declare(self, name: str, declared: _DeclaredTool) -> None:
-        if name in self._tools:
-            raise TxError(
-                f"a tool {name!r} is declared already; give this one another name", "INVALID_PARAMS"
-            )
-        if len(self._tools) >= _MOST_TOOLS:
-            raise TxError(f"at most {_MOST_TOOLS} tools can be declared", "RESOURCE_EXHAUSTED")
-        self._tools[name] = declared
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

@@ -76,7 +76,8 @@ class CallRunner:
             async with asyncio.timeout(request.timeout_ms / 1000) as clock, self._slots:
                 if self._peer.is_lost:
                     await self._peer.reopen()
-                if not await self._may_be_sent(request):
+                # The current peer may not recognise an earlier attempt that may have been executed.
+                if request.in_doubt and not (request.retries_doubt or await self.is_repeatable(request)):
                     return failures.doubt_failure(
                         request.tool, request.idempotency_key, request.repeats_doubt
                     )
@@ -93,10 +94,6 @@ class CallRunner:
                 log.warning("%r failed with an unexpected error", request.tool, exc_info=True)
             return failure
         return _result_or_failure(request, reply)
-
-    async def _may_be_sent(self, request: TxRequest) -> bool:
-        """Whether the current peer would recognise an earlier attempt that may have been executed."""
-        return not request.in_doubt or request.retries_doubt or await self.is_repeatable(request)
 
     async def _may_retry(self, request: TxRequest, failure: CallFailure) -> bool:
         allowed = failures.policy_allows_retry(

@@ -53,7 +53,11 @@ class ChunkDownloader:
             failure = exception_failure(error)
             code = "NETWORK_ERROR" if failure.is_answer else failure.code
             raise TxError(failure.display_message, code, retryable=True, effect=Effect.DONE) from error
-        await _release(transfer, fetch)
+        # Let the peer delete the result now instead of after its expiry.
+        try:
+            await fetch(DONE_METHOD, {"transfer_id": transfer.transfer_id})
+        except Exception:
+            log.debug("the peer did not take back transfer %s", transfer.transfer_id, exc_info=True)
         kept = {key: value for key, value in delivery_status.items() if key != "chunked"}
         whole["_meta"] = {**(whole.get("_meta") or {}), META: kept}
         if "resultType" in result:
@@ -123,14 +127,6 @@ async def _fetch_one(transfer: RmcpTransfer, index: int, fetch: Fetch) -> bytes:
             return data
         problem = f"chunk {index} of {transfer.total} of a large result does not match its sha-256"
     raise _integrity_error(problem)
-
-
-async def _release(transfer: RmcpTransfer, fetch: Fetch) -> None:
-    """Let the peer delete the result now instead of after its expiry."""
-    try:
-        await fetch(DONE_METHOD, {"transfer_id": transfer.transfer_id})
-    except Exception:
-        log.debug("the peer did not take back transfer %s", transfer.transfer_id, exc_info=True)
 
 
 def _verified_chunk(chunk: Mapping[str, Any]) -> bytes | None:

@@ -80,7 +80,9 @@ class PeerSession:
     async def open(self, stack: AsyncExitStack) -> None:
         """Install the rmcp dispatcher, and open the session unless its owner has."""
         is_client = hasattr(self.session, _BUILD)
-        if not _is_closed(self.session):
+        # Only a session of the SDK that was not entered yet is opened here; others are by their owner.
+        unentered = getattr(self.session, _ENTERED, None) is False
+        if not (unentered or getattr(self.session, _TASKS, self.session) is None):
             opened = self._install_dispatcher(self.session.session if is_client else self.session, stack)
             await self._negotiate(opened)
         elif is_client:
@@ -101,7 +103,12 @@ class PeerSession:
             try:
                 before = self.features
                 await self._close()
-                self.session = _reopenable_copy(self.session)
+                if hasattr(self.session.server, "__aenter__"):
+                    problem = "the connection was lost, and its transport cannot be opened twice"
+                    raise TxNetworkError(
+                        f"{problem}; open a new session", "CONNECTION_ERROR", effect=Effect.NONE
+                    )
+                self.session = replace(self.session)
                 await self._open_held_client()
                 if before is not None and self.fallback is not None:
                     log.warning("plain MCP is spoken since the connection was lost: %s", self.fallback)
@@ -227,26 +234,10 @@ class PeerSession:
         return await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
 
 
-def _reopenable_copy(client: Any) -> Any:
-    """A client with the same settings, which can be opened again; raises TxNetworkError."""
-    if hasattr(client.server, "__aenter__"):
-        raise TxNetworkError(
-            "the connection was lost, and its transport cannot be opened twice; open a new session",
-            "CONNECTION_ERROR",
-            effect=Effect.NONE,
-        )
-    return replace(client)
-
-
 def _uninstall_dispatcher(session: Any, dispatcher: RmcpDispatcher) -> None:
     # Not if another dispatcher wraps this one by now.
     if getattr(session, _DISPATCHER) is dispatcher:
         setattr(session, _DISPATCHER, dispatcher.sdk_dispatcher)
-
-
-def _is_closed(session: Any) -> bool:
-    """Whether it is a session of the SDK that was not entered yet; others are opened by their owner."""
-    return getattr(session, _ENTERED, None) is False or getattr(session, _TASKS, session) is None
 
 
 def _annotated_class(annotations: Any) -> ToolClass:

@@ -103,7 +103,7 @@ class RollbackRunner:
                 move, number = next_rollback_action(transaction.steps)
                 match move:
                     case RollbackAction.WAIT if polls < _MAX_POLLS:
-                        await self._sleep(_poll_seconds(polls))
+                        await self._sleep(min(_MAX_POLL_SECONDS, _FIRST_POLL_SECONDS * 2.0 ** min(polls, 10)))
                         polls += 1
                         # The gateway that was about to send it may have ended meanwhile.
                         transaction = await self._repository.load(transaction_key)
@@ -162,7 +162,13 @@ class RollbackRunner:
                 transaction, f"step {step.number}: undoing", step
             )
         elif not self._repository.is_within_ledger_window(transaction):
-            return await self._settle_old_compensation(transaction, step)
+            # Settle a compensation whose record may have expired.
+            known = await self._calls.settle_compensation(transaction, step)
+            if known == step:
+                error = "the ledger does not remember whether it was made"
+                return await self._record_compensation(transaction, step, StepState.UNDO_DOUBT, error)
+            text = f"step {step.number}: {known.state}"
+            return await self._repository.save_change(transaction, text, known, effect=Effect.DONE)
         tries = 1
         while True:
             tried = await self._attempt_compensation(transaction, step)
@@ -180,17 +186,6 @@ class RollbackRunner:
                 )
             await self._sleep(pause)
             tries += 1
-
-    async def _settle_old_compensation(
-        self, transaction: TransactionRecord, step: StepRecord
-    ) -> TransactionRecord:
-        """Settle a compensation whose record may have expired."""
-        known = await self._calls.settle_compensation(transaction, step)
-        if known == step:
-            error = "the ledger does not remember whether it was made"
-            return await self._record_compensation(transaction, step, StepState.UNDO_DOUBT, error)
-        text = f"step {step.number}: {known.state}"
-        return await self._repository.save_change(transaction, text, known, effect=Effect.DONE)
 
     async def _attempt_compensation(
         self, transaction: TransactionRecord, step: StepRecord
@@ -272,10 +267,6 @@ class _CompensationAttempt(msgspec.Struct, frozen=True):
     op_id: str = ""
     final: bool = False
     refused: bool = False
-
-
-def _poll_seconds(polls: int) -> float:
-    return min(_MAX_POLL_SECONDS, _FIRST_POLL_SECONDS * 2.0 ** min(polls, 10))
 
 
 def _stuck_reason(transaction: TransactionRecord, step: StepRecord) -> str:

@@ -191,7 +191,15 @@ class SagaCalls:
         """A step that is SENT or in DOUBT, with the state in the ledger; raises LedgerUnavailable."""
         operation = await self._find(transaction, transaction.step_key(step), step.op_id)
         if operation is None:
-            return self._unrecorded_step(transaction, step)
+            # A step without an operation in the ledger.
+            if step.state is StepState.SENT and step.elsewhere:
+                # Another gateway is about to send it.
+                return step
+            if step.state is StepState.SENT and self._repository.is_within_ledger_window(transaction):
+                return msgspec.structs.replace(step, state=StepState.FAILED, error="it was never sent")
+            return msgspec.structs.replace(
+                step, state=StepState.DOUBT, error="the ledger does not remember what became of it"
+            )
         step = msgspec.structs.replace(step, op_id=operation.op_id)
         match operation.state:
             case OperationState.DONE:
@@ -245,17 +253,6 @@ class SagaCalls:
             await self._operations.recorded_answer(operation)
             if operation.answered
             else substitute_answer(operation)
-        )
-
-    def _unrecorded_step(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
-        """A step without an operation in the ledger."""
-        if step.state is StepState.SENT and step.elsewhere:
-            # Another gateway is about to send it.
-            return step
-        if step.state is StepState.SENT and self._repository.is_within_ledger_window(transaction):
-            return msgspec.structs.replace(step, state=StepState.FAILED, error="it was never sent")
-        return msgspec.structs.replace(
-            step, state=StepState.DOUBT, error="the ledger does not remember what became of it"
         )
 
     async def _resolve_by_repeat(

@@ -99,7 +99,9 @@ class SagaRunner:
         transaction_key = TransactionKey(caller.tenant, caller.principal, secrets.token_hex(16))
         transaction = new_transaction(transaction_key, self._repository.now, seconds, on_failure)
         await self._repository.begin(transaction)
-        self._wake(seconds)
+        # Wake the scheduler for a deadline before its next look.
+        if seconds < _POLL_SECONDS:
+            self._wake_event.set()
         return transaction
 
     async def run_step(
@@ -327,11 +329,6 @@ class SagaRunner:
             if transaction.phase is Phase.COMPENSATING
             else transaction
         )
-
-    def _wake(self, seconds: float) -> None:
-        """Wake the scheduler for a deadline before its next look."""
-        if seconds < _POLL_SECONDS:
-            self._wake_event.set()
 
     def _start_task(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.get_running_loop().create_task(work, name="transaction")

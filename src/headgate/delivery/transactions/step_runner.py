@@ -133,7 +133,16 @@ class StepRunner:
             if step_request.sequence not in (None, number):
                 raise StepOutOfOrder(transaction.id, number, step_request.sequence or 0)
             self._check_tools(step_request, request.caller)
-            step = _new_step(number, step_request, request)
+            step = StepRecord(
+                number=number,
+                tool=step_request.tool,
+                arguments=step_request.arguments,
+                remedy=Remedy.COMPENSATION if step_request.undo_tool else Remedy.NONE,
+                named=step_request.key,
+                client=request.client,
+                undo_tool=step_request.undo_tool,
+                undo_template=step_request.undo_template if step_request.undo_tool else b"",
+            )
             transaction = await self._repository.save_change(
                 transaction, f"step {number}: sent ({step.tool})", step
             )
@@ -251,7 +260,11 @@ class StepRunner:
         except OperationInProgress:
             raise
         except HeadgateError as error:
-            if repeats and error.effect is Effect.NONE and await self._may_have_happened(transaction, step):
+            if (
+                repeats
+                and error.effect is Effect.NONE
+                and (await self._calls.settle_step(transaction, step)).state is not StepState.FAILED
+            ):
                 # It was not even recorded, and says nothing about the earlier attempt.
                 raise blocked_error(transaction) from error
             return await self._record_failure(transaction, step, error)
@@ -265,9 +278,6 @@ class StepRunner:
             close_answer(answer)
             raise
         return _StepOutcome(transaction, step, call, answer)
-
-    async def _may_have_happened(self, transaction: TransactionRecord, step: StepRecord) -> bool:
-        return (await self._calls.settle_step(transaction, step)).state is not StepState.FAILED
 
     async def _record_failure(
         self, transaction: TransactionRecord, step: StepRecord, error: HeadgateError
@@ -329,19 +339,6 @@ def _repeated_step(
         return transaction.steps[-1]
     named = (step for step in transaction.steps if step_request.key and step.named == step_request.key)
     return next(named, None)
-
-
-def _new_step(number: int, step_request: StepRequest, request: McpRequest) -> StepRecord:
-    return StepRecord(
-        number=number,
-        tool=step_request.tool,
-        arguments=step_request.arguments,
-        remedy=Remedy.COMPENSATION if step_request.undo_tool else Remedy.NONE,
-        named=step_request.key,
-        client=request.client,
-        undo_tool=step_request.undo_tool,
-        undo_template=step_request.undo_template if step_request.undo_tool else b"",
-    )
 
 
 def _call_request(transaction: TransactionRecord, step: StepRecord, request: McpRequest) -> McpRequest:

@@ -41,7 +41,7 @@ class AnswerFiles:
         name = f"{op_id}.{fence}.{secrets.token_hex(8)}"
         path, checksum = self._directory / name, 0
         try:
-            with _create_exclusive(path) as file:
+            with io.FileIO(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
                 for chunk in payload_chunks(payload):
                     append_bytes(file, chunk)
                     checksum = zlib.crc32(chunk, checksum)
@@ -93,10 +93,6 @@ def _checksum(body: PayloadFile) -> int:
     return checksum
 
 
-def _create_exclusive(path: Path) -> io.FileIO:
-    return io.FileIO(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
-
-
 # A file gets its lock before its final name.
 _DRAFT = ".draft"
 # Another process may remove a draft before it is locked, but hardly twice in a row.
@@ -120,7 +116,8 @@ class ProcessLiveness:
                 raise OSError("the ledger is closed")
             if self._descriptor is None:
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._remove_dead()
+                for path in self._directory.iterdir():
+                    _removed_if_dead(path)
                 self._descriptor = self._create_locked_file()
         return self.id
 
@@ -145,10 +142,6 @@ class ProcessLiveness:
                 (self._directory / self.id).unlink(missing_ok=True)
                 os.close(self._descriptor)
                 self._descriptor = None
-
-    def _remove_dead(self) -> None:
-        for path in self._directory.iterdir():
-            _removed_if_dead(path)
 
     def _create_locked_file(self) -> int:
         for _ in range(_MAX_TRIES):

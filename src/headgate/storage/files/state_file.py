@@ -207,19 +207,16 @@ class StateFile:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return content
         before, own = (msgspec.json.decode(text, type=PersistedState) for text in (self._known, content))
-        return msgspec.json.encode(_merged(before, own, others))
-
-
-def _merged(before: PersistedState, own: PersistedState, others: PersistedState) -> PersistedState:
-    """The state of the others with the changes from `before` to `own`."""
-    return PersistedState(
-        names=_merged_entries(before.names, own.names, others.names, _MAX_NAMES),
-        versions=_merged_entries(before.versions, own.versions, others.versions),
-        abilities=_merged_entries(before.abilities, own.abilities, others.abilities),
-        standings=_merged_entries(before.standings, own.standings, others.standings, _MAX_SESSIONS),
-        listings=_merged_entries(before.listings, own.listings, others.listings, _MAX_LISTINGS),
-        favourites=others.favourites if own.favourites == before.favourites else own.favourites,
-    )
+        return msgspec.json.encode(
+            PersistedState(
+                names=_merged_entries(before.names, own.names, others.names, _MAX_NAMES),
+                versions=_merged_entries(before.versions, own.versions, others.versions),
+                abilities=_merged_entries(before.abilities, own.abilities, others.abilities),
+                standings=_merged_entries(before.standings, own.standings, others.standings, _MAX_SESSIONS),
+                listings=_merged_entries(before.listings, own.listings, others.listings, _MAX_LISTINGS),
+                favourites=others.favourites if own.favourites == before.favourites else own.favourites,
+            )
+        )
 
 
 def _merged_entries(

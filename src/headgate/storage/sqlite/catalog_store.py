@@ -137,7 +137,11 @@ class SqliteCatalogStore:
             if specs.get(name) == spec:
                 continue
             if last_used < now - _UNUSED_RETENTION_SECONDS or kept[name] > _MOST_DEFINITIONS:
-                _forget(connection, name, spec)
+                connection.execute("DELETE FROM servers WHERE name = ? AND spec = ?", (name, spec))
+                for table in ("tools", "listings"):
+                    connection.execute(
+                        f"DELETE FROM {table} WHERE server_name = ? AND spec = ?", (name, spec)
+                    )
 
     def keep(
         self,
@@ -222,10 +226,12 @@ class SqliteCatalogStore:
 
     async def vectors(self, model: str) -> dict[str, bytes]:
         """Every vector of a model, by the hash of its tool."""
-        return await self._run(lambda: self._vectors(model), {})
-
-    def _vectors(self, model: str) -> dict[str, bytes]:
-        return dict(self._opened().execute("SELECT hash, vector FROM vectors WHERE model = ?", (model,)))
+        return await self._run(
+            lambda: dict(
+                self._opened().execute("SELECT hash, vector FROM vectors WHERE model = ?", (model,))
+            ),
+            {},
+        )
 
     def store_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
         """Store vectors of a model in the background."""
@@ -345,11 +351,6 @@ def _is_broken(error: sqlite3.DatabaseError) -> bool:
     """Whether the file is broken; a lock, a full disk or a missing permission is temporary."""
     # An error without a code means that Python could not decode a value.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _BROKEN
-
-
-def _forget(connection: sqlite3.Connection, server: str, spec: str) -> None:
-    for table, column in (("servers", "name"), ("tools", "server_name"), ("listings", "server_name")):
-        connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND spec = ?", (server, spec))
 
 
 def _hashes(definition: bytes) -> tuple[str, str]:

@@ -45,7 +45,12 @@ def open_database_file(
     `inspect` gets the schema version that the file has, before anything is changed.
     Raises StoreFailed, sqlite3.Error or OSError; the file is left as it is then.
     """
-    _create_private_file(path)
+    check_database_files(path)
+    # An empty file for its owner alone, because SQLite would use the umask.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        sync_directory(path.parent)
     # Without implicit transactions.
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
     try:
@@ -89,15 +94,6 @@ def is_damage(error: Exception) -> bool:
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether another connection holds a lock."""
     return _sqlite_code(error) in _LOCKED
-
-
-def _create_private_file(path: Path) -> None:
-    """Create an empty file for its owner alone, because SQLite would use the umask; raises OSError."""
-    check_database_files(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        sync_directory(path.parent)
 
 
 def check_database_files(path: Path) -> None:

@@ -295,8 +295,12 @@ class _DatabaseWorker:
         """The result of the work, after all queued work; raises StoreFailed."""
         if self._closed:
             raise StoreFailed("it is closed")
-        loop = self._ensure_thread()
-        done: asyncio.Future[T] = loop.create_future()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._ended = self._loop.create_future()
+            # A daemon: no caller has a result that is not committed.
+            threading.Thread(target=self._run_thread, name=self._name, daemon=True).start()
+        done: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_QueuedWork(do, done))
         return await done
 
@@ -307,14 +311,6 @@ class _DatabaseWorker:
             self._queue.put(None)
             await asyncio.wait({self._ended}, timeout=_CLOSE_SECONDS)
         self._closed = True
-
-    def _ensure_thread(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._ended = self._loop.create_future()
-            # A daemon: no caller has a result that is not committed.
-            threading.Thread(target=self._run_thread, name=self._name, daemon=True).start()
-        return self._loop
 
     def _run_thread(self) -> None:
         connection: sqlite3.Connection | None = None

@@ -61,11 +61,17 @@ class LedgerGuard:
             self.raise_if_damaged()
             report = self._report.read()
             if report is not None:
-                self._refuse(report.reason)
+                self._set_damage(report.reason)
+                raise LedgerDamaged(report.reason)
             # Before the ledger, which may only get more commits meanwhile.
             mark = self._mark.read()
             if mark is not None:
-                self._expect_file()
+                try:
+                    size = self._path.stat().st_size
+                except FileNotFoundError:
+                    raise LedgerDamaged(f"{self._path.name} is missing") from None
+                if size == 0:
+                    raise LedgerDamaged(f"{self._path.name} is empty")
             inspect = _prepare_known if mark is not None else _prepare
             connection = open_database_file(self._path, migrations, busy_seconds, inspect=inspect)
             try:
@@ -74,14 +80,6 @@ class LedgerGuard:
                 connection.close()
                 raise
         return connection
-
-    def _expect_file(self) -> None:
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            raise LedgerDamaged(f"{self._path.name} is missing") from None
-        if size == 0:
-            raise LedgerDamaged(f"{self._path.name} is empty")
 
     def _compare(self, connection: sqlite3.Connection, mark: LedgerMark | None) -> None:
         found = schema.read_identity(connection)
@@ -115,18 +113,11 @@ class LedgerGuard:
             return
         with self._lock:
             # Two threads may find the damage at once.
-            if not self.damage and self._existed_before():
+            # A file that never was a ledger has no records to lose.
+            if not self.damage and os.path.exists(self._path.with_suffix(".mark")):
                 report = DamageReport(str(error), time.time())
                 self._report.write(report)
                 self._set_damage(report.reason)
-
-    def _existed_before(self) -> bool:
-        """Whether there was a ledger before; a file that never was one has no records to lose."""
-        return os.path.exists(self._path.with_suffix(".mark"))
-
-    def _refuse(self, reason: str) -> None:
-        self._set_damage(reason)
-        raise LedgerDamaged(reason)
 
     def _set_damage(self, reason: str) -> None:
         self.damage = reason
@@ -213,7 +204,11 @@ def check_ledger(path: Path, stopped: Callable[[], bool]) -> int:
         connection.execute("BEGIN")
         seen = _CheckProgress(stopped)
         try:
-            _check_keys(connection, seen)
+            for number, hashes in enumerate(keys.verified_buckets(connection)):
+                for hashed in keys.split_hashes(hashes):
+                    seen.add_key(hashed)
+                if number % _BUCKETS_AT_ONCE == 0:
+                    time.sleep(_PAUSE_SECONDS)
             _check_operations(connection, seen)
             _check_transactions(connection, seen)
         except _CheckStopped:
@@ -243,14 +238,6 @@ class _CheckProgress:
             time.sleep(_PAUSE_SECONDS)
             if self._stopped():
                 raise _CheckStopped
-
-
-def _check_keys(connection: sqlite3.Connection, seen: _CheckProgress) -> None:
-    for number, hashes in enumerate(keys.verified_buckets(connection)):
-        for hashed in keys.split_hashes(hashes):
-            seen.add_key(hashed)
-        if number % _BUCKETS_AT_ONCE == 0:
-            time.sleep(_PAUSE_SECONDS)
 
 
 def _check_operations(connection: sqlite3.Connection, seen: _CheckProgress) -> None:

@@ -97,7 +97,13 @@ def _read(path: Path, since: float, doubts_since: float) -> _RecoveredLedger:
         found.damaged.pop(op_id, None)
     # SQLite gets a copy, because it may change the file when it opens it.
     with _copied_database(path) as copy:
-        _read_keys(copy, found)
+        try:
+            if copy is None:
+                raise LedgerDamaged("there is no file")
+            for hashes in keys.verified_buckets(copy):
+                found.hashes.update(keys.split_hashes(hashes))
+        except _UNREADABLE:
+            found.complete = False
         _read_transactions(copy, found)
         found.complete = found.complete and _has_every_commit(copy, path)
     if _report(found).loses_records:
@@ -212,16 +218,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(content, copy)
 
 
-def _read_keys(connection: sqlite3.Connection | None, found: _RecoveredLedger) -> None:
-    try:
-        if connection is None:
-            raise LedgerDamaged("there is no file")
-        for hashes in keys.verified_buckets(connection):
-            found.hashes.update(keys.split_hashes(hashes))
-    except _UNREADABLE:
-        found.complete = False
-
-
 def _read_transactions(connection: sqlite3.Connection | None, found: _RecoveredLedger) -> None:
     if connection is None:
         return
@@ -283,7 +279,10 @@ def _has_every_commit(connection: sqlite3.Connection | None, path: Path) -> bool
 
 def _report(found: _RecoveredLedger) -> LedgerRecoveryReport:
     kept = {keys.hash_of(keys.CALL, rows.owned_key_of(call.facts)) for call in found.calls.values()}
-    kept |= {_hash_of_transaction(facts) for _, facts, _, _ in found.transactions}
+    kept |= {
+        keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2]))
+        for _, facts, _, _ in found.transactions
+    }
     return LedgerRecoveryReport(
         kept=len(found.calls),
         doubted=sum(_doubtful(call.facts) for call in found.calls.values()),
@@ -295,10 +294,6 @@ def _report(found: _RecoveredLedger) -> LedgerRecoveryReport:
         lost_answers=sum(call.lost_answer and not _doubtful(call.facts) for call in found.calls.values()),
         lost_transactions=found.lost_transactions,
     )
-
-
-def _hash_of_transaction(facts: Sequence[Any]) -> bytes:
-    return keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2]))
 
 
 def _doubtful(facts: Sequence[Any]) -> bool:

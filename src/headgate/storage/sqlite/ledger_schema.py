@@ -73,18 +73,14 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
     keys.insert_buckets(connection)
     identity = LedgerMark(secrets.token_bytes(ID_BYTES), 1)
     connection.execute("INSERT INTO identity VALUES (1, ?, ?, ?)", _packed(identity))
-    _copy_operations(connection)
-    _copy_transactions(connection)
-    for name in ("operations", "transactions", "steps"):
-        connection.execute(f"DROP TABLE old_{name}")
-
-
-def _copy_operations(connection: sqlite3.Connection) -> None:
     names = [row[1] for row in connection.execute("PRAGMA table_info(old_operations)")]
     copied = connection.cursor().execute("SELECT * FROM old_operations ORDER BY number")
     while some := copied.fetchmany(_READ_AT_ONCE):
         for row in some:
             _copy_operation(connection, dict(zip(names, row, strict=True)))
+    _copy_transactions(connection)
+    for name in ("operations", "transactions", "steps"):
+        connection.execute(f"DROP TABLE old_{name}")
 
 
 def _copy_operation(connection: sqlite3.Connection, row: dict[str, Any]) -> None:

@@ -67,25 +67,22 @@ class Migrations:
         try:
             # Read again: another process with the same directory may have migrated the file meanwhile.
             current = self.checked_version(connection)
-            if current == 0 and _has_tables(connection):
+            if current == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise StoreFailed(FOREIGN_FILE_MESSAGE)
             for migration in self.all:
                 if current < migration.version <= version:
-                    self._run(connection, migration)
+                    # Not `executescript`, which commits first.
+                    for statement in split_statements(migration.path.read_text("utf-8")):
+                        connection.execute(statement)
+                    step = self._steps.get(migration.version)
+                    if step is not None:
+                        step(connection)
+                    connection.execute(f"PRAGMA user_version = {migration.version}")
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-    def _run(self, connection: sqlite3.Connection, migration: Migration) -> None:
-        # Not `executescript`, which commits first.
-        for statement in split_statements(migration.path.read_text("utf-8")):
-            connection.execute(statement)
-        step = self._steps.get(migration.version)
-        if step is not None:
-            step(connection)
-        connection.execute(f"PRAGMA user_version = {migration.version}")
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -101,7 +98,3 @@ def split_statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
