@@ -31,7 +31,6 @@ class ConfigurationState:
 
     @property
     def problem(self) -> str | None:
-        """The error in the last edit of the file; None while the file is in force."""
         return self._read_error or self._restart_reason
 
     def record_read(self, error: ConfigError | None) -> None:
@@ -48,7 +47,6 @@ class ConfigurationState:
 
 
 def log_config_warnings(settings: Settings) -> None:
-    """Log the warnings of the configuration."""
     for warning in settings.warnings:
         log.warning(warning)
 

@@ -219,7 +219,6 @@ class _ListingPreview:
         )
 
     def listing(self, mode: ListingMode) -> ToolList:
-        """One mode, tool by tool."""
         seen = self._mode_lister.list_mode(mode)
         own = [
             Tool(public_name=name, server="", name=name, form=OWN, tokens=cost)

@@ -44,11 +44,9 @@ class LedgerFilesSource:
 
     @property
     def path(self) -> Path:
-        """The file of the ledger."""
         return self._data_dir / LEDGER_NAME
 
     async def exists(self) -> bool:
-        """Whether there is a ledger, or was one that is lost; raises ConfigError."""
         try:
             # Raises without permission to read.
             await asyncio.to_thread(self.path.exists)
@@ -58,7 +56,6 @@ class LedgerFilesSource:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[OpenLedgerFiles]:
-        """The ledger while the block lasts; raises ConfigError when it cannot be used."""
         group_commit = ledger_group_commit(self._data_dir)
         try:
             async with group_commit, open_ledger(group_commit, self._data_dir) as ledger:

@@ -46,7 +46,6 @@ class GatewayFacade:
         self.cache_hint = tool_listings.cache_hint
 
     async def instructions(self, listing_context: ListingContext) -> str:
-        """The instructions of the gateway, then those of the servers."""
         servers = self._visible_servers(listing_context.caller)
         missing = MissingServers(
             tuple(server for server in self._fleet.starting() if server in servers),

@@ -64,7 +64,6 @@ class StoredResults:
         return "" if alone or not self._display.truncates else _SHARED
 
     def gauges(self) -> dict[str, float]:
-        """The stored results now."""
         stats = self.store.current_stats()
         return {
             "results_stored": stats.entries,
@@ -123,7 +122,6 @@ def listed_result_tools(settings: Settings) -> tuple[OwnToolDefinition, ...]:
 
 
 def result_limits_of(settings: Settings) -> ResultStoreLimits:
-    """The limits of the store."""
     return ResultStoreLimits(
         max_entries=settings.cache_max_entries,
         ttl_seconds=settings.cache_ttl_seconds,

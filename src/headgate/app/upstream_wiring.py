@@ -73,7 +73,6 @@ class UpstreamEventDispatcher:
         return intake.left_out
 
     def has_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether the server has listed for that profile."""
         return self._catalog.has_own_listing(server, profile)
 
     def server_connected(self, server: str, negotiated: NegotiationResult) -> None:

@@ -118,10 +118,7 @@ async def open_gateway_runtime(
             catalog, capabilities, catalog_persistence, change_notifier, federation
         )
         knowledge = KnowledgeServer(knowledge_options(settings), offline)
-        builtin = {
-            "example": BuiltinServer(open_example_server),
-            KNOWLEDGE: knowledge_upstream(knowledge),
-        }
+        builtin = {"example": BuiltinServer(open_example_server), KNOWLEDGE: knowledge_upstream(knowledge)}
         watchdog = Watchdog()
         stack.callback(watchdog.close)
         fleet = await stack.enter_async_context(

@@ -48,7 +48,6 @@ class LazyGroup(click.Group):
         return self._load().list_commands(ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name; None where there is none."""
         return self._load().get_command(ctx, cmd_name)
 
 

@@ -40,10 +40,7 @@ def _kept_lines(found: LedgerRecoveryReport) -> list[str]:
 
 def _done_lines(aside: str) -> list[str]:
     kept = f" The damaged one is {printable(aside)}." if aside else ""
-    return [
-        f"A new ledger is in place.{kept}",
-        "Start the gateway: calls with a key are accepted again.",
-    ]
+    return [f"A new ledger is in place.{kept}", "Start the gateway: calls with a key are accepted again."]
 
 
 def _refusal_lines(found: LedgerRecoveryReport, options: str) -> list[str]:

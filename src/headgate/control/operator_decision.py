@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
@@ -41,7 +42,7 @@ class TransactionChange(msgspec.Struct, frozen=True, kw_only=True):
 def with_change(transaction: TransactionRecord, change: TransactionChange, at: float) -> TransactionRecord:
     """The transaction after the change."""
     steps = {step.number: step for step in (*transaction.steps, *change.steps)}
-    return msgspec.structs.replace(
+    return replace(
         transaction,
         phase=change.phase,
         reason=change.reason,
@@ -92,7 +93,6 @@ def change_for_decision(
 
 
 def not_stuck_error(transaction: TransactionRecord) -> TransactionFailed:
-    """The error of a decision about a transaction that is not stuck."""
     state = transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out)
     why = f" ({transaction.reason})" if transaction.reason else ""
     return TransactionFailed(
@@ -112,9 +112,7 @@ def _undone_by_hand(transaction: TransactionRecord, note: str) -> TransactionCha
         reason=_with_note("an operator undid it by hand", note),
         text=_with_note(f"operator: undone by hand, steps {_listed(sorted(gone))}", note),
         steps=tuple(
-            msgspec.structs.replace(step, state=StepState.UNDONE_BY_HAND)
-            for step in transaction.steps
-            if step.number in gone
+            replace(step, state=StepState.UNDONE_BY_HAND) for step in transaction.steps if step.number in gone
         ),
     )
 
@@ -167,7 +165,7 @@ def _safely_retried_step(
     if known.kind in (ToolClass.READ, ToolClass.IDEMPOTENT):
         return _next_round(step)
     # Under the same key: the server recognises it, or a probe comes first.
-    return msgspec.structs.replace(step, state=StepState.UNDOING)
+    return replace(step, state=StepState.UNDOING)
 
 
 def _is_unknown(known: Operation) -> bool:
@@ -182,7 +180,7 @@ def _next_round(step: StepRecord) -> StepRecord:
     Its state is DONE and not UNDOING, because that call was not sent: a gateway that starts long after the
     decision still sends it.
     """
-    return msgspec.structs.replace(step, state=StepState.DONE, undo_round=step.undo_round + 1, undo_op_id="")
+    return replace(step, state=StepState.DONE, undo_round=step.undo_round + 1, undo_op_id="")
 
 
 def _step_in_doubt(

@@ -51,7 +51,6 @@ class Bulkhead:
         now: Callable[[], float],
         sleep: Sleep,
     ) -> None:
-        """`send` sends a call to the upstream once."""
         self.policy = policy
         # Nearly always true: no tool of the server is configured.
         self.has_default_policy = policy.is_default

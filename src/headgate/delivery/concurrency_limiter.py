@@ -22,7 +22,6 @@ class TokenBucket:
         self._filled_at = now()
 
     def seconds_until_token(self) -> float:
-        """Seconds until the next token is there."""
         at = self._now()
         self._tokens += max(0.0, at - self._filled_at) * self._rate.per_second
         self._tokens = min(self._tokens, float(self._rate.burst))
@@ -51,7 +50,6 @@ class UpstreamRateLimit:
 
     @staticmethod
     def is_configured(policy: UpstreamPolicy) -> bool:
-        """Whether the policy limits any rate."""
         return policy.all.rate is not None or any(own.rate is not None for own in policy.tools.values())
 
     def seconds_until_token(self, tool: str) -> tuple[float, str]:
@@ -65,7 +63,6 @@ class UpstreamRateLimit:
         return max(waits)
 
     def take_tokens(self, tool: str) -> None:
-        """Take a token from every bucket of the tool."""
         for bucket in self._buckets(tool):
             bucket.take_token()
 

@@ -34,9 +34,7 @@ class DeliveryPolicy:
     """The delivery policy of each server and tool."""
 
     def __init__(
-        self,
-        servers: Iterable[ServerSpec] = (),
-        honours_keys: Callable[[str], bool] = lambda server: False,
+        self, servers: Iterable[ServerSpec] = (), honours_keys: Callable[[str], bool] = lambda server: False
     ) -> None:
         """`honours_keys` tells whether a server declares that it executes one call per key."""
         self._honours_keys = honours_keys
@@ -64,7 +62,6 @@ class DeliveryPolicy:
         )
 
     def for_upstream(self, server: str) -> UpstreamPolicy:
-        """The policy of a server."""
         return self._policies.get(server, DEFAULT_UPSTREAM_POLICY)
 
     def configured_safety(self, item: Item) -> ToolSafety | None:

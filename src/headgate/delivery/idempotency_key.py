@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import DecodeError, Raw
+from msgspec.structs import replace
 
 from headgate.domain.mcp_request import DeliveryOptions, UpstreamCall
 from headgate.domain.upstream_policy import ToolSafety
@@ -28,12 +29,10 @@ def with_idempotency_key(
     """
     key = delivery_options.key or uuid.uuid4().hex
     header = policy.key_header if policy is not None else ""
-    delivery_options = msgspec.structs.replace(
-        delivery_options, key=key, key_header=header or delivery_options.key_header
-    )
+    delivery_options = replace(delivery_options, key=key, key_header=header or delivery_options.key_header)
     if policy is not None and policy.key_argument:
         call = _with_argument(call, policy.key_argument, key)
-    return msgspec.structs.replace(call, delivery_options=delivery_options)
+    return replace(call, delivery_options=delivery_options)
 
 
 def _with_argument(call: UpstreamCall, name: str, key: str) -> UpstreamCall:
@@ -49,7 +48,7 @@ def _with_argument(call: UpstreamCall, name: str, key: str) -> UpstreamCall:
         return call
     arguments[name] = Raw(msgspec.json.encode(key))
     params = {**params, "arguments": Raw(encode_object(arguments))}
-    return msgspec.structs.replace(call, request=msgspec.structs.replace(call.request, params=params))
+    return replace(call, request=replace(call.request, params=params))
 
 
 # A double cannot represent larger integers exactly, so canonical JSON has no form for them.

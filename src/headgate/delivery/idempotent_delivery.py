@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.errors import IdempotencyKeyReused, OperationInProgress, OperationNotFound
@@ -87,7 +88,6 @@ class IdempotentDelivery:
         self._redriven_ids: set[str] = set()
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server sends its own requests while it executes a call."""
         return self._delivery.sends_requests_during_calls(server)
 
     def send_recorded(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
@@ -211,10 +211,10 @@ class IdempotentDelivery:
             if delivery_status.unrecorded and not isinstance(answer.result, bytes):
                 # A call without a record has no copy of its answer, but is safe to repeat.
                 return await self._delivery.send_with_retry(call)
-            delivery_status = msgspec.structs.replace(delivery_status, duplicate=True)
+            delivery_status = replace(delivery_status, duplicate=True)
             if not isinstance(answer.result, bytes):
                 answer = await self._recorder.read_answer(delivery_status.op_id, call.item.public_name)
-        return msgspec.structs.replace(answer, delivery_status=delivery_status)
+        return replace(answer, delivery_status=delivery_status)
 
     # An operation is a task of its own, because the caller that started it may leave before it ends.
 

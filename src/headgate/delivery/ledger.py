@@ -184,7 +184,6 @@ class Ledger(Protocol):
 
 
 def effect_of(state: OperationState) -> Effect:
-    """The effect of an operation in that state."""
     match state:
         case OperationState.DONE:
             return Effect.DONE

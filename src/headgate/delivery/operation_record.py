@@ -180,7 +180,6 @@ def refusal_outcome(answer: McpResponse, attempts: int, resolved_by: str = "") -
 def delivery_status_of(
     operation: Operation, *, state: OperationState | None = None, duplicate: bool = False
 ) -> DeliveryStatus:
-    """The delivery status of an operation for its client."""
     return DeliveryStatus(
         op_id=operation.op_id,
         duplicate=duplicate,

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.errors import (
@@ -200,7 +200,7 @@ class OperationRunner:
         )
         if fence is None:
             return await self._known_result(await self._ledger.find(orphan.op_id) or orphan)
-        operation = msgspec.structs.replace(orphan, fence=fence, doubted=True)
+        operation = replace(orphan, fence=fence, doubted=True)
         deadline = asyncio.get_running_loop().time() + seconds
         return await self._send_and_record(in_flight, call, operation, deadline)
 
@@ -255,7 +255,7 @@ class OperationRunner:
         over = happened is False and self._cannot_still_run(operation, policy)
         if happened or (not over and intent.retries_doubt_since is None):
             return await self._known_result(operation)
-        again = await self._ledger.claim(msgspec.structs.replace(intent, retries_doubt_since=0.0))
+        again = await self._ledger.claim(replace(intent, retries_doubt_since=0.0))
         if again.verdict is not ClaimVerdict.GRANTED:
             return None
         if again.operation.fence != operation.fence + 1:
@@ -263,9 +263,7 @@ class OperationRunner:
             await self._recorder.try_to_finish(again.operation, doubt_outcome(again.operation))
             return None
         # A retry that the caller insists on does not settle the earlier attempt.
-        operation = msgspec.structs.replace(
-            again.operation, doubted=not over, error_code=operation.error_code
-        )
+        operation = replace(again.operation, doubted=not over, error_code=operation.error_code)
         return await self._send_and_record(in_flight, call, operation, deadline)
 
     def _cannot_still_run(self, operation: Operation, policy: ToolSafety) -> bool:
@@ -296,13 +294,13 @@ class OperationRunner:
         try:
             answer = await in_flight.run_until_abandoned(lambda: self._start_send(call, delivery_options))
         except asyncio.CancelledError:
-            operation = msgspec.structs.replace(operation, attempts=operation.attempts + sent.is_set())
+            operation = replace(operation, attempts=operation.attempts + sent.is_set())
             return await self._record_abandoned(call, operation, sent=sent.is_set())
         except HeadgateError as error:
             tried = error.delivery_status.attempts if error.delivery_status is not None else 1
             # A late answer to the last attempt says nothing about the earlier ones.
             doubted = tried > 1 and operation.kind.repeatable and error.effect is not Effect.NONE
-            operation = msgspec.structs.replace(
+            operation = replace(
                 operation, attempts=operation.attempts + tried, doubted=operation.doubted or doubted
             )
             return await self._record_failure(in_flight, call, operation, error, deadline, resent)
@@ -311,10 +309,8 @@ class OperationRunner:
             await self._recorder.try_to_finish(operation, doubt_outcome(operation))
             raise
         doubted = answer.delivery_status is not None and answer.delivery_status.doubted
-        operation = msgspec.structs.replace(
-            operation,
-            attempts=operation.attempts + _attempts(answer),
-            doubted=operation.doubted or doubted,
+        operation = replace(
+            operation, attempts=operation.attempts + _attempts(answer), doubted=operation.doubted or doubted
         )
         return await self._record_answer(operation, answer)
 
@@ -335,7 +331,7 @@ class OperationRunner:
     def _start_send(
         self, call: UpstreamCall, delivery_options: DeliveryOptions
     ) -> "asyncio.Task[McpResponse]":
-        sent = msgspec.structs.replace(call, delivery_options=delivery_options)
+        sent = replace(call, delivery_options=delivery_options)
         return asyncio.get_running_loop().create_task(self._delivery.send_with_retry(sent), name="sending")
 
     async def _record_answer(self, operation: Operation, answer: McpResponse) -> OperationResult:
@@ -411,7 +407,7 @@ class OperationRunner:
         except LedgerUnavailable:
             self._recorder.keep_unwritten(operation, outcome)
             raise
-        operation = msgspec.structs.replace(operation, resolved_by="probe")
+        operation = replace(operation, resolved_by="probe")
         return OperationResult(
             delivery_status_of(operation, state=OperationState.DONE), substitute_answer(operation)
         )
@@ -451,7 +447,7 @@ def _without_doubt_retry(intent: Intent) -> Intent:
     """The intent for the first claim: a probe comes before the retry that a caller asks for."""
     if intent.kind is not ToolClass.PROBEABLE:
         return intent
-    return msgspec.structs.replace(intent, retries_doubt_since=None)
+    return replace(intent, retries_doubt_since=None)
 
 
 async def _pause(in_flight: InFlightOperation, operation: Operation, seconds: float, deadline: float) -> None:

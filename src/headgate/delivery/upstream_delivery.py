@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from headgate.delivery.bulkhead import Bulkhead, BulkheadStats
 from headgate.delivery.concurrency_limiter import Sleep
@@ -174,12 +174,10 @@ class UpstreamDelivery:
         )
         delivery_options = call.delivery_options or _DEFAULT_OPTIONS
         if delivery_options.deadline is None:
-            delivery_options = msgspec.structs.replace(
-                delivery_options, deadline=_deadline(request.delivery_request, policy)
-            )
+            delivery_options = replace(delivery_options, deadline=_deadline(request.delivery_request, policy))
         if takes_key:
             return with_idempotency_key(call, delivery_options, policy)
-        return msgspec.structs.replace(call, delivery_options=delivery_options)
+        return replace(call, delivery_options=delivery_options)
 
     async def _admit(self, bulkhead: Bulkhead, call: UpstreamCall) -> bool:
         delivery_request, priority = call.request.delivery_request, None
@@ -198,9 +196,7 @@ class UpstreamDelivery:
         left = self._upstream.longest_seconds(call.item.server) - (self._now() - started)
         latest = asyncio.get_running_loop().time() + left
         deadline = latest if delivery_options.deadline is None else min(delivery_options.deadline, latest)
-        return msgspec.structs.replace(
-            call, delivery_options=msgspec.structs.replace(delivery_options, deadline=deadline)
-        )
+        return replace(call, delivery_options=replace(delivery_options, deadline=deadline))
 
     async def _retry(
         self,
@@ -274,15 +270,12 @@ class UpstreamDelivery:
         return kind
 
     def is_ready(self, server: str) -> bool:
-        """Whether a call would be sent without waiting for the server to start."""
         return self._upstream.is_ready(server)
 
     def sends_requests_during_calls(self, server: str) -> bool:
-        """Whether the server sends its own requests while it executes a call."""
         return self._upstream.sends_requests_during_calls(server)
 
     async def subscribe(self, item: Item, caller: Identity) -> McpResponse:
-        """Subscribe to the changes of a resource; raises UpstreamError."""
         answer = await self._upstream.subscribe(item.server, item.name)
         if not answer.error:
             self._subscribed.setdefault((caller.owner, item.public_name), []).append(item)
@@ -324,14 +317,11 @@ def _deadline(delivery_request: DeliveryRequest | None, policy: ToolSafety | Non
 
 def _with_retry_count(call: UpstreamCall, failures: int) -> UpstreamCall:
     delivery_options = call.delivery_options or _DEFAULT_OPTIONS
-    delivery_options = msgspec.structs.replace(
-        delivery_options, retry_count=delivery_options.retry_count + failures
-    )
-    return msgspec.structs.replace(call, delivery_options=delivery_options)
+    delivery_options = replace(delivery_options, retry_count=delivery_options.retry_count + failures)
+    return replace(call, delivery_options=delivery_options)
 
 
 def _outcome_label(answer: McpResponse) -> str:
-    """The outcome label of an answer in metrics."""
     result = answer.result
     if answer.error:
         return "error"
@@ -346,7 +336,5 @@ def _outcome_label(answer: McpResponse) -> str:
 
 
 def _with_attempts(answer: McpResponse, attempts: int, *, doubted: bool = False) -> McpResponse:
-    delivery_status = msgspec.structs.replace(
-        answer.delivery_status or DeliveryStatus(), attempts=attempts, doubted=doubted
-    )
-    return msgspec.structs.replace(answer, delivery_status=delivery_status)
+    delivery_status = replace(answer.delivery_status or DeliveryStatus(), attempts=attempts, doubted=doubted)
+    return replace(answer, delivery_status=delivery_status)

@@ -103,8 +103,7 @@ class InternalError(HeadgateError):
 
     def __init__(self, entry: str) -> None:
         super().__init__(
-            f"internal error {entry}",
-            hint=f"look for {entry} in the gateway's log and report it",
+            f"internal error {entry}", hint=f"look for {entry} in the gateway's log and report it"
         )
 
 

@@ -46,10 +46,7 @@ class TxApp:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         stack, self._stack = self._stack, None
         return await stack.__aexit__(kind, error, traceback) if stack is not None else None

@@ -159,7 +159,6 @@ def _numbered_failure(number: int, message: str, data: object) -> CallFailure:
 
 
 def _server_error_failure(refusal: str, message: str, data: object) -> CallFailure:
-    """The failure of a call that the server answered with an error."""
     effect = Effect.NONE if refusal else Effect.DONE
     meta = data.get("_meta") if isinstance(data, Mapping) else None
     delivery_status = delivery_metadata_of(meta)

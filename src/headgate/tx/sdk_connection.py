@@ -131,7 +131,6 @@ class RmcpDispatcher:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the SDK knows that the connection is closed."""
         return getattr(self.sdk_dispatcher, _CLOSED, False) is True
 
     def learn_announced(self, capabilities: object, *, handshake: bool) -> bool:

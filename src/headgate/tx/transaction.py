@@ -127,10 +127,7 @@ class Transaction:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._phase is not Phase.RUNNING:
             return
@@ -393,11 +390,7 @@ class Transaction:
         self._history.append(SagaEvent(seconds, what, step.number if step is not None else 0, detail[:200]))
 
 
-_STEP_AFTER = {
-    Effect.NONE: StepState.FAILED,
-    Effect.UNKNOWN: StepState.DOUBT,
-    Effect.DONE: StepState.DONE,
-}
+_STEP_AFTER = {Effect.NONE: StepState.FAILED, Effect.UNKNOWN: StepState.DOUBT, Effect.DONE: StepState.DONE}
 _UNDO_AFTER = {
     Effect.NONE: StepState.UNDO_FAILED,
     Effect.UNKNOWN: StepState.UNDO_DOUBT,

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.delivery.errors import OperationInDoubt, OperationInProgress
 from headgate.delivery.operation_record import close_answer, requests_input
@@ -157,7 +158,7 @@ class RollbackRunner:
 
     async def _compensate(self, transaction: TransactionRecord, step: StepRecord) -> TransactionRecord:
         if step.state is StepState.DONE:
-            step = msgspec.structs.replace(step, state=StepState.UNDOING)
+            step = replace(step, state=StepState.UNDOING)
             transaction = await self._repository.save_change(
                 transaction, f"step {step.number}: undoing", step
             )
@@ -176,11 +177,11 @@ class RollbackRunner:
             if tried.final or pause is None:
                 if not tried.final:
                     tried = await self._after_last_attempt(transaction, step, tried)
-                step = msgspec.structs.replace(step, undo_op_id=tried.op_id or step.undo_op_id)
+                step = replace(step, undo_op_id=tried.op_id or step.undo_op_id)
                 return await self._record_compensation(transaction, step, tried.state, tried.error)
             if tried.refused:
                 # Under the same key the ledger would only replay the refusal.
-                step = next_compensation_round(msgspec.structs.replace(step, error=tried.error))
+                step = next_compensation_round(replace(step, error=tried.error))
                 transaction = await self._repository.save_change(
                     transaction, f"step {step.number}: undo refused", step
                 )
@@ -226,7 +227,7 @@ class RollbackRunner:
         op_id = await self._calls.open_compensation_id(transaction, step)
         if tried.effect is Effect.NONE and not op_id:
             return tried
-        return msgspec.structs.replace(tried, state=StepState.UNDO_DOUBT, op_id=tried.op_id or op_id)
+        return replace(tried, state=StepState.UNDO_DOUBT, op_id=tried.op_id or op_id)
 
     async def _record_compensation(
         self, transaction: TransactionRecord, step: StepRecord, state: StepState, error: str
@@ -238,7 +239,7 @@ class RollbackRunner:
                 "compensation failed",
                 extra={"transaction": transaction.id, "step": step.number, "reason": error},
             )
-        step = msgspec.structs.replace(step, state=state, error=error)
+        step = replace(step, state=state, error=error)
         return await self._repository.save_change(transaction, text, step, effect=Effect.DONE)
 
 

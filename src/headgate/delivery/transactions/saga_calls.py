@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import DecodeError, Raw
+from msgspec.structs import replace
 
 from headgate.delivery.argument_template import fill_template
 from headgate.delivery.errors import OperationNotFound
@@ -80,8 +81,8 @@ async def with_compensation_arguments(
         filled = await asyncio.to_thread(_filled_compensation, step, key, op_id, answer)
     except ValueError as problem:
         error = f"its compensation cannot be filled: {problem}"[: 2 * MAX_QUOTE]
-        return msgspec.structs.replace(step, remedy=Remedy.NONE, error=error)
-    return msgspec.structs.replace(step, undo_arguments=filled)
+        return replace(step, remedy=Remedy.NONE, error=error)
+    return replace(step, undo_arguments=filled)
 
 
 def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: McpResponse) -> bytes:
@@ -135,7 +136,7 @@ def with_transaction_note(answer: McpResponse, note: dict[str, Any], text: str) 
             members["content"] = Raw(msgspec.json.encode(blocks))
     except _UNREADABLE:
         return answer
-    return msgspec.structs.replace(answer, result=encode_object(members))
+    return replace(answer, result=encode_object(members))
 
 
 # Resolves the tool of a request, checks the permission of its caller, and sends the call.
@@ -196,11 +197,11 @@ class SagaCalls:
                 # Another gateway is about to send it.
                 return step
             if step.state is StepState.SENT and self._repository.is_within_ledger_window(transaction):
-                return msgspec.structs.replace(step, state=StepState.FAILED, error="it was never sent")
-            return msgspec.structs.replace(
+                return replace(step, state=StepState.FAILED, error="it was never sent")
+            return replace(
                 step, state=StepState.DOUBT, error="the ledger does not remember what became of it"
             )
-        step = msgspec.structs.replace(step, op_id=operation.op_id)
+        step = replace(step, op_id=operation.op_id)
         match operation.state:
             case OperationState.DONE:
                 return await self._step_after_answer(
@@ -209,11 +210,11 @@ class SagaCalls:
             case OperationState.FAILED | OperationState.ASKED:
                 # A server that requested input does not continue, because no client will answer.
                 reason = operation.error or "it was not carried out"
-                return msgspec.structs.replace(step, state=StepState.FAILED, error=reason)
+                return replace(step, state=StepState.FAILED, error=reason)
             case OperationState.INTENT:
                 return step
             case OperationState.DOUBT:
-                step = msgspec.structs.replace(step, state=StepState.DOUBT, error=operation.error)
+                step = replace(step, state=StepState.DOUBT, error=operation.error)
                 return await self._resolve_by_repeat(transaction, step, operation)
 
     async def settle_compensation(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
@@ -226,11 +227,7 @@ class SagaCalls:
         answer = await self._answer(operation)
         refused = error_text(answer)
         close_answer(answer)
-        return (
-            next_compensation_round(step)
-            if refused
-            else msgspec.structs.replace(step, state=StepState.UNDONE, error="")
-        )
+        return next_compensation_round(step) if refused else replace(step, state=StepState.UNDONE, error="")
 
     async def open_compensation_id(self, transaction: TransactionRecord, step: StepRecord) -> str:
         """The op_id of a compensation that may have been executed; empty when the ledger rules that out."""
@@ -291,14 +288,14 @@ async def step_after_answer(
 ) -> StepRecord:
     """The step after its answer: done, with the arguments of its compensation; or failed."""
     op_id = answer.delivery_status.op_id if answer.delivery_status is not None else ""
-    step = msgspec.structs.replace(step, op_id=op_id or step.op_id)
+    step = replace(step, op_id=op_id or step.op_id)
     refused = error_text(answer)
     if refused is not None:
         state = StepState.DOUBT if leaves_doubt(answer) else StepState.FAILED
-        return msgspec.structs.replace(step, state=state, error=refused)
-    step = msgspec.structs.replace(step, state=StepState.DONE, error="")
+        return replace(step, state=state, error=refused)
+    step = replace(step, state=StepState.DONE, error="")
     if step.remedy is Remedy.NONE and kind is ToolClass.READ:
-        return msgspec.structs.replace(step, remedy=Remedy.NEEDLESS)
+        return replace(step, remedy=Remedy.NEEDLESS)
     return await with_compensation_arguments(step, transaction.step_key(step), step.op_id, answer)
 
 
@@ -309,6 +306,4 @@ def leaves_doubt(answer: McpResponse) -> bool:
 
 def next_compensation_round(step: StepRecord) -> StepRecord:
     """The step with another compensation, as a call of its own."""
-    return msgspec.structs.replace(
-        step, state=StepState.UNDOING, undo_round=step.undo_round + 1, undo_op_id=""
-    )
+    return replace(step, state=StepState.UNDOING, undo_round=step.undo_round + 1, undo_op_id="")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from headgate.delivery.errors import (
     OperationInProgress,
@@ -228,9 +229,7 @@ class StepRunner:
         operation, answer = await self._calls.replay_answer(transaction, step)
         if answer is None:
             raise not_running_error(transaction)
-        answer = msgspec.structs.replace(
-            answer, delivery_status=delivery_status_of(operation, duplicate=True)
-        )
+        answer = replace(answer, delivery_status=delivery_status_of(operation, duplicate=True))
         tool = Item(ItemKind.TOOLS, operation.server, operation.tool, operation.public_name)
         return _StepOutcome(
             transaction, step, UpstreamCall(_call_request(transaction, step, request), tool), answer
@@ -242,7 +241,7 @@ class StepRunner:
         """Record a failed step as sent again, because a rollback skips failed steps."""
         if step.state is not StepState.FAILED:
             return transaction, step
-        step = msgspec.structs.replace(step, state=StepState.SENT, error="")
+        step = replace(step, state=StepState.SENT, error="")
         return await self._repository.save_change(transaction, f"step {step.number}: sent again", step), step
 
     async def _send_and_record(
@@ -283,7 +282,7 @@ class StepRunner:
         self, transaction: TransactionRecord, step: StepRecord, error: HeadgateError
     ) -> _StepOutcome:
         op_id = error.delivery_status.op_id if error.delivery_status is not None else ""
-        step = msgspec.structs.replace(
+        step = replace(
             step,
             state=StepState.FAILED if error.effect is Effect.NONE else StepState.DOUBT,
             op_id=op_id or step.op_id,
@@ -342,10 +341,10 @@ def _repeated_step(
 
 
 def _call_request(transaction: TransactionRecord, step: StepRecord, request: McpRequest) -> McpRequest:
-    delivery_request = msgspec.structs.replace(
+    delivery_request = replace(
         request.delivery_request or DeliveryRequest(),
         key=transaction.step_key(step),
         transaction=transaction.id,
     )
     params = {**request.params, "arguments": Raw(step.arguments)}
-    return msgspec.structs.replace(request, name=step.tool, params=params, delivery_request=delivery_request)
+    return replace(request, name=step.tool, params=params, delivery_request=delivery_request)

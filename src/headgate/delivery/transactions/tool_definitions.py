@@ -106,10 +106,7 @@ _TOOLS: Final = {
 }
 _STUBBED: Final = {
     BEGIN_TOOL: ("Begin calls that are undone together; no isolation.", ()),
-    STEP_TOOL: (
-        "Call a tool as a step of a transaction.",
-        ("transaction_id", "tool", "args", "compensate"),
-    ),
+    STEP_TOOL: ("Call a tool as a step of a transaction.", ("transaction_id", "tool", "args", "compensate")),
     COMMIT_TOOL: ("Keep all steps.", ("transaction_id",)),
     ROLLBACK_TOOL: ("Undo all steps.", ("transaction_id",)),
     GET_TRANSACTION_TOOL: ("State of a transaction.", ("transaction_id",)),

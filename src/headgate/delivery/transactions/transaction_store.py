@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import ledger_unavailable
@@ -88,7 +89,6 @@ class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
         return TransactionKey(self.tenant, self.principal, self.id)
 
     def step(self, number: int) -> StepRecord:
-        """The step of that number."""
         return self.steps[number - 1]
 
     def step_key(self, step: StepRecord) -> str:
@@ -183,11 +183,9 @@ class TransactionRepository:
             lock.release()
 
     async def begin(self, transaction: TransactionRecord) -> bool:
-        """Record a new transaction; False when its key exists."""
         return await _available(self._store.begin(transaction))
 
     async def find(self, transaction_key: TransactionKey) -> TransactionRecord | None:
-        """The transaction of that key."""
         return await _available(self._store.load(transaction_key))
 
     async def load(self, transaction_key: TransactionKey) -> TransactionRecord:
@@ -217,15 +215,12 @@ class TransactionRepository:
         if step is not None:
             before, after = transaction.steps[: step.number - 1], transaction.steps[step.number :]
             changes["steps"] = (*before, step, *after)
-        changed = msgspec.structs.replace(
-            transaction, updated=event.at, history=(*transaction.history, event), **changes
-        )
+        changed = replace(transaction, updated=event.at, history=(*transaction.history, event), **changes)
         if not await _available(self._store.save(changed, event, step), effect):
             raise transaction_busy(transaction.transaction_key, effect=effect)
-        return msgspec.structs.replace(changed, revision=changed.revision + 1)
+        return replace(changed, revision=changed.revision + 1)
 
     async def find_operation_id(self, transaction: TransactionRecord, key: str) -> str | None:
-        """The op_id that the ledger has under a key."""
         found = self._store.find_operation_id(transaction.transaction_key, key)
         return await _available(found, Effect.UNKNOWN)
 
@@ -234,15 +229,12 @@ class TransactionRepository:
         return self.now - transaction.updated < self._trusted_seconds
 
     async def list_unfinished(self) -> list[TransactionSummary]:
-        """Those that have not ended and that no other gateway runs, oldest first."""
         return await _available(self._store.list_unfinished())
 
     async def list_resumable(self) -> list[ResumableRollback]:
-        """The rollbacks that an operator resumed, oldest first."""
         return await _available(self._store.list_resumable())
 
     async def counts(self) -> dict[Phase, int]:
-        """How many there are in each phase."""
         return await _available(self._store.counts())
 
     async def sweep(self) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import DecodeError, Meta, Raw
+from msgspec.structs import replace
 
 from headgate.delivery.ledger import OperationState
 from headgate.delivery.operation_record import close_answer
@@ -206,7 +207,6 @@ class TransactionTool:
         self._run = run
 
     async def run(self, request: McpRequest) -> McpResponse:
-        """The answer to one call; raises HeadgateError."""
         return await self._run(request)
 
 
@@ -248,11 +248,11 @@ class TransactionTools:
         if request.name == STEP_TOOL:
             id, step_request = read_step(request)
             # Headers mirror arguments of transaction_step, not of the tool that it calls.
-            request = msgspec.structs.replace(request, headers=None)
+            request = replace(request, headers=None)
         else:
             id, step_request = read_plain_step(request, self._default_seconds)
         meta = {name: value for name, value in request.meta.items() if name != COMPENSATE_META}
-        request = msgspec.structs.replace(request, meta=meta)
+        request = replace(request, meta=meta)
         return await self._saga_runner.run_step(
             _transaction_key(request.caller, id), step_request, request, send_call
         )

@@ -238,12 +238,10 @@ class LedgerMarkFile:
             return
 
     def remove(self) -> None:
-        """Remove the file."""
         self.close()
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -20,7 +20,6 @@ class PayloadFile:
 
     @property
     def first(self) -> bytes:
-        """The first byte."""
         return os.pread(self.fileno(), min(1, self.size), self.start)
 
     def fileno(self) -> int:

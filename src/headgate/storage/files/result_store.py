@@ -126,7 +126,6 @@ class LocalResultStore:
         return await self._drop(self._index.keys_of(None if agent is None else self._owner(agent)))
 
     async def size(self) -> int:
-        """How many entries all agents have together."""
         await self.expire()
         return self._index.entries
 

@@ -92,7 +92,6 @@ class ResultTransfers:
         return len(self._transfers)
 
     def needs_chunks(self, request: McpRequest, answer: McpResponse) -> bool:
-        """Whether the answer has to be sent in chunks; opens nothing."""
         delivery_request = request.delivery_request
         if delivery_request is None or _CHUNKING not in delivery_request.features or answer.error:
             # Nearly every answer.
@@ -123,11 +122,7 @@ class ResultTransfers:
         while len(self._transfers) > self._most:
             self._evict_one()
         chunked = RmcpTransfer(
-            transfer_id=id,
-            size=transfer.size,
-            chunk_size=CHUNK_BYTES,
-            total=transfer.total,
-            sha256=digest,
+            transfer_id=id, size=transfer.size, chunk_size=CHUNK_BYTES, total=transfer.total, sha256=digest
         )
         # The gateway's announcement has no `resultType`, which a server's answer may have.
         return msgspec.structs.replace(answer, result=_announcement(chunked), typed=False)

@@ -98,7 +98,6 @@ class StateFile:
         return self._state.abilities.get(server)
 
     def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
-        """Remember the declaration of the server."""
         if self._state.abilities.get(server) != ability:
             self._state.abilities[server] = ability
             self._schedule_write()
@@ -139,7 +138,6 @@ class StateFile:
         return self._state.listings.get(label)
 
     def remember_listing(self, label: str, digest: str) -> None:
-        """Remember the digest of a listing."""
         known = self._state.listings
         if known.get(label) != digest:
             known.pop(label, None)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
+from sqlite3 import Connection
 from typing import TypeVar
 
 import msgspec
@@ -89,7 +90,7 @@ class SqliteCatalogStore:
         self._path = path
         self._now = now
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
 
     async def load(self, specs: dict[str, str], *, forget: bool = True) -> list[StoredListing]:
         """The last listings of the servers of these definitions.
@@ -123,7 +124,7 @@ class SqliteCatalogStore:
             if specs.get(server) == spec
         ]
 
-    def _drop_unused(self, connection: sqlite3.Connection, specs: dict[str, str]) -> None:
+    def _drop_unused(self, connection: Connection, specs: dict[str, str]) -> None:
         """Mark these definitions as used, and delete those that no gateway has used for a while."""
         now = self._now()
         used = [(now, name, spec) for name, spec in specs.items()]
@@ -175,9 +176,7 @@ class SqliteCatalogStore:
             if listing.kind is ItemKind.TOOLS:
                 self._keep_tools(connection, server, spec, listing.definitions)
 
-    def _keep_tools(
-        self, connection: sqlite3.Connection, server: str, spec: str, definitions: list[bytes]
-    ) -> None:
+    def _keep_tools(self, connection: Connection, server: str, spec: str, definitions: list[bytes]) -> None:
         now = self._now()
         rows = [
             (server, position, named.name, named.description, *_hashes(definition), definition, now, spec)
@@ -293,13 +292,13 @@ class SqliteCatalogStore:
     def _log_failure(self, what: str, error: Exception) -> None:
         log.warning("catalog %s", what, extra={"path": str(self._path), "reason": str(error)})
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> Connection:
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = self._open_migrated() or self._create_new()
         return self._connection
 
-    def _open_migrated(self) -> sqlite3.Connection | None:
+    def _open_migrated(self) -> Connection | None:
         """The file at its latest schema version; None for a newer, foreign or broken one."""
         connection = _connect(self._path)
         try:
@@ -316,7 +315,7 @@ class SqliteCatalogStore:
         connection.close()
         return None
 
-    def _create_new(self) -> sqlite3.Connection:
+    def _create_new(self) -> Connection:
         remove_catalog_files(self._path)
         connection = _connect(self._path)
         CATALOG_MIGRATIONS.apply(connection)
@@ -334,7 +333,7 @@ def remove_catalog_files(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> Connection:
     # Readable by its owner alone: it has the tools of servers and a hash of their definitions.
     for suffix in ("", "-wal", "-shm", "-journal"):
         check_regular(f"{path}{suffix}")

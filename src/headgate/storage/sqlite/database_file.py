@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from sqlite3 import Connection
 
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.domain.errors import StoreFailed
@@ -38,8 +39,8 @@ def open_database_file(
     migrations: Migrations,
     busy_seconds: float,
     *,
-    inspect: Callable[[sqlite3.Connection, int], None] = lambda connection, version: None,
-) -> sqlite3.Connection:
+    inspect: Callable[[Connection, int], None] = lambda connection, version: None,
+) -> Connection:
     """A connection to the file, whose commits are durable and whose schema is the latest.
 
     `inspect` gets the schema version that the file has, before anything is changed.
@@ -103,7 +104,7 @@ def check_database_files(path: Path) -> None:
         check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
 
 
-def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
+def _use_wal(connection: Connection, busy_seconds: float) -> None:
     """Switch to WAL, with retries, because SQLite does not wait for another process that does it too."""
     give_up_at = time.monotonic() + busy_seconds
     while True:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from sqlite3 import Connection
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -41,10 +42,10 @@ class DatabaseGuard(Protocol):
     def raise_if_damaged(self) -> None:
         """Raises StoreFailed when the file is refused; runs on the loop too."""
 
-    def open(self, migrations: Migrations, busy_seconds: float) -> sqlite3.Connection:
+    def open(self, migrations: Migrations, busy_seconds: float) -> Connection:
         """A connection to a file that passes a quick check."""
 
-    def advance(self, connection: sqlite3.Connection) -> Any:
+    def advance(self, connection: Connection) -> Any:
         """Count a commit that is about to be made: the mark for `note_commit`."""
 
     def note_commit(self, mark: Any) -> None:
@@ -71,18 +72,18 @@ class GroupCommit:
         busy_seconds: float = BUSY_SECONDS,
         guard: DatabaseGuard | None = None,
     ) -> None:
-        def connect() -> sqlite3.Connection:
+        def connect() -> Connection:
             if guard is not None:
                 return guard.open(migrations, busy_seconds)
             return open_database_file(path, migrations, busy_seconds)
 
-        def connect_to_write() -> sqlite3.Connection:
+        def connect_to_write() -> Connection:
             connection = connect()
             # `_begin` waits for locks.
             connection.execute("PRAGMA busy_timeout = 0")
             return connection
 
-        def connect_to_read() -> sqlite3.Connection:
+        def connect_to_read() -> Connection:
             connection = connect()
             connection.execute("PRAGMA query_only = ON")
             return connection
@@ -112,7 +113,7 @@ class GroupCommit:
     ) -> None:
         await self.close()
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, once its changes are durable.
 
         Raises StoreFailed when they are not, and what `work` raises, which undoes them. Several works share a
@@ -122,14 +123,13 @@ class GroupCommit:
         self._check_usable()
         return await self._writer.submit(work)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, which must not change anything; raises StoreFailed."""
         self._check_usable()
         return await self._reader.submit(work)
 
     @property
     def damage(self) -> str:
-        """Why the file is refused; empty while it is intact."""
         return self._guard.damage if self._guard is not None else ""
 
     async def check(self, work: Callable[[Path, Callable[[], bool]], T]) -> T | None:
@@ -162,7 +162,7 @@ class GroupCommit:
         if self._guard is not None:
             self._guard.note_failure(error)
 
-    def _commit_batch(self, connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
+    def _commit_batch(self, connection: Connection, works: "list[_QueuedWork[Any]]") -> None:
         changes, mark = connection.total_changes, None
         try:
             self._begin(connection)
@@ -181,7 +181,7 @@ class GroupCommit:
         if self._guard is not None and mark is not None:
             self._guard.note_commit(mark)
 
-    def _begin(self, connection: sqlite3.Connection) -> None:
+    def _begin(self, connection: Connection) -> None:
         """Begin a transaction; poll often, because with the long sleeps of SQLite a busy process wins."""
         give_up_at = time.monotonic() + self._busy_seconds
         while True:
@@ -194,7 +194,7 @@ class GroupCommit:
             time.sleep(_LOCK_POLL_SECONDS)
 
 
-def in_snapshot(connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
+def in_snapshot(connection: Connection, read: Callable[[Connection], T]) -> T:
     """The result of `read` in one transaction, so that all its statements see the same state."""
     connection.execute("BEGIN")
     try:
@@ -203,12 +203,12 @@ def in_snapshot(connection: sqlite3.Connection, read: Callable[[sqlite3.Connecti
         connection.execute("COMMIT")
 
 
-def _run_reads(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
+def _run_reads(connection: Connection, works: "list[_QueuedWork[Any]]") -> None:
     for work in works:
         work.run(connection)
 
 
-def _run_all(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> bool:
+def _run_all(connection: Connection, works: "list[_QueuedWork[Any]]") -> bool:
     """Run all works; False after a failure, which rolls the transaction back."""
     for work in works:
         if work.run(connection) is not None:
@@ -218,7 +218,7 @@ def _run_all(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") ->
     return True
 
 
-def _run_in_savepoints(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
+def _run_in_savepoints(connection: Connection, works: "list[_QueuedWork[Any]]") -> None:
     """Run each work in a savepoint, so that a failure undoes that work alone."""
     for work in works:
         connection.execute("SAVEPOINT work")
@@ -236,13 +236,13 @@ class _QueuedWork(Generic[T]):
 
     __slots__ = ("_do", "_done", "_error", "_result")
 
-    def __init__(self, do: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]") -> None:
+    def __init__(self, do: Callable[[Connection], T], done: "asyncio.Future[T]") -> None:
         self._do = do
         self._done = done
         self._result: T
         self._error: Exception | None = None
 
-    def run(self, connection: sqlite3.Connection) -> Exception | None:
+    def run(self, connection: Connection) -> Exception | None:
         """Run it: the error, if it fails."""
         self._error = None
         try:
@@ -278,8 +278,8 @@ class _DatabaseWorker:
     def __init__(
         self,
         name: str,
-        connect: Callable[[], sqlite3.Connection],
-        run: Callable[[sqlite3.Connection, list[_QueuedWork[Any]]], None],
+        connect: Callable[[], Connection],
+        run: Callable[[Connection, list[_QueuedWork[Any]]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._name = name
@@ -291,7 +291,7 @@ class _DatabaseWorker:
         self._ended: asyncio.Future[None] | None = None
         self._closed = False
 
-    async def submit(self, do: Callable[[sqlite3.Connection], T]) -> T:
+    async def submit(self, do: Callable[[Connection], T]) -> T:
         """The result of the work, after all queued work; raises StoreFailed."""
         if self._closed:
             raise StoreFailed("it is closed")
@@ -313,7 +313,7 @@ class _DatabaseWorker:
         self._closed = True
 
     def _run_thread(self) -> None:
-        connection: sqlite3.Connection | None = None
+        connection: Connection | None = None
         going = True
         while going:
             works, going = self._next_batch()
@@ -327,9 +327,7 @@ class _DatabaseWorker:
             connection.close()
         self._call_on_loop(self._signal_ended)
 
-    def _run_batch(
-        self, connection: sqlite3.Connection | None, works: list[_QueuedWork[Any]]
-    ) -> sqlite3.Connection | None:
+    def _run_batch(self, connection: Connection | None, works: list[_QueuedWork[Any]]) -> Connection | None:
         try:
             connection = connection or self._connect()
             self._run_all(connection, works)

@@ -6,12 +6,12 @@ which gateways run.
 
 import asyncio
 import logging
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from sqlite3 import Connection
 
 import msgspec
 
@@ -135,7 +135,7 @@ class SqliteLedger:
             await asyncio.to_thread(self._answer_files.remove, outdated)
         return claim
 
-    def _claim(self, connection: sqlite3.Connection, intent: Intent) -> tuple[ClaimResult, str]:
+    def _claim(self, connection: Connection, intent: Intent) -> tuple[ClaimResult, str]:
         """The claim, and the name of an answer file that is obsolete."""
         now, owner = self._now(), self.liveness.register()
         new = rows.insert(connection, intent, owner, now)
@@ -173,7 +173,7 @@ class SqliteLedger:
         """Operations in INTENT whose owner is gone or whose lease is over, oldest first."""
         return await self._group_commit.read(self._orphans)
 
-    def _orphans(self, connection: sqlite3.Connection) -> list[Operation]:
+    def _orphans(self, connection: Connection) -> list[Operation]:
         now = self._now()
         return [
             found
@@ -182,9 +182,7 @@ class SqliteLedger:
         ]
 
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
-        """Take over an orphaned INTENT: its new fence; None when another did, or it is none."""
-
-        def adopt(connection: sqlite3.Connection) -> int | None:
+        def adopt(connection: Connection) -> int | None:
             known, now = rows.find(connection, op_id), self._now()
             if known is None or known.fence != fence or known.state is not OperationState.INTENT:
                 return None
@@ -232,7 +230,7 @@ class SqliteLedger:
         if claimed is not None and claimed.fence != fence:
             claimed = None
 
-        def finish(connection: sqlite3.Connection) -> bool:
+        def finish(connection: Connection) -> bool:
             now = self._now()
             return rows.finish(
                 connection, op_id, fence, outcome, stored, now, dropped=dropped, claimed=claimed
@@ -280,23 +278,19 @@ class SqliteLedger:
             log.debug("answer not recorded", extra={"reason": str(error)})
 
     async def find(self, op_id: str) -> Operation | None:
-        """The operation of that id."""
         return await self._group_commit.read(lambda connection: rows.find(connection, op_id))
 
     async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
-        """The operation under that key, even an expired one."""
         find = partial(rows.find_by_key, owned_key=(tenant, principal, key))
         return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
 
     async def list_by_key_prefix(self, tenant: str, principal: str, prefix: str) -> list[Operation]:
-        """The operations whose keys begin with the prefix, in the order of their keys."""
         owned_prefix = (tenant, principal, prefix)
         return await self._group_commit.read(
             lambda connection: rows.list_by_key_prefix(connection, owned_prefix)
         )
 
     async def read_answer(self, op_id: str) -> McpResponse | None:
-        """The stored answer, byte for byte, whose payload the caller closes."""
         reading = asyncio.ensure_future(
             self._group_commit.read(lambda connection: self._answer(connection, op_id))
         )
@@ -306,7 +300,7 @@ class SqliteLedger:
             reading.add_done_callback(_close_unclaimed_answer)
             raise
 
-    def _answer(self, connection: sqlite3.Connection, op_id: str) -> McpResponse | None:
+    def _answer(self, connection: Connection, op_id: str) -> McpResponse | None:
         found = rows.read_answer(connection, op_id)
         if found is None:
             return None
@@ -315,20 +309,16 @@ class SqliteLedger:
         return McpResponse(result, found.error, found.typed)
 
     async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
-        """Operations in DOUBT, oldest first."""
         return await self.list_operations((OperationState.DOUBT,), limit)
 
     async def list_operations(self, states: Collection[OperationState], limit: int = 1000) -> list[Operation]:
-        """Operations in one of the states, oldest first."""
         return await self._group_commit.read(lambda connection: rows.in_states(connection, states, limit))
 
     async def counts(self) -> dict[OperationState, int]:
-        """How many operations there are in each state."""
         return await self._group_commit.read(rows.count_by_state)
 
     @property
     def damage(self) -> str:
-        """Why the ledger is refused; empty while it is intact."""
         return self._group_commit.damage
 
     async def check(self) -> int | None:
@@ -336,7 +326,6 @@ class SqliteLedger:
         return await self._group_commit.check(check_ledger)
 
     async def sweep(self) -> int:
-        """Delete expired operations: never an INTENT, a DOUBT only after its own, longer window."""
         forgotten = 0
         while removed := await self._group_commit.write(self._forget):
             forgotten += removed
@@ -370,7 +359,7 @@ class SqliteLedger:
             if self._dropped_until == after:
                 self._dropped_until = until
 
-    def _forget(self, connection: sqlite3.Connection) -> int:
+    def _forget(self, connection: Connection) -> int:
         now = self._now()
         return rows.forget_ended(
             connection, now - self._window_seconds, now - self._doubt_seconds, _SWEEP_BATCH
@@ -384,7 +373,7 @@ class SqliteLedger:
         except OSError as error:
             raise store_failure(error) from error
 
-        def unneeded(connection: sqlite3.Connection) -> list[str]:
+        def unneeded(connection: Connection) -> list[str]:
             return [
                 name
                 for name, op_id, fence in found

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Final
 
 from headgate.delivery.ledger import LedgerDamaged
@@ -47,11 +48,10 @@ class LedgerGuard:
         return any(os.path.exists(name) for name in names)
 
     def raise_if_damaged(self) -> None:
-        """Raises LedgerDamaged when the ledger is refused."""
         if self.damage:
             raise LedgerDamaged(self.damage)
 
-    def open(self, migrations: Migrations, busy_seconds: float) -> sqlite3.Connection:
+    def open(self, migrations: Migrations, busy_seconds: float) -> Connection:
         """A connection to a ledger that passes a quick check.
 
         Raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError.
@@ -81,7 +81,7 @@ class LedgerGuard:
                 raise
         return connection
 
-    def _compare(self, connection: sqlite3.Connection, mark: LedgerMark | None) -> None:
+    def _compare(self, connection: Connection, mark: LedgerMark | None) -> None:
         found = schema.read_identity(connection)
         if mark is None:
             schema.compact(connection)
@@ -98,12 +98,10 @@ class LedgerGuard:
                 pass
             self._checked = (status.st_dev, status.st_ino)
 
-    def advance(self, connection: sqlite3.Connection) -> LedgerMark:
-        """Count a commit that is about to be made."""
+    def advance(self, connection: Connection) -> LedgerMark:
         return schema.count_commit(connection, self._last)
 
     def note_commit(self, mark: LedgerMark) -> None:
-        """Note a commit that is durable."""
         self._last = mark
         self._mark.advance(mark)
 
@@ -148,12 +146,12 @@ class LedgerGuard:
         self._mark.remove()
 
 
-def _prepare_known(connection: sqlite3.Connection, version: int) -> None:
+def _prepare_known(connection: Connection, version: int) -> None:
     schema.check_schema(connection, version)
     _prepare(connection, version)
 
 
-def _prepare(connection: sqlite3.Connection, version: int) -> None:
+def _prepare(connection: Connection, version: int) -> None:
     if not version:
         # Returns free pages to the disk; it must precede the first table.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -240,7 +238,7 @@ class _CheckProgress:
                 raise _CheckStopped
 
 
-def _check_operations(connection: sqlite3.Connection, seen: _CheckProgress) -> None:
+def _check_operations(connection: Connection, seen: _CheckProgress) -> None:
     for number, checksum, answer_checksum, error, result, indexed, *facts in connection.execute(
         _SELECT_OPERATIONS
     ):
@@ -253,7 +251,7 @@ def _check_operations(connection: sqlite3.Connection, seen: _CheckProgress) -> N
         seen.count_row()
 
 
-def _check_transactions(connection: sqlite3.Connection, seen: _CheckProgress) -> None:
+def _check_transactions(connection: Connection, seen: _CheckProgress) -> None:
     tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'transactions'")
     if tables.fetchone() is None:
         return

@@ -5,11 +5,11 @@ of a fixed number of buckets. Each bucket always exists and has a checksum: a mi
 damage, and an intact one proves which keys there are.
 """
 
-import sqlite3
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from sqlite3 import Connection
 from typing import Final
 
 import msgspec
@@ -32,7 +32,7 @@ def hash_of(kind: str, owned_key: OwnedKey) -> bytes:
     return blake2b(_encode((kind, *owned_key)), digest_size=HASH_BYTES).digest()
 
 
-def insert_buckets(connection: sqlite3.Connection) -> None:
+def insert_buckets(connection: Connection) -> None:
     """Add the empty buckets of a new file."""
     connection.executemany(
         "INSERT OR IGNORE INTO key_hashes VALUES (?, ?, x'')",
@@ -40,12 +40,12 @@ def insert_buckets(connection: sqlite3.Connection) -> None:
     )
 
 
-def contains(connection: sqlite3.Connection, hashed: bytes) -> bool:
+def contains(connection: Connection, hashed: bytes) -> bool:
     """Whether the key exists; raises LedgerDamaged when its bucket is damaged."""
     return _position(_read(connection, _bucket(hashed)), hashed) >= 0
 
 
-def add(connection: sqlite3.Connection, hashed: bytes) -> bool:
+def add(connection: Connection, hashed: bytes) -> bool:
     """Add a key; False when it exists. Raises LedgerDamaged."""
     bucket = _bucket(hashed)
     hashes = _read(connection, bucket)
@@ -55,7 +55,7 @@ def add(connection: sqlite3.Connection, hashed: bytes) -> bool:
     return True
 
 
-def remove(connection: sqlite3.Connection, removed: Iterable[bytes]) -> None:
+def remove(connection: Connection, removed: Iterable[bytes]) -> None:
     """Remove keys; raises LedgerDamaged when one of them does not exist."""
     by_bucket: defaultdict[int, list[bytes]] = defaultdict(list)
     for hashed in removed:
@@ -70,7 +70,7 @@ def remove(connection: sqlite3.Connection, removed: Iterable[bytes]) -> None:
         _write(connection, bucket, hashes)
 
 
-def verified_buckets(connection: sqlite3.Connection) -> Iterator[bytes]:
+def verified_buckets(connection: Connection) -> Iterator[bytes]:
     """The hashes of each bucket in order; raises LedgerDamaged at a damaged one."""
     expected = 0
     rows = connection.execute("SELECT bucket, checksum, hashes FROM key_hashes ORDER BY bucket")
@@ -99,7 +99,7 @@ def _position(hashes: bytes, hashed: bytes) -> int:
     return at
 
 
-def _read(connection: sqlite3.Connection, bucket: int) -> bytes:
+def _read(connection: Connection, bucket: int) -> bytes:
     found = connection.execute(
         "SELECT checksum, hashes FROM key_hashes WHERE bucket = ?", (bucket,)
     ).fetchone()
@@ -109,7 +109,7 @@ def _read(connection: sqlite3.Connection, bucket: int) -> bytes:
     return hashes
 
 
-def _write(connection: sqlite3.Connection, bucket: int, hashes: bytes) -> None:
+def _write(connection: Connection, bucket: int, hashes: bytes) -> None:
     connection.execute(
         "UPDATE key_hashes SET checksum = ?, hashes = ? WHERE bucket = ?",
         (_checksum(bucket, hashes), hashes, bucket),

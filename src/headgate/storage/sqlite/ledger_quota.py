@@ -1,6 +1,6 @@
 """Keeps the ledger within its quota: drops the oldest answers, never the records of the calls."""
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Final
 
 from headgate.storage.sqlite import ledger_rows as rows
@@ -20,7 +20,7 @@ _OLDEST_INLINE: Final = """
 """
 
 
-def bytes_used(connection: sqlite3.Connection) -> int:
+def bytes_used(connection: Connection) -> int:
     """The bytes of all rows and answer files."""
     pages, free, page_size = (
         _number(connection, f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
@@ -29,7 +29,7 @@ def bytes_used(connection: sqlite3.Connection) -> int:
     return (pages - free) * page_size + bodies
 
 
-def drop_bodies(connection: sqlite3.Connection, excess: int) -> list[str]:
+def drop_bodies(connection: Connection, excess: int) -> list[str]:
     """Drop the oldest answers in files until `excess` bytes are free: the names of their files."""
     dropped: list[str] = []
     oldest = connection.execute(_OLDEST_FILES, (_DROPPED_AT_ONCE,)).fetchall()
@@ -41,7 +41,7 @@ def drop_bodies(connection: sqlite3.Connection, excess: int) -> list[str]:
     return dropped
 
 
-def drop_inline(connection: sqlite3.Connection, excess: int, after: float) -> float | None:
+def drop_inline(connection: Connection, excess: int, after: float) -> float | None:
     """Drop the oldest answers in rows that ended after `after`, until `excess` bytes are free.
 
     Returns the time of the last one; None when there is none.
@@ -56,7 +56,7 @@ def drop_inline(connection: sqlite3.Connection, excess: int, after: float) -> fl
     return last
 
 
-def shrink(connection: sqlite3.Connection) -> bool:
+def shrink(connection: Connection) -> bool:
     """Return free pages to the disk; True when there may be more."""
     pages = _number(connection, "PRAGMA page_count")
     free = _number(connection, "PRAGMA freelist_count")
@@ -66,5 +66,5 @@ def shrink(connection: sqlite3.Connection) -> bool:
     return _number(connection, "PRAGMA freelist_count") < free
 
 
-def _number(connection: sqlite3.Connection, statement: str) -> int:
+def _number(connection: Connection, statement: str) -> int:
     return int(connection.execute(statement).fetchone()[0])

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -193,9 +194,9 @@ class _copied_database:  # noqa: N801 (used as a function)
     def __init__(self, path: Path) -> None:
         self._path = path
         self._copy = path.with_name(f"{path.name}.copy")
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
 
-    def __enter__(self) -> sqlite3.Connection | None:
+    def __enter__(self) -> Connection | None:
         for source, target in zip(_files(self._path), _files(self._copy), strict=True):
             target.unlink(missing_ok=True)
             if source.exists() and not source.name.endswith("-shm"):
@@ -218,7 +219,7 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(content, copy)
 
 
-def _read_transactions(connection: sqlite3.Connection | None, found: _RecoveredLedger) -> None:
+def _read_transactions(connection: Connection | None, found: _RecoveredLedger) -> None:
     if connection is None:
         return
     for number in _numbers(connection):
@@ -228,7 +229,7 @@ def _read_transactions(connection: sqlite3.Connection | None, found: _RecoveredL
             found.lost_transactions.append(_transaction_label(connection, number))
 
 
-def _numbers(connection: sqlite3.Connection) -> Iterator[int]:
+def _numbers(connection: Connection) -> Iterator[int]:
     """The numbers of the transactions in every table and index that can be read."""
     seen: set[int] = set()
     for source in ("transactions NOT INDEXED", "transactions INDEXED BY transactions_by_phase", "steps"):
@@ -240,7 +241,7 @@ def _numbers(connection: sqlite3.Connection) -> Iterator[int]:
                     yield number
 
 
-def _transaction(connection: sqlite3.Connection, number: int) -> RecoveredTransaction:
+def _transaction(connection: Connection, number: int) -> RecoveredTransaction:
     row = connection.execute(
         f"SELECT checksum, {transactions.COLUMNS} FROM transactions WHERE number = ?", (number,)
     ).fetchone()
@@ -258,7 +259,7 @@ def _transaction(connection: sqlite3.Connection, number: int) -> RecoveredTransa
     return RecoveredTransaction(number, facts, steps, events)
 
 
-def _transaction_label(connection: sqlite3.Connection, number: int) -> str:
+def _transaction_label(connection: Connection, number: int) -> str:
     with suppress(*_UNREADABLE):
         row = connection.execute("SELECT id FROM transactions WHERE number = ?", (number,)).fetchone()
         if row is not None and isinstance(row[0], str):
@@ -266,7 +267,7 @@ def _transaction_label(connection: sqlite3.Connection, number: int) -> str:
     return f"number {number}"
 
 
-def _has_every_commit(connection: sqlite3.Connection | None, path: Path) -> bool:
+def _has_every_commit(connection: Connection | None, path: Path) -> bool:
     try:
         mark = LedgerGuard(path).read_mark()
         if connection is None or mark is None:
@@ -322,7 +323,7 @@ def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
     return identity
 
 
-def _insert_call(connection: sqlite3.Connection, call: _RecoveredCall) -> None:
+def _insert_call(connection: Connection, call: _RecoveredCall) -> None:
     facts, error, result, _ = call
     if _doubtful(facts):
         facts, error, result = rows.doubtful_facts(facts, _RECOVERED), b"", b""

@@ -4,10 +4,10 @@ Each row has a checksum of its facts and one of its answer. A row is verified wh
 it is changed, so that a damaged row never gets a new checksum.
 """
 
-import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
+from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -114,16 +114,14 @@ class _VerifiedRow(NamedTuple):
 
 
 def checksum_of(facts: Facts) -> int:
-    """The checksum of a row with these facts."""
     return zlib.crc32(_encode(facts))
 
 
 def answer_checksum_of(error: bytes, result: bytes) -> int:
-    """The checksum of an answer in a row."""
     return zlib.crc32(result, zlib.crc32(error))
 
 
-def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> WrittenRow | None:
+def insert(connection: Connection, intent: Intent, owner: str, now: float) -> WrittenRow | None:
     """Record a new INTENT; None when its key is taken. Raises LedgerDamaged."""
     owned_key = (intent.tenant, intent.principal, intent.key)
     if not keys.add(connection, keys.hash_of(keys.CALL, owned_key)):
@@ -131,7 +129,7 @@ def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: floa
     return insert_row(connection, _intent_facts(intent, owner, now), b"", b"")
 
 
-def insert_row(connection: sqlite3.Connection, facts: Facts, error: bytes, result: bytes) -> WrittenRow:
+def insert_row(connection: Connection, facts: Facts, error: bytes, result: bytes) -> WrittenRow:
     """Add a row; raises LedgerDamaged when an index has its key or its id already."""
     checksum = checksum_of(facts)
     added = connection.execute(_INSERT, (*facts, checksum, error, result))
@@ -154,7 +152,7 @@ def _intent_facts(intent: Intent, owner: str, now: float) -> Facts:
     )  # fmt: skip
 
 
-def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str, now: float) -> WrittenRow:
+def grant(connection: Connection, op_id: str, intent: Intent, owner: str, now: float) -> WrittenRow:
     """Make a known operation an INTENT again, without its earlier answer."""
     row = _existing(connection, op_id)
     facts = _changed(
@@ -177,9 +175,7 @@ def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str
     return _write(connection, row.number, facts, (b"", b""))
 
 
-def change_owner(
-    connection: sqlite3.Connection, op_id: str, lease_until: float, owner: str, now: float
-) -> None:
+def change_owner(connection: Connection, op_id: str, lease_until: float, owner: str, now: float) -> None:
     """Give an INTENT to another owner."""
     row = _existing(connection, op_id)
     fence = row.fact("fence") + 1
@@ -187,14 +183,14 @@ def change_owner(
     _write(connection, row.number, facts)
 
 
-def mark_in_doubt(connection: sqlite3.Connection, op_id: str, reason: str, now: float) -> None:
+def mark_in_doubt(connection: Connection, op_id: str, reason: str, now: float) -> None:
     """Change an INTENT whose outcome is unknown to DOUBT; its owner may still end it."""
     row = _existing(connection, op_id)
     _write(connection, row.number, _changed(row, state=OperationState.DOUBT.value, error=reason, updated=now))
 
 
 def finish(
-    connection: sqlite3.Connection,
+    connection: Connection,
     op_id: str,
     fence: int,
     outcome: OperationOutcome,
@@ -251,7 +247,7 @@ def _finished(
     return changed
 
 
-def drop_answer(connection: sqlite3.Connection, number: int) -> str:
+def drop_answer(connection: Connection, number: int) -> str:
     """Drop the answer of an operation and keep its record: the name of the file with the answer."""
     row = next(_rows(connection, "WHERE number = ?", (number,)), None)
     if row is None:
@@ -272,7 +268,7 @@ def _changed(row: _VerifiedRow, **changes: Any) -> list[Any]:
 
 
 def _write(
-    connection: sqlite3.Connection, number: int, facts: Facts, answer: tuple[bytes, bytes] | None = None
+    connection: Connection, number: int, facts: Facts, answer: tuple[bytes, bytes] | None = None
 ) -> WrittenRow:
     """Change a row; `answer` is the error and the result, which stay as they are without it."""
     values, checksum = [facts[index] for index in _CHANGING_INDEXES], checksum_of(facts)
@@ -286,19 +282,19 @@ def _valid_text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def find(connection: sqlite3.Connection, op_id: str) -> Operation | None:
+def find(connection: Connection, op_id: str) -> Operation | None:
     """The operation of that id; raises LedgerDamaged, as all of these do."""
     return next(_selected(connection, "WHERE op_id = ?", (op_id,)), None)
 
 
-def find_by_key(connection: sqlite3.Connection, owned_key: keys.OwnedKey) -> Operation | None:
+def find_by_key(connection: Connection, owned_key: keys.OwnedKey) -> Operation | None:
     """The operation of that tenant and principal under that key."""
     if not keys.contains(connection, keys.hash_of(keys.CALL, owned_key)):
         return None
     return get_by_key(connection, owned_key)
 
 
-def get_by_key(connection: sqlite3.Connection, owned_key: keys.OwnedKey) -> Operation:
+def get_by_key(connection: Connection, owned_key: keys.OwnedKey) -> Operation:
     """The operation under a key that exists."""
     where = "WHERE tenant = ? AND principal = ? AND key = ?"
     found = next(_selected(connection, where, owned_key), None)
@@ -307,7 +303,7 @@ def get_by_key(connection: sqlite3.Connection, owned_key: keys.OwnedKey) -> Oper
     return found
 
 
-def list_by_key_prefix(connection: sqlite3.Connection, owned_prefix: keys.OwnedKey) -> list[Operation]:
+def list_by_key_prefix(connection: Connection, owned_prefix: keys.OwnedKey) -> list[Operation]:
     """The operations of that tenant and principal whose keys have the prefix."""
     tenant, principal, prefix = owned_prefix
     # A range, so that the index is used: the prefix with its last character incremented is the end.
@@ -316,27 +312,25 @@ def list_by_key_prefix(connection: sqlite3.Connection, owned_prefix: keys.OwnedK
     return list(_selected(connection, where, (tenant, principal, prefix, end)))
 
 
-def in_states(
-    connection: sqlite3.Connection, states: Iterable[OperationState], limit: int = -1
-) -> list[Operation]:
+def in_states(connection: Connection, states: Iterable[OperationState], limit: int = -1) -> list[Operation]:
     """The operations in these states, oldest first; a negative limit means no limit."""
     names = [state.value for state in states]
     where = f"WHERE state IN ({', '.join('?' * len(names))}) ORDER BY created, number LIMIT ?"
     return list(_selected(connection, where, (*names, limit)))
 
 
-def _selected(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Iterator[Operation]:
+def _selected(connection: Connection, where: str, values: tuple[object, ...]) -> Iterator[Operation]:
     return (operation_of(row.facts) for row in _rows(connection, where, values))
 
 
-def _existing(connection: sqlite3.Connection, op_id: str) -> _VerifiedRow:
+def _existing(connection: Connection, op_id: str) -> _VerifiedRow:
     row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
     if row is None:
         raise LedgerDamaged("the record of a known operation is missing")
     return row
 
 
-def _rows(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Iterator[_VerifiedRow]:
+def _rows(connection: Connection, where: str, values: tuple[object, ...]) -> Iterator[_VerifiedRow]:
     found = connection.execute(f"SELECT number, checksum, {_COLUMNS} FROM operations {where}", values)
     for number, checksum, *facts in found:
         check(number, checksum, facts)
@@ -350,7 +344,6 @@ def check(number: int, checksum: int, facts: Facts) -> None:
 
 
 def operation_of(facts: Facts) -> Operation:
-    """The operation of a row with these facts."""
     # Unpacked in the order of the columns, because every keyed call passes here.
     (
         op_id, tenant, principal, key, fingerprint, server, tool, public_name, kind, state, fence, attempts,
@@ -366,13 +359,12 @@ def operation_of(facts: Facts) -> Operation:
     )  # fmt: skip
 
 
-def count_by_state(connection: sqlite3.Connection) -> dict[OperationState, int]:
-    """How many there are in each state."""
+def count_by_state(connection: Connection) -> dict[OperationState, int]:
     found = dict(connection.execute("SELECT state, count(*) FROM operations GROUP BY state"))
     return {state: found.get(state.value, 0) for state in OperationState}
 
 
-def read_answer(connection: sqlite3.Connection, op_id: str) -> StoredAnswer | None:
+def read_answer(connection: Connection, op_id: str) -> StoredAnswer | None:
     """The answer of an operation; None when there is none."""
     found = connection.execute(_SELECT_ANSWER, (op_id,)).fetchone()
     if found is None:
@@ -383,7 +375,7 @@ def read_answer(connection: sqlite3.Connection, op_id: str) -> StoredAnswer | No
     return StoredAnswer(result, error, bool(typed), StoredResultLocation(*stored))
 
 
-def body_of(connection: sqlite3.Connection, op_id: str) -> str:
+def body_of(connection: Connection, op_id: str) -> str:
     """The name of the file with its result; empty when there is none."""
     found = connection.execute("SELECT body FROM operations WHERE op_id = ?", (op_id,)).fetchone()
     return found[0] if found is not None else ""
@@ -412,14 +404,12 @@ def answer_checksum(facts: Facts) -> int:
     return int(facts[_COLUMN_INDEX["answer_checksum"]])
 
 
-def forget(connection: sqlite3.Connection, op_id: str) -> None:
+def forget(connection: Connection, op_id: str) -> None:
     """Remove an operation."""
     _remove(connection, [_existing(connection, op_id)])
 
 
-def forget_ended(
-    connection: sqlite3.Connection, ended_before: float, doubted_before: float, most: int
-) -> int:
+def forget_ended(connection: Connection, ended_before: float, doubted_before: float, most: int) -> int:
     """Remove at most so many operations that ended, or came to be in doubt, before then: how many."""
     # Each is verified first: a damaged timestamp must not delete a record.
     ended = list(_rows(connection, _WHERE_EXPIRED, (ended_before, doubted_before, most)))
@@ -427,7 +417,7 @@ def forget_ended(
     return len(ended)
 
 
-def _remove(connection: sqlite3.Connection, ended: list[_VerifiedRow]) -> None:
+def _remove(connection: Connection, ended: list[_VerifiedRow]) -> None:
     connection.executemany("DELETE FROM operations WHERE number = ?", [(row.number,) for row in ended])
     keys.remove(connection, (keys.hash_of(keys.CALL, owned_key_of(row.facts)) for row in ended))
 
@@ -437,6 +427,6 @@ def owned_key_of(facts: Facts) -> keys.OwnedKey:
     return (facts[_COLUMN_INDEX["tenant"]], facts[_COLUMN_INDEX["principal"]], facts[_COLUMN_INDEX["key"]])
 
 
-def is_answer_file_needed(connection: sqlite3.Connection, body: str, op_id: str, fence: int) -> bool:
+def is_answer_file_needed(connection: Connection, body: str, op_id: str, fence: int) -> bool:
     """Whether an operation names the file, or may yet, because its owner is about to record the outcome."""
     return connection.execute(_NAMES_ANSWER_FILE, (op_id, body, fence)).fetchone() is not None

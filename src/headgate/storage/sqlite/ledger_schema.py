@@ -4,6 +4,7 @@ import secrets
 import sqlite3
 import zlib
 from contextlib import suppress
+from sqlite3 import Connection
 from typing import Any, Final
 
 from headgate.delivery.ledger import LedgerDamaged
@@ -19,14 +20,14 @@ _READ_AT_ONCE: Final = 500
 _MOST_COMPACTED_PAGES: Final = 65_536
 
 
-def check_schema(connection: sqlite3.Connection, version: int) -> None:
+def check_schema(connection: Connection, version: int) -> None:
     """Raises LedgerDamaged when a ledger that was there before is of an earlier version, or lacks a table."""
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if version != LEDGER_MIGRATIONS.latest_version or {"operations", "key_hashes", "identity"} - found:
         raise LedgerDamaged("tables are missing, or the file is a copy of an earlier version")
 
 
-def compact(connection: sqlite3.Connection) -> None:
+def compact(connection: Connection) -> None:
     """Let a file of an earlier version return free pages, if it is small and not locked."""
     if connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
         return
@@ -37,7 +38,7 @@ def compact(connection: sqlite3.Connection) -> None:
             connection.execute("VACUUM")
 
 
-def read_identity(connection: sqlite3.Connection) -> LedgerMark:
+def read_identity(connection: Connection) -> LedgerMark:
     """Which ledger it is, and how many commits it has; raises LedgerDamaged."""
     found = connection.execute("SELECT id, commits, checksum FROM identity").fetchone()
     whole = found is not None and isinstance(found[0], bytes) and isinstance(found[1], int)
@@ -46,7 +47,7 @@ def read_identity(connection: sqlite3.Connection) -> LedgerMark:
     return LedgerMark(*found[:2])
 
 
-def count_commit(connection: sqlite3.Connection, last: LedgerMark) -> LedgerMark:
+def count_commit(connection: Connection, last: LedgerMark) -> LedgerMark:
     """Add one to the commits, which were probably `last`; raises LedgerDamaged."""
     for known in (last, None):
         found = known or read_identity(connection)
@@ -68,7 +69,7 @@ def _checksum(id: bytes, commits: int) -> int:
 # The step of migration 2.
 
 
-def _add_checksums(connection: sqlite3.Connection) -> None:
+def _add_checksums(connection: Connection) -> None:
     """Copy the rows of version 1 into the tables with checksums."""
     keys.insert_buckets(connection)
     identity = LedgerMark(secrets.token_bytes(ID_BYTES), 1)
@@ -83,7 +84,7 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP TABLE old_{name}")
 
 
-def _copy_operation(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
+def _copy_operation(connection: Connection, row: dict[str, Any]) -> None:
     error, result = row["answer_error"], row["result"]
     row |= {
         "dropped": 0,
@@ -95,7 +96,7 @@ def _copy_operation(connection: sqlite3.Connection, row: dict[str, Any]) -> None
     rows.insert_row(connection, facts, error, result)
 
 
-def _copy_transactions(connection: sqlite3.Connection) -> None:
+def _copy_transactions(connection: Connection) -> None:
     columns = ", ".join(transactions.FACTS_OF_FIRST_VERSION)
     copied = connection.execute(
         f"""

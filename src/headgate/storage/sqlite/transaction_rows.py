@@ -1,9 +1,9 @@
 """The rows of transactions and their steps, with checksums, and their recovery from a damaged ledger."""
 
-import sqlite3
 import time
 import zlib
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -37,7 +37,6 @@ Facts = Sequence[Any]
 
 
 def checksum_of(facts: Facts) -> int:
-    """The checksum of a row with these facts."""
     return zlib.crc32(_encode(facts))
 
 
@@ -47,7 +46,7 @@ def check(what: str, checksum: int, facts: Facts) -> None:
         raise LedgerDamaged(f"{what} is changed")
 
 
-def insert_transaction(connection: sqlite3.Connection, number: int | None, facts: Facts) -> int | None:
+def insert_transaction(connection: Connection, number: int | None, facts: Facts) -> int | None:
     """Add a transaction under a number, or the next one: its number; None when its key exists."""
     if not keys.add(connection, keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2]))):
         return None
@@ -61,7 +60,7 @@ def insert_transaction(connection: sqlite3.Connection, number: int | None, facts
     return added.lastrowid
 
 
-def upsert_step(connection: sqlite3.Connection, facts: Facts) -> None:
+def upsert_step(connection: Connection, facts: Facts) -> None:
     """Add a step, or replace it."""
     marks = ", ".join("?" * (len(STEP_FACTS) + 1))
     connection.execute(
@@ -70,7 +69,7 @@ def upsert_step(connection: sqlite3.Connection, facts: Facts) -> None:
     )
 
 
-def read_steps(connection: sqlite3.Connection, whose: int, count: int) -> list[list[Any]]:
+def read_steps(connection: Connection, whose: int, count: int) -> list[list[Any]]:
     """The facts of all steps of a transaction, in their order; raises LedgerDamaged."""
     found = connection.execute(
         f"SELECT checksum, {STEP_COLUMNS} FROM steps WHERE whose = ? ORDER BY number", (whose,)

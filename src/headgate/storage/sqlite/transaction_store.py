@@ -1,8 +1,8 @@
 """Transactions in ledger.db: each with its steps and its history."""
 
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Sequence
+from sqlite3 import Connection
 from typing import Any, TypeVar
 
 import msgspec
@@ -58,10 +58,9 @@ class SqliteTransactionStore:
         self._now = now
 
     async def begin(self, transaction: TransactionRecord) -> bool:
-        """Record a new transaction with its history; False when its key exists."""
         return await self._group_commit.write(lambda connection: self._begin(connection, transaction))
 
-    def _begin(self, connection: sqlite3.Connection, new: TransactionRecord) -> bool:
+    def _begin(self, connection: Connection, new: TransactionRecord) -> bool:
         number = rows.insert_transaction(connection, None, _facts(new, self._liveness.register()))
         if number is None:
             return False
@@ -70,9 +69,7 @@ class SqliteTransactionStore:
         return True
 
     async def load(self, transaction_key: TransactionKey) -> TransactionRecord | None:
-        """The transaction with its steps in order and its history."""
-
-        def load(connection: sqlite3.Connection) -> TransactionRecord | None:
+        def load(connection: Connection) -> TransactionRecord | None:
             if not keys.contains(connection, keys.hash_of(keys.TRANSACTION, transaction_key)):
                 return None
             found = connection.execute(f"{_SELECT} WHERE {_WHERE_KEY}", transaction_key).fetchone()
@@ -83,7 +80,7 @@ class SqliteTransactionStore:
         return await self._group_commit.read(lambda connection: in_snapshot(connection, load))
 
     def _read(
-        self, connection: sqlite3.Connection, found: Sequence[Any], *, with_history: bool = True
+        self, connection: Connection, found: Sequence[Any], *, with_history: bool = True
     ) -> TransactionRecord:
         number, checksum, *facts = found
         rows.check(f"transaction {number}", checksum, facts)
@@ -94,7 +91,7 @@ class SqliteTransactionStore:
         del fields["owner"]
         return TransactionRecord(**fields, history=_history(connection, number) if with_history else ())
 
-    def _steps(self, connection: sqlite3.Connection, whose: int, count: int) -> tuple[StepRecord, ...]:
+    def _steps(self, connection: Connection, whose: int, count: int) -> tuple[StepRecord, ...]:
         steps: list[StepRecord] = []
         for _, owner, *values in rows.read_steps(connection, whose, count):
             fields = dict(zip(_FIELDS, values, strict=True))
@@ -110,17 +107,12 @@ class SqliteTransactionStore:
     async def save(
         self, transaction: TransactionRecord, event: HistoryEvent, step: StepRecord | None
     ) -> bool:
-        """Record a change, an event and a step that is new or changed; False when the revision is old."""
         return await self._group_commit.write(
             lambda connection: self._save(connection, transaction, event, step)
         )
 
     def _save(
-        self,
-        connection: sqlite3.Connection,
-        changed: TransactionRecord,
-        event: HistoryEvent,
-        step: StepRecord | None,
+        self, connection: Connection, changed: TransactionRecord, event: HistoryEvent, step: StepRecord | None
     ) -> bool:
         steps = (step,) if step is not None else ()
         number = _update(connection, changed, self._liveness.register(), steps)
@@ -131,7 +123,7 @@ class SqliteTransactionStore:
             self._upsert_step(connection, number, step)
         return True
 
-    def _upsert_step(self, connection: sqlite3.Connection, whose: int, step: StepRecord) -> None:
+    def _upsert_step(self, connection: Connection, whose: int, step: StepRecord) -> None:
         fields = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
         values = [getattr(fields[field], "value", fields[field]) for field in _FIELDS]
         rows.upsert_step(connection, (whose, self._liveness.id, *values))
@@ -144,7 +136,7 @@ class SqliteTransactionStore:
         No process owns the transaction then, so that any gateway may continue its rollback.
         """
 
-        def decide(connection: sqlite3.Connection) -> bool:
+        def decide(connection: Connection) -> bool:
             number = _update(connection, transaction, "", steps)
             if number is None:
                 return False
@@ -156,10 +148,9 @@ class SqliteTransactionStore:
         return await self._group_commit.write(decide)
 
     async def list_unfinished(self) -> list[TransactionSummary]:
-        """Those that have not ended and that no other gateway runs, oldest first."""
         return await self._group_commit.read(self._unfinished)
 
-    def _unfinished(self, connection: sqlite3.Connection) -> list[TransactionSummary]:
+    def _unfinished(self, connection: Connection) -> list[TransactionSummary]:
         summaries: list[TransactionSummary] = []
         for number, checksum, *facts in connection.execute(_SELECT_UNFINISHED):
             rows.check(f"transaction {number}", checksum, facts)
@@ -171,22 +162,17 @@ class SqliteTransactionStore:
         return summaries
 
     async def list_resumable(self) -> list[ResumableRollback]:
-        """The rollbacks that an operator resumed and no gateway has taken over, oldest first."""
         return await self._group_commit.read(_list_resumable)
 
     async def find_operation_id(self, transaction_key: TransactionKey, key: str) -> str | None:
-        """The op_id that the ledger has under a key of the transaction's owner."""
-
-        def find(connection: sqlite3.Connection) -> str | None:
+        def find(connection: Connection) -> str | None:
             found = calls.find_by_key(connection, (transaction_key.tenant, transaction_key.principal, key))
             return found.op_id if found is not None else None
 
         return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
 
     async def find_keys(self, beginning: str, limit: int) -> list[TransactionKey]:
-        """The keys of transactions with this id, else with ids that begin with it, oldest first."""
-
-        def find(connection: sqlite3.Connection) -> list[TransactionKey]:
+        def find(connection: Connection) -> list[TransactionKey]:
             for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
                 found = connection.execute(
                     f"SELECT tenant, principal, id FROM transactions WHERE {where} ORDER BY number LIMIT ?2",
@@ -199,9 +185,7 @@ class SqliteTransactionStore:
         return await self._group_commit.read(find)
 
     async def list_transactions(self, phases: Collection[Phase], limit: int) -> list[TransactionRecord]:
-        """Transactions in one of the phases, without their history, oldest first."""
-
-        def find(connection: sqlite3.Connection) -> list[TransactionRecord]:
+        def find(connection: Connection) -> list[TransactionRecord]:
             marks = ", ".join("?" * len(phases))
             found = connection.execute(
                 f"{_SELECT} WHERE phase IN ({marks}) ORDER BY number LIMIT ?",
@@ -212,22 +196,19 @@ class SqliteTransactionStore:
         return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
 
     async def counts(self) -> dict[Phase, int]:
-        """How many there are in each phase."""
-
-        def count(connection: sqlite3.Connection) -> dict[Phase, int]:
+        def count(connection: Connection) -> dict[Phase, int]:
             found = dict(connection.execute("SELECT phase, count(*) FROM transactions GROUP BY phase"))
             return {phase: found.get(phase.value, 0) for phase in Phase}
 
         return await self._group_commit.read(count)
 
     async def sweep(self) -> int:
-        """Delete those that ended and are past the window; never one that is stuck."""
         forgotten = 0
         while removed := await self._group_commit.write(self._forget):
             forgotten += removed
         return forgotten
 
-    def _forget(self, connection: sqlite3.Connection) -> int:
+    def _forget(self, connection: Connection) -> int:
         found = connection.execute(
             _SELECT_EXPIRED, (self._now() - self._window_seconds, _SWEEP_BATCH)
         ).fetchall()
@@ -240,12 +221,12 @@ class SqliteTransactionStore:
         return len(ended)
 
 
-def _history(connection: sqlite3.Connection, whose: int) -> tuple[HistoryEvent, ...]:
+def _history(connection: Connection, whose: int) -> tuple[HistoryEvent, ...]:
     found = connection.execute("SELECT at, text FROM history WHERE whose = ? ORDER BY number", (whose,))
     return tuple(HistoryEvent(at, text) for at, text in found)
 
 
-def _list_resumable(connection: sqlite3.Connection) -> list[ResumableRollback]:
+def _list_resumable(connection: Connection) -> list[ResumableRollback]:
     found = connection.execute(_SELECT_RESUMABLE)
     return [
         ResumableRollback(TransactionKey(*transaction_key), revision) for *transaction_key, revision in found
@@ -253,7 +234,7 @@ def _list_resumable(connection: sqlite3.Connection) -> list[ResumableRollback]:
 
 
 def _update(
-    connection: sqlite3.Connection, changed: TransactionRecord, owner: str, steps: Sequence[StepRecord]
+    connection: Connection, changed: TransactionRecord, owner: str, steps: Sequence[StepRecord]
 ) -> int | None:
     """Change the row of a transaction: its number; None when the revision is old.
 
@@ -292,7 +273,7 @@ def _facts(fields: TransactionRecord, owner: str) -> list[Any]:
     ]
 
 
-def _add_event(connection: sqlite3.Connection, whose: int | None, event: HistoryEvent) -> None:
+def _add_event(connection: Connection, whose: int | None, event: HistoryEvent) -> None:
     connection.execute(
         "INSERT INTO history (whose, at, text) VALUES (?, ?, ?)", (whose, event.at, _valid_text(event.text))
     )

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Final, NamedTuple
 
 from headgate.domain.errors import StoreFailed
@@ -15,7 +16,7 @@ FOREIGN_FILE_MESSAGE: Final = "the file is a database of something else"
 # Each database of this package has a directory here.
 MIGRATIONS_DIRECTORY: Final = Path(__file__).parent
 
-MigrationStep = Callable[[sqlite3.Connection], None]
+MigrationStep = Callable[[Connection], None]
 
 
 class Migration(NamedTuple):
@@ -48,14 +49,14 @@ class Migrations:
         """The version that `apply` leads to."""
         return self.all[-1].version
 
-    def checked_version(self, connection: sqlite3.Connection) -> int:
+    def checked_version(self, connection: Connection) -> int:
         """The schema version that the file has; raises StoreFailed when a newer Headgate wrote it."""
         version = schema_version(connection)
         if version > self.latest_version:
             raise StoreFailed(NEWER_VERSION_MESSAGE)
         return version
 
-    def apply(self, connection: sqlite3.Connection, *, up_to: int | None = None) -> None:
+    def apply(self, connection: Connection, *, up_to: int | None = None) -> None:
         """Bring the file to the latest version, or to `up_to`, in one transaction.
 
         Raises sqlite3.Error, and StoreFailed for a newer or foreign file; the file is left as it is then.
@@ -85,7 +86,7 @@ class Migrations:
             raise
 
 
-def schema_version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: Connection) -> int:
     """The version that a file has; 0 for a new one."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
