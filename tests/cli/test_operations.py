@@ -182,7 +182,7 @@ async def test_a_word_that_says_nothing_is_a_mistake(tmp_path: Path, ledger: Sql
     done = await run(tmp_path, "resolve", doubt.op_id, "--happened", "--did-not-happen")
     assert done.returncode == 2
     assert "contradict each other" in done.stderr
-    assert await ledger.list_in_doubt() != []
+    assert await ledger.list_operations((OperationState.DOUBT,)) != []
 
 
 # A damaged ledger.

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -273,8 +273,8 @@ class CrashableLedger:
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
         return await self._gateway.through("adopt", lambda: self._ledger.adopt(op_id, fence, lease_until))
 
-    async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
-        return await self._gateway.through("doubts", lambda: self._ledger.list_in_doubt(limit))
+    async def list_operations(self, states: Collection[OperationState], limit: int = 1000) -> list[Operation]:
+        return await self._gateway.through("doubts", lambda: self._ledger.list_operations(states, limit))
 
     async def sweep(self) -> int:
         return await self._gateway.through("sweep", self._ledger.sweep)

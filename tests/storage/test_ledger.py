@@ -314,8 +314,9 @@ async def test_doubts_are_listed_oldest_first(stage: Stage, ledger: Ledger) -> N
     older = await ended(ledger, OperationState.DOUBT, intent("older"))
     await ended(ledger, OperationState.DONE, intent("done"))
     await granted(ledger, intent("under way"))
-    assert [doubt.op_id for doubt in await ledger.list_in_doubt()] == [older.op_id, newer.op_id]
-    assert [doubt.op_id for doubt in await ledger.list_in_doubt(limit=1)] == [older.op_id]
+    doubts = (OperationState.DOUBT,)
+    assert [doubt.op_id for doubt in await ledger.list_operations(doubts)] == [older.op_id, newer.op_id]
+    assert [doubt.op_id for doubt in await ledger.list_operations(doubts, limit=1)] == [older.op_id]
 
 
 # The window.

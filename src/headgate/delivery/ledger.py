@@ -8,6 +8,7 @@ The owner of an INTENT has its `fence`; a write with an older fence is refused, 
 paused while another took over cannot overwrite the record.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Protocol
 
@@ -176,8 +177,8 @@ class Ledger(Protocol):
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
         """Take over an orphaned INTENT, which becomes `doubted`: its new fence; None when another did."""
 
-    async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
-        """Operations in DOUBT, oldest first."""
+    async def list_operations(self, states: Collection[OperationState], limit: int = 1000) -> list[Operation]:
+        """Operations in one of the states, oldest first."""
 
     async def sweep(self) -> int:
         """Delete expired operations: never an INTENT, a DOUBT only after its own, longer window."""

@@ -5,19 +5,21 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from sqlite3 import Connection
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from headgate.domain.errors import StoreFailed
 from headgate.storage.sqlite.database_file import is_locked, open_database_file, store_failure
 from headgate.storage.sqlite.migrations import Migrations
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_Running = Coroutine[Any, Any, T]
 
 # A commit of another process takes far less.
 BUSY_SECONDS = 5.0
@@ -194,13 +196,39 @@ class GroupCommit:
             time.sleep(_LOCK_POLL_SECONDS)
 
 
-def in_snapshot(connection: Connection, read: Callable[[Connection], T]) -> T:
-    """The result of `read` in one transaction, so that all its statements see the same state."""
-    connection.execute("BEGIN")
-    try:
-        return read(connection)
-    finally:
-        connection.execute("COMMIT")
+def reads(work: Callable[Concatenate[Any, Connection, P], T]) -> Callable[Concatenate[Any, P], _Running[T]]:
+    """A method that runs in the thread that reads the `_group_commit` of its object."""
+
+    async def read(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
+        result: T = await self._group_commit.read(lambda connection: work(self, connection, *args, **named))
+        return result
+
+    return read
+
+
+def reads_snapshot(
+    work: Callable[Concatenate[Any, Connection, P], T],
+) -> Callable[Concatenate[Any, P], _Running[T]]:
+    """The same in one transaction, so that all statements see the same state."""
+
+    def read(self: Any, connection: Connection, /, *args: P.args, **named: P.kwargs) -> T:
+        connection.execute("BEGIN")
+        try:
+            return work(self, connection, *args, **named)
+        finally:
+            connection.execute("COMMIT")
+
+    return reads(read)
+
+
+def writes(work: Callable[Concatenate[Any, Connection, P], T]) -> Callable[Concatenate[Any, P], _Running[T]]:
+    """A method that runs in the thread that writes the `_group_commit` of its object; see `write`."""
+
+    async def write(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
+        result: T = await self._group_commit.write(lambda connection: work(self, connection, *args, **named))
+        return result
+
+    return write
 
 
 def _run_reads(connection: Connection, works: "list[_QueuedWork[Any]]") -> None:

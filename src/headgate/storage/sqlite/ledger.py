@@ -31,7 +31,7 @@ from headgate.storage.files.payload_file import PayloadFile
 from headgate.storage.sqlite import ledger_quota as quota
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite.database_file import store_failure
-from headgate.storage.sqlite.group_commit import BUSY_SECONDS, GroupCommit, in_snapshot
+from headgate.storage.sqlite.group_commit import BUSY_SECONDS, GroupCommit, reads, reads_snapshot, writes
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
 from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
 
@@ -129,12 +129,12 @@ class SqliteLedger:
         self._finishing: set[asyncio.Task[bool]] = set()
 
     async def claim(self, intent: Intent) -> ClaimResult:
-        """Record the intent, unless the key is taken; see `Ledger.claim`."""
-        claim, outdated = await self._group_commit.write(lambda connection: self._claim(connection, intent))
+        claim, outdated = await self._claim(intent)
         if outdated:
             await asyncio.to_thread(self._answer_files.remove, outdated)
         return claim
 
+    @writes
     def _claim(self, connection: Connection, intent: Intent) -> tuple[ClaimResult, str]:
         """The claim, and the name of an answer file that is obsolete."""
         now, owner = self._now(), self.liveness.register()
@@ -169,29 +169,22 @@ class SqliteLedger:
         self._claimed[operation.op_id] = row
         return ClaimResult(ClaimVerdict.GRANTED, operation)
 
-    async def list_orphans(self) -> list[Operation]:
+    @reads
+    def list_orphans(self, connection: Connection) -> list[Operation]:
         """Operations in INTENT whose owner is gone or whose lease is over, oldest first."""
-        return await self._group_commit.read(self._orphans)
-
-    def _orphans(self, connection: Connection) -> list[Operation]:
         now = self._now()
-        return [
-            found
-            for found in rows.in_states(connection, (OperationState.INTENT,))
-            if self._orphan_reason(found, now)
-        ]
+        found = rows.in_states(connection, (OperationState.INTENT,))
+        return [operation for operation in found if self._orphan_reason(operation, now)]
 
-    async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
-        def adopt(connection: Connection) -> int | None:
-            known, now = rows.find(connection, op_id), self._now()
-            if known is None or known.fence != fence or known.state is not OperationState.INTENT:
-                return None
-            if not self._orphan_reason(known, now):
-                return None
-            rows.change_owner(connection, op_id, lease_until, self.liveness.register(), now)
-            return fence + 1
-
-        return await self._group_commit.write(adopt)
+    @writes
+    def adopt(self, connection: Connection, op_id: str, fence: int, lease_until: float) -> int | None:
+        known, now = rows.find(connection, op_id), self._now()
+        if known is None or known.fence != fence or known.state is not OperationState.INTENT:
+            return None
+        if not self._orphan_reason(known, now):
+            return None
+        rows.change_owner(connection, op_id, lease_until, self.liveness.register(), now)
+        return fence + 1
 
     def _orphan_reason(self, operation: Operation, now: float) -> str:
         """Why an INTENT is orphaned; empty when it is not."""
@@ -210,7 +203,7 @@ class SqliteLedger:
         """Record an outcome with its answer; see `Ledger.finish`."""
         result = outcome.answer.result if outcome.answer is not None else b""
         if isinstance(result, bytes) and len(result) <= _INLINE_BYTES:
-            return await self._finish(op_id, fence, outcome, rows.StoredResultLocation())
+            return await self._finish(op_id, fence, outcome)
         # A task of its own: a cancelled caller must not stop it between file and row.
         task = asyncio.get_running_loop().create_task(self._finish_large(op_id, fence, outcome, result))
         self._finishing.add(task)
@@ -222,53 +215,41 @@ class SqliteLedger:
         op_id: str,
         fence: int,
         outcome: OperationOutcome,
-        stored: rows.StoredResultLocation,
+        stored: rows.StoredResultLocation = rows.IN_ROW,
         *,
         dropped: bool = False,
     ) -> bool:
         claimed = self._claimed.get(op_id)
         if claimed is not None and claimed.fence != fence:
             claimed = None
-
-        def finish(connection: Connection) -> bool:
-            now = self._now()
-            return rows.finish(
-                connection, op_id, fence, outcome, stored, now, dropped=dropped, claimed=claimed
+        recorded = await self._group_commit.write(
+            lambda connection: rows.finish(
+                connection, op_id, fence, outcome, stored, self._now(), dropped=dropped, claimed=claimed
             )
-
-        recorded = await self._group_commit.write(finish)
+        )
         self._claimed.pop(op_id, None)
         if self._dropped_until:
             self._dropped_until = min(self._dropped_until, self._now())
         return recorded
 
     async def _finish_large(self, op_id: str, fence: int, outcome: OperationOutcome, result: Payload) -> bool:
-        size = payload_size(result)
+        size, name, recorded = payload_size(result), "", False
         if size > self._most_bytes:
-            return await self._finish(op_id, fence, outcome, rows.StoredResultLocation(), dropped=True)
+            return await self._finish(op_id, fence, outcome, dropped=True)
         self._writing_bytes += size
         try:
             # Before it is written, so that the quota holds at every moment.
             await self._make_room()
-            return await self._finish_in_file(op_id, fence, outcome, result)
-        finally:
-            self._writing_bytes -= size
-
-    async def _finish_in_file(
-        self, op_id: str, fence: int, outcome: OperationOutcome, result: Payload
-    ) -> bool:
-        try:
             name, checksum = await asyncio.to_thread(self._answer_files.write, op_id, fence, result)
+            stored = rows.StoredResultLocation(name, size, checksum)
+            recorded = await self._finish(op_id, fence, outcome, stored)
         except (OSError, ValueError) as error:
             # ValueError: the file of the result was closed meanwhile.
             raise store_failure(error) from error
-        recorded = False
-        try:
-            stored = rows.StoredResultLocation(name, payload_size(result), checksum)
-            recorded = await self._finish(op_id, fence, outcome, stored)
         finally:
-            if not recorded:
+            if name and not recorded:
                 await asyncio.to_thread(self._answer_files.remove, name)
+            self._writing_bytes -= size
         return recorded
 
     def _finished(self, task: "asyncio.Task[bool]") -> None:
@@ -277,45 +258,46 @@ class SqliteLedger:
             # The caller gets it too, unless it was cancelled.
             log.debug("answer not recorded", extra={"reason": str(error)})
 
-    async def find(self, op_id: str) -> Operation | None:
-        return await self._group_commit.read(lambda connection: rows.find(connection, op_id))
+    @reads
+    def find(self, connection: Connection, op_id: str) -> Operation | None:
+        return rows.find(connection, op_id)
 
-    async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
-        find = partial(rows.find_by_key, owned_key=(tenant, principal, key))
-        return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
+    @reads_snapshot
+    def find_by_key(self, connection: Connection, tenant: str, principal: str, key: str) -> Operation | None:
+        return rows.find_by_key(connection, (tenant, principal, key))
 
-    async def list_by_key_prefix(self, tenant: str, principal: str, prefix: str) -> list[Operation]:
-        owned_prefix = (tenant, principal, prefix)
-        return await self._group_commit.read(
-            lambda connection: rows.list_by_key_prefix(connection, owned_prefix)
-        )
+    @reads
+    def list_by_key_prefix(
+        self, connection: Connection, tenant: str, principal: str, prefix: str
+    ) -> list[Operation]:
+        return rows.list_by_key_prefix(connection, (tenant, principal, prefix))
 
     async def read_answer(self, op_id: str) -> McpResponse | None:
-        reading = asyncio.ensure_future(
-            self._group_commit.read(lambda connection: self._answer(connection, op_id))
-        )
+        reading = asyncio.ensure_future(self._read_answer(op_id))
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
             reading.add_done_callback(_close_unclaimed_answer)
             raise
 
-    def _answer(self, connection: Connection, op_id: str) -> McpResponse | None:
+    @reads
+    def _read_answer(self, connection: Connection, op_id: str) -> McpResponse | None:
         found = rows.read_answer(connection, op_id)
         if found is None:
             return None
-        stored = found.stored
-        result = self._answer_files.open(*stored) if stored.body else found.result
+        result = self._answer_files.open(*found.stored) if found.stored.body else found.result
         return McpResponse(result, found.error, found.typed)
 
-    async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
-        return await self.list_operations((OperationState.DOUBT,), limit)
+    @reads
+    def list_operations(
+        self, connection: Connection, states: Collection[OperationState], limit: int = 1000
+    ) -> list[Operation]:
+        return rows.in_states(connection, states, limit)
 
-    async def list_operations(self, states: Collection[OperationState], limit: int = 1000) -> list[Operation]:
-        return await self._group_commit.read(lambda connection: rows.in_states(connection, states, limit))
-
-    async def counts(self) -> dict[OperationState, int]:
-        return await self._group_commit.read(rows.count_by_state)
+    @reads
+    def counts(self, connection: Connection) -> dict[OperationState, int]:
+        found = dict(connection.execute("SELECT state, count(*) FROM operations GROUP BY state"))
+        return {state: found.get(state.value, 0) for state in OperationState}
 
     @property
     def damage(self) -> str:
@@ -327,7 +309,7 @@ class SqliteLedger:
 
     async def sweep(self) -> int:
         forgotten = 0
-        while removed := await self._group_commit.write(self._forget):
+        while removed := await self._forget():
             forgotten += removed
         await self._make_room()
         await self._drop_inline()
@@ -336,21 +318,27 @@ class SqliteLedger:
         await self._clear_bodies()
         return forgotten
 
+    @writes
+    def _forget(self, connection: Connection) -> int:
+        now = self._now()
+        windows = (now - self._window_seconds, now - self._doubt_seconds)
+        return rows.forget_ended(connection, *windows, _SWEEP_BATCH)
+
     async def _make_room(self) -> None:
         """Drop the oldest answers in files beyond the quota, which includes those being written."""
-        while dropped := await self._drop_bodies():
+        while (excess := await self._excess_bytes() + self._writing_bytes) > 0:
+            dropped = await self._group_commit.write(partial(quota.drop_bodies, excess=excess))
+            if not dropped:
+                return
             for name in dropped:
                 await asyncio.to_thread(self._answer_files.remove, name)
 
-    async def _drop_bodies(self) -> list[str]:
-        excess = await self._group_commit.read(quota.bytes_used) + self._writing_bytes - self._most_bytes
-        if excess <= 0:
-            return []
-        return await self._group_commit.write(lambda connection: quota.drop_bodies(connection, excess))
+    async def _excess_bytes(self) -> int:
+        return await self._group_commit.read(quota.bytes_used) - self._most_bytes
 
     async def _drop_inline(self) -> None:
         """Drop the oldest answers in rows while the rows alone exceed the quota."""
-        while (excess := await self._group_commit.read(quota.bytes_used) - self._most_bytes) > 0:
+        while (excess := await self._excess_bytes()) > 0:
             after = self._dropped_until = min(self._dropped_until, self._now())
             until = await self._group_commit.write(partial(quota.drop_inline, excess=excess, after=after))
             if until is None:
@@ -358,12 +346,6 @@ class SqliteLedger:
             # Unless the clock was set back meanwhile.
             if self._dropped_until == after:
                 self._dropped_until = until
-
-    def _forget(self, connection: Connection) -> int:
-        now = self._now()
-        return rows.forget_ended(
-            connection, now - self._window_seconds, now - self._doubt_seconds, _SWEEP_BATCH
-        )
 
     async def _clear_bodies(self) -> None:
         """Remove answer files that no row names, of deleted operations and after a crash."""
@@ -373,15 +355,12 @@ class SqliteLedger:
         except OSError as error:
             raise store_failure(error) from error
 
-        def unneeded(connection: Connection) -> list[str]:
-            return [
-                name
-                for name, op_id, fence in found
-                if not rows.is_answer_file_needed(connection, name, op_id, fence)
-            ]
-
-        for body in await self._group_commit.read(unneeded) if found else ():
+        for body in await self._unneeded(found) if found else ():
             await asyncio.to_thread(self._answer_files.remove, body)
+
+    @reads
+    def _unneeded(self, connection: Connection, found: list[tuple[str, str, int]]) -> list[str]:
+        return [file[0] for file in found if not rows.is_answer_file_needed(connection, *file)]
 
     async def close(self) -> None:
         """Wait for outcomes that are being recorded, and release the owner lock."""

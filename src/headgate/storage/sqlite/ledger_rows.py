@@ -93,6 +93,9 @@ class StoredResultLocation(NamedTuple):
     checksum: int = 0
 
 
+IN_ROW: Final = StoredResultLocation()
+
+
 class StoredAnswer(NamedTuple):
     """An answer as its row has it."""
 
@@ -357,11 +360,6 @@ def operation_of(facts: Facts) -> Operation:
         arguments=arguments, transaction=transaction, error_code=error_code, error=error,
         resolved_by=resolved_by, answered=bool(answered), dropped=bool(dropped), doubted=bool(doubted),
     )  # fmt: skip
-
-
-def count_by_state(connection: Connection) -> dict[OperationState, int]:
-    found = dict(connection.execute("SELECT state, count(*) FROM operations GROUP BY state"))
-    return {state: found.get(state.value, 0) for state in OperationState}
 
 
 def read_answer(connection: Connection, op_id: str) -> StoredAnswer | None:

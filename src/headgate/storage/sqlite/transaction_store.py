@@ -1,9 +1,9 @@
 """Transactions in ledger.db: each with its steps and its history."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from sqlite3 import Connection
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -21,9 +21,7 @@ from headgate.storage.files.ledger_files import ProcessLiveness
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as calls
 from headgate.storage.sqlite import transaction_rows as rows
-from headgate.storage.sqlite.group_commit import GroupCommit, in_snapshot
-
-T = TypeVar("T")
+from headgate.storage.sqlite.group_commit import GroupCommit, reads, reads_snapshot, writes
 
 WINDOW_SECONDS = 24 * 3600.0
 # So many per transaction, so that calls do not wait for long.
@@ -36,6 +34,7 @@ _SELECT_RESUMABLE = """
     SELECT tenant, principal, id, revision FROM transactions
     WHERE phase = 'compensating' AND owner = '' ORDER BY number
 """
+_SELECT_HISTORY = "SELECT at, text FROM history WHERE whose = ? ORDER BY number"
 # The columns of a step that are fields of `StepRecord`; they follow the transaction and the owner.
 _FIELDS = rows.STEP_FACTS[2:]
 
@@ -57,10 +56,8 @@ class SqliteTransactionStore:
         self._window_seconds = window_seconds
         self._now = now
 
-    async def begin(self, transaction: TransactionRecord) -> bool:
-        return await self._group_commit.write(lambda connection: self._begin(connection, transaction))
-
-    def _begin(self, connection: Connection, new: TransactionRecord) -> bool:
+    @writes
+    def begin(self, connection: Connection, new: TransactionRecord) -> bool:
         number = rows.insert_transaction(connection, None, _facts(new, self._liveness.register()))
         if number is None:
             return False
@@ -68,16 +65,14 @@ class SqliteTransactionStore:
             _add_event(connection, number, event)
         return True
 
-    async def load(self, transaction_key: TransactionKey) -> TransactionRecord | None:
-        def load(connection: Connection) -> TransactionRecord | None:
-            if not keys.contains(connection, keys.hash_of(keys.TRANSACTION, transaction_key)):
-                return None
-            found = connection.execute(f"{_SELECT} WHERE {_WHERE_KEY}", transaction_key).fetchone()
-            if found is None:
-                raise LedgerDamaged("the record of a known transaction is missing")
-            return self._read(connection, found)
-
-        return await self._group_commit.read(lambda connection: in_snapshot(connection, load))
+    @reads_snapshot
+    def load(self, connection: Connection, transaction_key: TransactionKey) -> TransactionRecord | None:
+        if not keys.contains(connection, keys.hash_of(keys.TRANSACTION, transaction_key)):
+            return None
+        found = connection.execute(f"{_SELECT} WHERE {_WHERE_KEY}", transaction_key).fetchone()
+        if found is None:
+            raise LedgerDamaged("the record of a known transaction is missing")
+        return self._read(connection, found)
 
     def _read(
         self, connection: Connection, found: Sequence[Any], *, with_history: bool = True
@@ -87,70 +82,63 @@ class SqliteTransactionStore:
         fields = dict(zip(rows.FACTS, facts, strict=True))
         fields["phase"], fields["on_failure"] = Phase(fields["phase"]), OnFailure(fields["on_failure"])
         fields["timed_out"] = bool(fields["timed_out"])
-        fields["steps"] = self._steps(connection, number, fields["steps"])
+        fields["steps"] = tuple(
+            self._step(owner, values)
+            for _, owner, *values in rows.read_steps(connection, number, fields["steps"])
+        )
         del fields["owner"]
-        return TransactionRecord(**fields, history=_history(connection, number) if with_history else ())
+        history: Iterable[Any] = ()
+        if with_history:
+            history = connection.execute(_SELECT_HISTORY, (number,))
+        return TransactionRecord(**fields, history=tuple(HistoryEvent(at, text) for at, text in history))
 
-    def _steps(self, connection: Connection, whose: int, count: int) -> tuple[StepRecord, ...]:
-        steps: list[StepRecord] = []
-        for _, owner, *values in rows.read_steps(connection, whose, count):
-            fields = dict(zip(_FIELDS, values, strict=True))
-            fields["state"] = StepState(fields["state"])
-            fields["remedy"] = Remedy(fields["remedy"])
-            open_step = fields["state"] is StepState.SENT
-            steps.append(StepRecord(**fields, elsewhere=open_step and self._owner_is_alive(owner)))
-        return tuple(steps)
+    def _step(self, owner: str, values: list[Any]) -> StepRecord:
+        fields = dict(zip(_FIELDS, values, strict=True))
+        fields["state"], fields["remedy"] = StepState(fields["state"]), Remedy(fields["remedy"])
+        elsewhere = fields["state"] is StepState.SENT and self._owner_is_alive(owner)
+        return StepRecord(**fields, elsewhere=elsewhere)
 
     def _owner_is_alive(self, owner: str) -> bool:
         return owner not in ("", self._liveness.id) and self._liveness.is_alive(owner)
 
-    async def save(
-        self, transaction: TransactionRecord, event: HistoryEvent, step: StepRecord | None
-    ) -> bool:
-        return await self._group_commit.write(
-            lambda connection: self._save(connection, transaction, event, step)
-        )
-
-    def _save(
+    @writes
+    def save(
         self, connection: Connection, changed: TransactionRecord, event: HistoryEvent, step: StepRecord | None
     ) -> bool:
         steps = (step,) if step is not None else ()
-        number = _update(connection, changed, self._liveness.register(), steps)
+        return self._save(connection, changed, self._liveness.register(), event, steps)
+
+    @writes
+    def save_decision(
+        self,
+        connection: Connection,
+        changed: TransactionRecord,
+        event: HistoryEvent,
+        steps: Sequence[StepRecord],
+    ) -> bool:
+        # Without an owner, so that any gateway may continue its rollback.
+        return self._save(connection, changed, "", event, steps)
+
+    def _save(
+        self,
+        connection: Connection,
+        changed: TransactionRecord,
+        owner: str,
+        event: HistoryEvent,
+        steps: Sequence[StepRecord],
+    ) -> bool:
+        number = _update(connection, changed, owner, steps)
         if number is None:
             return False
         _add_event(connection, number, event)
-        if step is not None:
-            self._upsert_step(connection, number, step)
+        for step in steps:
+            fields = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
+            values = [getattr(fields[field], "value", fields[field]) for field in _FIELDS]
+            rows.upsert_step(connection, (number, self._liveness.id, *values))
         return True
 
-    def _upsert_step(self, connection: Connection, whose: int, step: StepRecord) -> None:
-        fields = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
-        values = [getattr(fields[field], "value", fields[field]) for field in _FIELDS]
-        rows.upsert_step(connection, (whose, self._liveness.id, *values))
-
-    async def save_decision(
-        self, transaction: TransactionRecord, event: HistoryEvent, steps: Sequence[StepRecord]
-    ) -> bool:
-        """Record a decision of an operator with the steps that it changes; False when the revision is old.
-
-        No process owns the transaction then, so that any gateway may continue its rollback.
-        """
-
-        def decide(connection: Connection) -> bool:
-            number = _update(connection, transaction, "", steps)
-            if number is None:
-                return False
-            _add_event(connection, number, event)
-            for step in steps:
-                self._upsert_step(connection, number, step)
-            return True
-
-        return await self._group_commit.write(decide)
-
-    async def list_unfinished(self) -> list[TransactionSummary]:
-        return await self._group_commit.read(self._unfinished)
-
-    def _unfinished(self, connection: Connection) -> list[TransactionSummary]:
+    @reads
+    def list_unfinished(self, connection: Connection) -> list[TransactionSummary]:
         summaries: list[TransactionSummary] = []
         for number, checksum, *facts in connection.execute(_SELECT_UNFINISHED):
             rows.check(f"transaction {number}", checksum, facts)
@@ -161,57 +149,54 @@ class SqliteTransactionStore:
                 )
         return summaries
 
-    async def list_resumable(self) -> list[ResumableRollback]:
-        return await self._group_commit.read(_list_resumable)
+    @reads
+    def list_resumable(self, connection: Connection) -> list[ResumableRollback]:
+        found = connection.execute(_SELECT_RESUMABLE)
+        return [ResumableRollback(TransactionKey(*key), revision) for *key, revision in found]
 
-    async def find_operation_id(self, transaction_key: TransactionKey, key: str) -> str | None:
-        def find(connection: Connection) -> str | None:
-            found = calls.find_by_key(connection, (transaction_key.tenant, transaction_key.principal, key))
-            return found.op_id if found is not None else None
+    @reads_snapshot
+    def find_operation_id(
+        self, connection: Connection, transaction_key: TransactionKey, key: str
+    ) -> str | None:
+        found = calls.find_by_key(connection, (transaction_key.tenant, transaction_key.principal, key))
+        return found.op_id if found is not None else None
 
-        return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
-
-    async def find_keys(self, beginning: str, limit: int) -> list[TransactionKey]:
-        def find(connection: Connection) -> list[TransactionKey]:
-            for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
-                found = connection.execute(
-                    f"SELECT tenant, principal, id FROM transactions WHERE {where} ORDER BY number LIMIT ?2",
-                    (beginning, limit),
-                ).fetchall()
-                if found:
-                    return [TransactionKey(*row) for row in found]
-            return []
-
-        return await self._group_commit.read(find)
-
-    async def list_transactions(self, phases: Collection[Phase], limit: int) -> list[TransactionRecord]:
-        def find(connection: Connection) -> list[TransactionRecord]:
-            marks = ", ".join("?" * len(phases))
+    @reads
+    def find_keys(self, connection: Connection, beginning: str, limit: int) -> list[TransactionKey]:
+        for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
             found = connection.execute(
-                f"{_SELECT} WHERE phase IN ({marks}) ORDER BY number LIMIT ?",
-                (*(phase.value for phase in phases), limit),
+                f"SELECT tenant, principal, id FROM transactions WHERE {where} ORDER BY number LIMIT ?2",
+                (beginning, limit),
             ).fetchall()
-            return [self._read(connection, row, with_history=False) for row in found]
+            if found:
+                return [TransactionKey(*row) for row in found]
+        return []
 
-        return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
+    @reads_snapshot
+    def list_transactions(
+        self, connection: Connection, phases: Collection[Phase], limit: int
+    ) -> list[TransactionRecord]:
+        found = connection.execute(
+            f"{_SELECT} WHERE phase IN ({', '.join('?' * len(phases))}) ORDER BY number LIMIT ?",
+            (*(phase.value for phase in phases), limit),
+        ).fetchall()
+        return [self._read(connection, row, with_history=False) for row in found]
 
-    async def counts(self) -> dict[Phase, int]:
-        def count(connection: Connection) -> dict[Phase, int]:
-            found = dict(connection.execute("SELECT phase, count(*) FROM transactions GROUP BY phase"))
-            return {phase: found.get(phase.value, 0) for phase in Phase}
-
-        return await self._group_commit.read(count)
+    @reads
+    def counts(self, connection: Connection) -> dict[Phase, int]:
+        found = dict(connection.execute("SELECT phase, count(*) FROM transactions GROUP BY phase"))
+        return {phase: found.get(phase.value, 0) for phase in Phase}
 
     async def sweep(self) -> int:
         forgotten = 0
-        while removed := await self._group_commit.write(self._forget):
+        while removed := await self._forget():
             forgotten += removed
         return forgotten
 
+    @writes
     def _forget(self, connection: Connection) -> int:
-        found = connection.execute(
-            _SELECT_EXPIRED, (self._now() - self._window_seconds, _SWEEP_BATCH)
-        ).fetchall()
+        expired = (self._now() - self._window_seconds, _SWEEP_BATCH)
+        found = connection.execute(_SELECT_EXPIRED, expired).fetchall()
         for number, checksum, *facts in found:
             rows.check(f"transaction {number}", checksum, facts)
         ended = [(row[0],) for row in found]
@@ -219,18 +204,6 @@ class SqliteTransactionStore:
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ended)
         keys.remove(connection, (keys.hash_of(keys.TRANSACTION, tuple(row[2:5])) for row in found))
         return len(ended)
-
-
-def _history(connection: Connection, whose: int) -> tuple[HistoryEvent, ...]:
-    found = connection.execute("SELECT at, text FROM history WHERE whose = ? ORDER BY number", (whose,))
-    return tuple(HistoryEvent(at, text) for at, text in found)
-
-
-def _list_resumable(connection: Connection) -> list[ResumableRollback]:
-    found = connection.execute(_SELECT_RESUMABLE)
-    return [
-        ResumableRollback(TransactionKey(*transaction_key), revision) for *transaction_key, revision in found
-    ]
 
 
 def _update(
