@@ -10,6 +10,7 @@ import pytest
 from headgate.domain.errors import EmbedderUnavailable
 from headgate.domain.terminal import ProgressPrinter
 from headgate.knowledge.commands.answer_tables import (
+    json_document,
     printed_counts,
     printed_search,
     printed_statistics,
@@ -182,12 +183,12 @@ def test_a_failure_and_an_advice_are_told_once_until_they_change() -> None:
 
 
 def test_an_answer_has_the_columns_of_its_mode() -> None:
-    ids, *_ = printed_search(answer(RESULT), as_json=False).splitlines()
+    ids, *_ = printed_search(answer(RESULT)).splitlines()
     assert ids.split() == ["rank", "score", "chunk"]
-    head, row, *_ = printed_search(answer(RESULT | METADATA), as_json=False).splitlines()
+    head, row, *_ = printed_search(answer(RESULT | METADATA)).splitlines()
     assert head.split() == ["rank", "score", "chunk", "part", "category", "file"]
     assert row.split() == ["1", "0.0164", "1234", "1", "of", "3", "legal", "docs/a.md"]
-    assert printed_search(answer(RESULT | METADATA | PREVIEW), as_json=False).splitlines() == [
+    assert printed_search(answer(RESULT | METADATA | PREVIEW)).splitlines() == [
         "  rank   score  chunk  where",
         "     1  0.0164   1234  docs/a.md > Terms",
         "        The seller is not liable.",
@@ -204,11 +205,11 @@ def test_where_a_chunk_stands_is_broken_between_words_alone_and_its_text_fits(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     found = RESULT | {"context_header": f"{PLACE} > Terms of Service", "chunk_snippet": "word " * 30}
-    _, *lines = printed_search(answer(found), as_json=False).splitlines()
+    _, *lines = printed_search(answer(found)).splitlines()
     assert lines[:3] == ["     1  0.0164   1234", f"      {PLACE} > Terms", "      of Service"]
     assert max(map(len, lines)) <= 60
     found["context_header"] = "docs/a.md > Terms of Service > Liability"
-    _, *lines = printed_search(answer(found), as_json=False).splitlines()
+    _, *lines = printed_search(answer(found)).splitlines()
     assert lines[:2] == [
         "     1  0.0164   1234  docs/a.md > Terms of Service >",
         "                       Liability",
@@ -220,17 +221,17 @@ def test_where_a_chunk_stands_is_one_line_for_whoever_is_no_terminal(monkeypatch
     monkeypatch.delenv("COLUMNS")
     header = f"{PLACE} > {'A long heading ' * 20}> End"
     found = RESULT | METADATA | {"context_header": header, "chunk_snippet": "word " * 30}
-    _, where, *text = printed_search(answer(found), as_json=False).splitlines()
+    _, where, *text = printed_search(answer(found)).splitlines()
     assert where == f"     1  0.0164   1234  {header}"
     assert max(map(len, text)) <= 100
     paths = RESULT | METADATA | {"source_file": "x" * 300, "source_category": "y" * 90}
-    assert printed_search(answer(paths), as_json=False).splitlines()[1].endswith(f"{'y' * 90}  {'x' * 300}")
+    assert printed_search(answer(paths)).splitlines()[1].endswith(f"{'y' * 90}  {'x' * 300}")
 
 
 def test_a_path_that_has_no_room_gets_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     found = answer(RESULT | METADATA | {"source_file": PLACE})
-    assert printed_search(found, as_json=False).splitlines()[:4] == [
+    assert printed_search(found).splitlines()[:4] == [
         "  rank   score  chunk  part    category",
         "        file",
         "     1  0.0164   1234  1 of 3  legal",
@@ -240,20 +241,20 @@ def test_a_path_that_has_no_room_gets_its_own_line(monkeypatch: pytest.MonkeyPat
 
 def test_an_answer_ends_with_how_much_there_is_and_how_to_get_it() -> None:
     more = {"cursor": "t8k", "page_size": 1, "has_more": True, "total_available": 42}
-    *_, last = printed_search(answer(RESULT, pagination=more), as_json=False).splitlines()
+    *_, last = printed_search(answer(RESULT, pagination=more)).splitlines()
     assert last == "1 of 42 found (hybrid, 12 ms); more with --cursor t8k"
 
 
 def test_a_list_that_was_cut_is_told_from_all_that_there_is() -> None:
-    *_, last = printed_search(answer(RESULT, total_found=200), as_json=False).splitlines()
+    *_, last = printed_search(answer(RESULT, total_found=200)).splitlines()
     assert last == "1 of the best 200 (hybrid, 12 ms)"
-    *_, last = printed_search(answer(RESULT, total_found=199), as_json=False).splitlines()
+    *_, last = printed_search(answer(RESULT, total_found=199)).splitlines()
     assert last == "1 of 199 found (hybrid, 12 ms)"
 
 
 def test_the_whole_text_keeps_its_lines_and_moves_no_cursor() -> None:
     full = RESULT | METADATA | {"context_header": "docs/a.md > Terms", "chunk_text": "one\n\n\x1b[2Jtwo"}
-    assert printed_search(answer(full), as_json=False).splitlines()[:6] == [
+    assert printed_search(answer(full)).splitlines()[:6] == [
         "1. docs/a.md > Terms",
         "   chunk 1234, part 1 of 3, score 0.0164",
         "",
@@ -271,7 +272,7 @@ def test_an_explanation_says_what_each_list_gave() -> None:
         "boosts": {"vendor": 0.15},
         "score": 0.011311,
     }
-    said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False)
+    said = printed_search(answer(RESULT | {"explanation": explanation}))
     row = said.splitlines()[4]
     assert " ".join(row.split()) == "1 rank 1, 0.8300: 0.0098 - 0.0098 0.0113 vendor +15%"
 
@@ -280,7 +281,7 @@ def test_boosts_are_told_whole_however_narrow_the_terminal_is(monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "40")
     boosts = {"vendor": 0.15, "doc_type": 0.1, "entity": 0.1, "topic": 0.08, "recency": 0.05}
     explanation = {"vector": None, "bm25": None, "fused": 0.01, "boosts": boosts, "score": 0.02}
-    said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False)
+    said = printed_search(answer(RESULT | {"explanation": explanation}))
     assert "vendor +15%, doc_type +10%, entity +10%, topic +8%, recency +5%" in " ".join(said.split())
 
 
@@ -293,7 +294,7 @@ def test_an_explanation_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) 
         "boosts": {"vendor": 0.15, "topic": 0.08},
         "score": 0.020034,
     }
-    said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False).splitlines()
+    said = printed_search(answer(RESULT | {"explanation": explanation})).splitlines()
     assert said[3:9] == [
         "  rank 1",
         "    by meaning  rank 1, 0.8300: 0.0098",
@@ -305,8 +306,8 @@ def test_an_explanation_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_found_is_said() -> None:
-    assert printed_search(answer(), as_json=False) == "Nothing was found."
-    assert json.loads(printed_search(answer(), as_json=True))["results"] == []
+    assert printed_search(answer()) == "Nothing was found."
+    assert json.loads(json_document(answer()))["results"] == []
 
 
 def test_warnings_are_one_line_each_with_what_to_do() -> None:
@@ -339,7 +340,7 @@ def test_a_vendor_is_told_with_its_types_entities_and_relationships() -> None:
         ],
         "pagination": {"cursor": None, "has_more": False},
     }
-    assert printed_vendor(vendor, as_json=False).splitlines() == [
+    assert printed_vendor(vendor).splitlines() == [
         "Acme (id 7)",
         "  entities          2 (2 ORG)",
         "  relationships     1 (1 SUPPLIES)",
@@ -350,7 +351,7 @@ def test_a_vendor_is_told_with_its_types_entities_and_relationships() -> None:
         "  id  confidence  relationship",
         "   1      0.8000  Acme SUPPLIES Globex",
     ]
-    assert json.loads(printed_vendor(vendor, as_json=True)) == vendor
+    assert json.loads(json_document(vendor)) == vendor
 
 
 def test_all_of_a_vendor_has_names_and_attributes_of_everybody() -> None:
@@ -370,7 +371,7 @@ def test_all_of_a_vendor_has_names_and_attributes_of_everybody() -> None:
         ],
         "pagination": {"cursor": None, "has_more": False},
     }
-    said = printed_vendor(vendor, as_json=False).splitlines()
+    said = printed_vendor(vendor).splitlines()
     assert said[1:6] == [
         "  type              VENDOR",
         "  own id            V-7",
@@ -390,7 +391,7 @@ def test_the_ids_of_a_vendor_are_told_with_how_to_get_more() -> None:
         "relationship_ids": [],
         "pagination": {"cursor": "t8k", "has_more": True},
     }
-    assert printed_vendor(vendor, as_json=False).splitlines() == [
+    assert printed_vendor(vendor).splitlines() == [
         "Acme (id 7)",
         "  entity ids        9, 10",
         "",
@@ -400,18 +401,16 @@ def test_the_ids_of_a_vendor_are_told_with_how_to_get_more() -> None:
 
 def test_what_there_is_is_counted_by_kind() -> None:
     statistics = StoreStatistics(sources=1_000, categories={"legal": 400, "press": 600}, model="MiniLM")
-    lines = dict(
-        line.split(maxsplit=1) for line in printed_statistics(statistics, as_json=False).splitlines()
-    )
+    lines = dict(line.split(maxsplit=1) for line in printed_statistics(statistics).splitlines())
     assert (lines["sources"], lines["categories"]) == ("1,000", "legal 400, press 600")
     assert (lines["model"], lines["relationships"]) == ("MiniLM", "-")
-    assert json.loads(printed_statistics(statistics, as_json=True))["sources"] == 1_000
+    assert json.loads(json_document(statistics))["sources"] == 1_000
 
 
 def test_the_lines_of_an_export_are_counted() -> None:
-    assert printed_counts({"sources": 2, "chunks": 1_000}, as_json=False) == "sources  2\nchunks   1,000"
-    assert printed_counts({}, as_json=False) == "nothing"
-    assert json.loads(printed_counts({"sources": 2}, as_json=True)) == {"sources": 2}
+    assert printed_counts({"sources": 2, "chunks": 1_000}) == "sources  2\nchunks   1,000"
+    assert printed_counts({}) == "nothing"
+    assert json.loads(json_document({"sources": 2})) == {"sources": 2}
 
 
 def test_an_ingestion_tells_of_files_and_of_chunks_that_are_embedded_meanwhile() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.knowledge.commands.query_commands import in_command_terms
+from headgate.knowledge.commands.answer_tables import in_command_terms
 from headgate.knowledge.errors import EntityMatch, VendorAmbiguous
 from headgate.knowledge.search.query import SearchStrategy, route_query
 from headgate.knowledge.search.ranking import unreachable_min_score_notice

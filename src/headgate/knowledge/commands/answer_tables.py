@@ -1,5 +1,6 @@
-"""Tool answers and store statistics as text tables or one JSON document."""
+"""Tool answers and store statistics as text for a terminal, in the words of the commands."""
 
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,29 +62,49 @@ def warning_lines(answer: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def printed_search(answer: Mapping[str, Any], *, as_json: bool) -> str:
+def printed_search(answer: Mapping[str, Any]) -> str:
     """The chunks that were found: a table or, where there is some of their text, one after the other."""
-    if as_json:
-        return json_document(answer)
     results = answer["results"]
     if not results:
         return "Nothing was found."
-    if "chunk_text" in results[0]:
-        lines: Iterable[str] = _blocks(results)
-    elif "chunk_snippet" in results[0]:
-        lines = _preview_lines(results, _RANKED)
-    else:
-        lines = _table(results, _RANKED)
+    lines = _chunk_lines(results, _RANKED)
     total = answer["total_found"]
     # A list that is as deep as lists go ends where it was cut.
-    found = (
-        f"{len(results)} of the best {total:,}"
-        if total >= RESULT_DEPTH
-        else f"{len(results)} of {total:,} found"
-    )
+    found = f"of the best {total:,}" if total >= RESULT_DEPTH else f"of {total:,} found"
     how = f"{answer['strategy_used']}, {answer['execution_time_ms']:.0f} ms"
-    table = "\n".join(lines).rstrip()
-    return "\n".join([table, *_explained(results), "", f"{found} ({how}){_more(answer)}"])
+    last = f"{len(results)} {found} ({how}){_more(answer)}"
+    return "\n".join(["\n".join(lines).rstrip(), *_explained(results), "", last])
+
+
+def printed_chunks(answer: Mapping[str, Any]) -> str:
+    """Chunks by their ids, one after the other, or as a table when they have no text."""
+    chunks = answer["results"]
+    return "\n".join(_chunk_lines(chunks, _CHUNK)).rstrip() if chunks else "Nothing is there."
+
+
+def _chunk_lines(chunks: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> Iterable[str]:
+    if "chunk_text" in chunks[0]:
+        return _blocks(chunks)
+    if "chunk_snippet" in chunks[0]:
+        return _preview_lines(chunks, first)
+    columns = dict(first)
+    if "source_file" in chunks[0]:
+        chunks = [{**chunk, "part": _place(chunk)} for chunk in chunks]
+        columns |= {"part": "part", "category": "source_category", "file": "source_file"}
+    return _with_files(list(columns), [[_cell(chunk[key]) for key in columns.values()] for chunk in chunks])
+
+
+def _blocks(chunks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for chunk in chunks:
+        place, header = f"chunk {chunk['chunk_id']}, part {_place(chunk)}", printable(chunk["context_header"])
+        if "rank" in chunk:
+            yield f"{chunk['rank']}. {header}"
+            yield f"{_INDENT}{place}, score {_cell(chunk['hybrid_score'])}"
+        else:
+            yield f"{place}: {header}"
+        yield ""
+        yield from (f"{_INDENT}{printable(line)}".rstrip() for line in chunk["chunk_text"].splitlines())
+        yield ""
 
 
 def _preview_lines(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> Iterator[str]:
@@ -116,17 +137,6 @@ def _whole_words(begin: str, text: str) -> list[str]:
     return lines if beside and lines else [begin.rstrip(), *lines]
 
 
-def _table(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> list[str]:
-    """The first columns, and as many more as the mode has to show."""
-    columns = dict(first)
-    if "source_file" in results[0]:
-        results = [{**result, "part": _place(result)} for result in results]
-        columns |= {"part": "part", "category": "source_category", "file": "source_file"}
-    return _with_files(
-        list(columns), [[_cell(result[key]) for key in columns.values()] for result in results]
-    )
-
-
 def _with_files(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table whose last column has paths; they are neither cut nor broken, rather each gets its own line."""
     table = table_lines(head, rows, _WIDEST)
@@ -144,20 +154,6 @@ def _place(chunk: Mapping[str, Any]) -> str:
     return f"{chunk['chunk_index'] + 1:,} of {chunk['total_chunks']:,}"
 
 
-def _blocks(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for result in results:
-        yield f"{result['rank']}. {printable(result['context_header'])}"
-        score = f", score {_cell(result['hybrid_score'])}"
-        yield f"{_INDENT}chunk {result['chunk_id']}, part {_place(result)}{score}"
-        yield from _text(result)
-
-
-def _text(chunk: Mapping[str, Any]) -> Iterator[str]:
-    yield ""
-    yield from (f"{_INDENT}{printable(line)}".rstrip() for line in chunk["chunk_text"].splitlines())
-    yield ""
-
-
 def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """The explanations of the scores, if requested."""
     if not results[0].get("explanation"):
@@ -168,15 +164,8 @@ def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
         explanation = result["explanation"]
         boosts = ", ".join(f"{name} +{share:.0%}" for name, share in explanation["boosts"].items())
         lists = [_contribution(explanation["vector"]), _contribution(explanation["bm25"])]
-        rows.append(
-            (
-                _cell(result["rank"]),
-                *lists,
-                _cell(explanation["fused"]),
-                _cell(explanation["score"]),
-                boosts or "-",
-            )
-        )
+        scores = [_cell(explanation["fused"]), _cell(explanation["score"])]
+        rows.append([_cell(result["rank"]), *lists, *scores, boosts or "-"])
     table = table_lines(head, rows, _WIDEST)
     return ["", *(table if max(map(display_width, table)) <= line_width() else _one_by_one(head, rows))]
 
@@ -202,29 +191,8 @@ def _more(answer: Mapping[str, Any]) -> str:
     return f"; more with --cursor {page['cursor']}" if page["has_more"] else ""
 
 
-def printed_chunks(answer: Mapping[str, Any], *, as_json: bool) -> str:
-    """Chunks by their ids, one after the other, or as a table when they have no text."""
-    if as_json:
-        return json_document(answer)
-    chunks = answer["results"]
-    if not chunks:
-        return "Nothing is there."
-    if "chunk_text" in chunks[0]:
-        return "\n".join(line for chunk in chunks for line in _chunk(chunk)).rstrip()
-    if "chunk_snippet" in chunks[0]:
-        return "\n".join(_preview_lines(chunks, _CHUNK)).rstrip()
-    return "\n".join(_table(chunks, _CHUNK))
-
-
-def _chunk(chunk: Mapping[str, Any]) -> Iterator[str]:
-    yield f"chunk {chunk['chunk_id']}, part {_place(chunk)}: {printable(chunk['context_header'])}"
-    yield from _text(chunk)
-
-
-def printed_sources(answer: Mapping[str, Any], *, as_json: bool) -> str:
+def printed_sources(answer: Mapping[str, Any]) -> str:
     """A table of documents."""
-    if as_json:
-        return json_document(answer)
     if not answer["sources"]:
         return "There is no such document."
     rows = [[_cell(source[key]) for key in _SOURCE.values()] for source in answer["sources"]]
@@ -232,10 +200,8 @@ def printed_sources(answer: Mapping[str, Any], *, as_json: bool) -> str:
     return "\n".join([*_with_files(list(_SOURCE), rows), "", f"{found}{_more(answer)}"])
 
 
-def printed_vendor(answer: Mapping[str, Any], *, as_json: bool) -> str:
+def printed_vendor(answer: Mapping[str, Any]) -> str:
     """A vendor: its facts, then tables of entities and relationships."""
-    if as_json:
-        return json_document(answer)
     lines = [f"{printable(answer['vendor_name'])} (id {answer['vendor_id']})"]
     statistics = answer.get("statistics", {})
     facts = {
@@ -266,28 +232,21 @@ def _distribution(statistics: Mapping[str, Any], kind: str) -> str:
 
 
 def _entities(entities: Sequence[Mapping[str, Any]]) -> list[str]:
-    keys = ("entity_id", "entity_type", "confidence", "mentions")
-    rows = [[*(_cell(entity[key]) for key in keys), _entity(entity)] for entity in entities]
-    return (
-        ["", *table_lines(("id", "type", "confidence", "mentions", "entity"), rows, text_width())]
-        if rows
-        else []
-    )
-
-
-def _entity(entity: Mapping[str, Any]) -> str:
-    """The name, with aliases and attributes if they were requested."""
-    aliases = [f"also {', '.join(entity['aliases'])}"] if entity.get("aliases") else []
-    more = "; ".join([*aliases, *filter(None, [_attributes(entity)])])
-    return f"{entity['name']} ({more})" if more else str(entity["name"])
+    rows = []
+    for entity in entities:
+        aliases = [f"also {', '.join(entity['aliases'])}"] if entity.get("aliases") else []
+        more = "; ".join([*aliases, *filter(None, [_attributes(entity)])])
+        keys = ("entity_id", "entity_type", "confidence", "mentions")
+        rows.append([*(_cell(entity[key]) for key in keys), f"{entity['name']}{more and f' ({more})'}"])
+    head = ("id", "type", "confidence", "mentions", "entity")
+    return ["", *table_lines(head, rows, text_width())] if rows else []
 
 
 def _attributes(owner: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {_value(value)}" for name, value in (owner.get("attributes") or {}).items())
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return ", ".join(
+        f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in (owner.get("attributes") or {}).items()
+    )
 
 
 def _relationships(relationships: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -303,15 +262,14 @@ def _relationships(relationships: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["", *table_lines(("id", "confidence", "relationship"), rows, text_width())] if rows else []
 
 
-def printed_statistics(statistics: StoreStatistics, *, as_json: bool) -> str:
-    """The statistics of the store: a line for each fact, or one JSON document."""
-    facts = msgspec.structs.asdict(statistics)
-    return json_document(facts) if as_json else "\n".join(_lines(facts))
+def printed_statistics(statistics: StoreStatistics) -> str:
+    """The statistics of the store: a line for each fact."""
+    return "\n".join(_lines(msgspec.structs.asdict(statistics)))
 
 
-def printed_counts(counts: Mapping[str, int], *, as_json: bool) -> str:
+def printed_counts(counts: Mapping[str, int]) -> str:
     """How many lines of each kind were written."""
-    return json_document(counts) if as_json else "\n".join(_lines(counts)) or "nothing"
+    return "\n".join(_lines(counts)) or "nothing"
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -332,3 +290,77 @@ def _cell(value: object) -> str:
         case float():
             return f"{value:.4f}"
     return str(value)
+
+
+# The options for the arguments of the tools.
+_OPTIONS: Final = {
+    "source_category": "--category",
+    "source_file": "--file",
+    "doc_type": "--type",
+    "date_from": "--since",
+    "date_to": "--until",
+    "min_score": "--min-score",
+    "cursor": "--cursor",
+    "vendor_name": "NAME",
+    "chunk_ids": "ID...",
+}
+# The argument that a sentence begins with.
+_FIRST: Final = re.compile(r"^(?:filters\.)?([a-z_]+)")
+# A quotation; an apostrophe inside a word neither begins nor ends one.
+_QUOTED: Final = re.compile(
+    r"""(?<!\w)(?:'(?:[^'\\]|\\.|(?<=\w)'(?=\w))*'|"(?:[^"\\]|\\.)*")(?!\w)""", re.DOTALL
+)
+# Further on only what surely is meant so.
+_PHRASES: Final = tuple(
+    (re.compile(tools), commands)
+    for tools, commands in (
+        (r"\b(?:using )?semantic_search\b", "headgate knowledge search"),
+        (r"\blist_sources\b", "headgate knowledge sources"),
+        (r"\bfind_vendor_info\b", "headgate knowledge vendor"),
+        # There is no server either.
+        (r"\bthis server gave\b", "an answer ended with"),
+        # There is no command for it.
+        (r": use neighbours\b", ""),
+        (r"\bas vendor_name\b", "as NAME"),
+        (r"\bwith the cursor\b", "with its --cursor"),
+        (r"\bresponse_mode '?(\w+)'?", r"--mode \1"),
+        (r"\bpage_size (?=\d)", "--limit "),
+        (r"\bstrategy '(\w+)' or '(\w+)'", r"--strategy \1 or \2"),
+        (r"\bstrategy '(\w+)'", r"--strategy \1"),
+        (r"\ba strategy (?=other)", "a --strategy "),
+        (r"(?<=No document has )source_category", "the category"),
+        (r"(?<=No document has )doc_type", "the type"),
+        (r"(?<=No document has )source_file", "the file name"),
+        *((rf"\b{name} (?=['\d]|up to)", f"{option} ") for name, option in _OPTIONS.items()),
+    )
+)
+
+
+def in_command_terms(sentence: str) -> str:
+    """A message of a tool with the names of commands and options in place of tools and arguments.
+
+    What it quotes stays as it is.
+    """
+    sentence = _FIRST.sub(lambda found: _OPTIONS.get(found[1], found[0]), sentence)
+    for tools, commands in _PHRASES:
+        sentence = _outside_quotes(tools, commands, sentence)
+    return sentence
+
+
+def _outside_quotes(tools: re.Pattern[str], commands: str, sentence: str) -> str:
+    quoted = [found.span() for found in _QUOTED.finditer(sentence)]
+
+    def replaced(found: re.Match[str]) -> str:
+        inside = any(start < found.start() < end for start, end in quoted)
+        return found[0] if inside else found.expand(commands)
+
+    return tools.sub(replaced, sentence)
+
+
+# By the tool that answers.
+PRINTERS: Final = {
+    "semantic_search": printed_search,
+    "find_vendor_info": printed_vendor,
+    "get_chunks": printed_chunks,
+    "list_sources": printed_sources,
+}

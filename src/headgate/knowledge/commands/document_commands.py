@@ -12,7 +12,7 @@ import msgspec
 from headgate.domain.errors import ConfigError, quoted
 from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
-from headgate.knowledge.commands.answer_tables import counted_noun, json_document
+from headgate.knowledge.commands.answer_tables import counted_noun
 from headgate.knowledge.composition import open_configured_store, open_knowledge
 from headgate.knowledge.data_model import StoreStatistics, name_key
 from headgate.knowledge.interfaces import GraphReader, IndexWriter, KnowledgeStore
@@ -94,10 +94,8 @@ def _unknown_name(name: str, known: Sequence[str]) -> ConfigError:
     return ConfigError(message, hint=f"did you mean {', '.join(repr(quoted(one)) for one in suggested)}?")
 
 
-def print_forget_result(forgotten: ForgetResult, *, as_json: bool) -> str:
-    """The removed parts, in one sentence or as one JSON document."""
-    if as_json:
-        return json_document(msgspec.structs.asdict(forgotten))
+def print_forget_result(forgotten: ForgetResult) -> str:
+    """The removed parts, in one sentence."""
     parts = []
     if forgotten.documents:
         parts.append(

@@ -89,28 +89,15 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
     @_EMPTIED
     @wraps(command)
     def command_with_options(
-        *,
-        paths: tuple[Path, ...],
-        graphs: tuple[Path, ...],
-        category: str | None,
-        exclude: tuple[str, ...],
-        moved: bool,
-        emptied: bool,
-        **rest: Any,
+        *args: Any, paths: tuple[Path, ...], graphs: tuple[Path, ...], category: str | None, **rest: Any
     ) -> None:
         if not paths and not graphs:
             raise click.UsageError("Name a PATH to ingest, or a --graph FILE to import.")
         from headgate.knowledge.commands.ingest_runner import IngestOptions
 
-        options = IngestOptions(
-            paths=paths,
-            graphs=graphs,
-            category=category or "",
-            exclude=exclude,
-            moved=moved,
-            emptied=emptied,
-        )
-        command(options=options, **rest)
+        others = {name: rest.pop(name) for name in ("exclude", "moved", "emptied")}
+        options = IngestOptions(paths=paths, graphs=graphs, category=category or "", **others)
+        command(*args, options=options, **rest)
 
     return command_with_options
 
@@ -120,12 +107,7 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--strict", is_flag=True, help="End with exit code 1 if any file could not be read.")
 @JSON_NOT_TABLES
 @with_store_options
-def ingest(
-    store_options: StoreOptions,
-    options: "IngestOptions",
-    strict: bool,  # noqa: FBT001 (the shape that click wants)
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def ingest(store_options: StoreOptions, *, options: "IngestOptions", strict: bool, as_json: bool) -> None:
     """Read documents from files and directories.
 
     Markdown, text, HTML, PDF, DOCX, CSV and JSON. What has not changed is not read again, and what is gone
@@ -157,12 +139,7 @@ def ingest(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line instead of tables.")
 @with_store_options
-def watch(
-    store_options: StoreOptions,
-    options: "IngestOptions",
-    interval: float,
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def watch(store_options: StoreOptions, *, options: "IngestOptions", interval: float, as_json: bool) -> None:
     """Ingest, and follow what changes until Ctrl-C or SIGTERM.
 
     Everything is as with `ingest`, and the options are those of this command alone.
@@ -180,11 +157,6 @@ def watch(
             release_store_log()
             host.print_result(news.render(ingested, as_json=as_json))
 
-        work = ingest_runner.watch(
-            host.load_options(store_options),
-            options,
-            sys.stderr,
-            interval_seconds=interval,
-            report=report,
-        )
+        loaded = host.load_options(store_options)
+        work = ingest_runner.watch(loaded, options, sys.stderr, interval_seconds=interval, report=report)
         host.run_until_interrupted(work, _STOPPED)
