@@ -8,9 +8,9 @@ import pytest
 from headgate.domain.errors import StoreUnavailable
 from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
+from headgate.knowledge.composition import StoreHealth
 from headgate.knowledge.options import KnowledgeOptions
 from headgate.knowledge.server import KnowledgeServer
-from headgate.knowledge.store_health import StoreHealth
 from testkit.waiting import eventually
 
 WAIT_SECONDS = 5.0
@@ -35,7 +35,7 @@ class Patient:
 
 async def test_what_changes_is_told_once() -> None:
     store, told = Patient(), list[str | None]()
-    health = StoreHealth(store, told.append)
+    health = StoreHealth(store.check, told.append)
     await health.check_once()
     assert told == []
     for trouble in ("the disk is full", "the disk is full", "", None, None):
@@ -46,7 +46,7 @@ async def test_what_changes_is_told_once() -> None:
 
 async def test_it_is_looked_at_again_and_again() -> None:
     store, told = Patient(), list[str | None]()
-    watching = asyncio.create_task(StoreHealth(store, told.append, look_seconds=0.001).watch())
+    watching = asyncio.create_task(StoreHealth(store.check, told.append, look_seconds=0.001).watch())
     store.trouble = "gone"
     await eventually(lambda: told == ["gone"], WAIT_SECONDS, "told")
     store.trouble = None
@@ -56,7 +56,7 @@ async def test_it_is_looked_at_again_and_again() -> None:
 
 async def test_a_look_that_fails_is_logged_and_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
     store, told = Patient(), list[str | None]()
-    watching = asyncio.create_task(StoreHealth(store, told.append, look_seconds=0.001).watch())
+    watching = asyncio.create_task(StoreHealth(store.check, told.append, look_seconds=0.001).watch())
     store.bug = RuntimeError("a bug of ours")
     await eventually(lambda: "a bug of ours" in caplog.text, WAIT_SECONDS, "logged")
     store.bug, store.trouble = None, "gone"
@@ -66,7 +66,7 @@ async def test_a_look_that_fails_is_logged_and_is_not_the_last(caplog: pytest.Lo
 
 async def test_who_uses_it_and_finds_it_otherwise_is_believed_after_a_look() -> None:
     store, told = Patient(), list[str | None]()
-    health = StoreHealth(store, told.append, NEVER_SECONDS)
+    health = StoreHealth(store.check, told.append, NEVER_SECONDS)
     watching = asyncio.create_task(health.watch())
     health.record_use(away=False)
     await asyncio.sleep(0)

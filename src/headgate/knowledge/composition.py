@@ -1,13 +1,15 @@
-"""Builds store, embedder and tools of the document server from its options."""
+"""Builds store, embedder and tools of the document server from its options, and watches the store."""
 
 import asyncio
 import datetime
+import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.domain.errors import ConfigError
 from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
@@ -20,6 +22,15 @@ from headgate.knowledge.search.query_cache import QueryCache
 from headgate.knowledge.tools.token_budget import TokenBudget
 from headgate.knowledge.tools.tool_router import KnowledgeTools
 from headgate.search.rank_fusion import FusionWeights, ReciprocalRankFusion
+
+log = logging.getLogger("headgate.knowledge")
+
+# The retry delay in the error for callers.
+_CHECK_INTERVAL_SECONDS: Final = 5.0
+# A store that has not answered by then hangs; the slowest search is over long before that.
+_ANSWER_SECONDS: Final = 15.0
+_NO_ANSWER: Final = "the store of the documents does not answer"
+_UNAVAILABLE: Final = "the store of the documents cannot be used; the log says why"
 
 
 class KnowledgeComponents(NamedTuple):
@@ -46,18 +57,23 @@ async def open_knowledge(
     Without a budget no call is refused for its tokens; the command line has none. `make_extractor` replaces
     the rules that find entities in texts.
     """
+    make_embedder = embedder_maker(
+        options.embedder,
+        offline,
+        hf_model=options.hf_model,
+        openai_base_url=options.openai_base_url,
+        openai_model=options.openai_model,
+        openai_api_key=options.openai_api_key,
+        passages=True,
+    )
     async with AsyncExitStack() as stack:
-        vectors = _open_embedder(options, offline)
-        if vectors is not None:
+        vectors = None
+        if make_embedder is not None:
+            vectors = PassageEmbedder(make_embedder)
             stack.push_async_callback(vectors.close)
         store = await stack.enter_async_context(open_configured_store(options))
         tools = _build_tools(options, store, vectors, budget or TokenBudget(None, clock=time.monotonic))
         yield KnowledgeComponents(store, vectors, tools, make_extractor, bm25_only=options.bm25_only)
-
-
-def new_token_budget(options: KnowledgeOptions) -> TokenBudget:
-    """The budget of all callers, of which nothing is spent yet."""
-    return TokenBudget(options.token_budget or None, clock=time.monotonic)
 
 
 def open_configured_store(options: KnowledgeOptions) -> AbstractAsyncContextManager[KnowledgeStore]:
@@ -76,20 +92,11 @@ def open_configured_store(options: KnowledgeOptions) -> AbstractAsyncContextMana
 @asynccontextmanager
 async def _open_sqlite_store(path: Path) -> AsyncIterator[KnowledgeStore]:
     # In a thread, because the import reads the SQL of the store.
-    open_store = await asyncio.to_thread(_import_sqlite_store)
-    async with open_store(path) as store:
-        yield store
-
-
-def _import_sqlite_store() -> Callable[[Path], AbstractAsyncContextManager[KnowledgeStore]]:
+    await asyncio.to_thread(import_module, "headgate.knowledge.stores.sqlite.store")
     from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 
-    return open_sqlite_store
-
-
-_OpenStore = Callable[
-    [str, str | None, Callable[[], float], tuple[int, int]], AbstractAsyncContextManager[KnowledgeStore]
-]
+    async with open_sqlite_store(path) as store:
+        yield store
 
 
 @asynccontextmanager
@@ -106,34 +113,17 @@ async def open_postgres_store(
     Missing tables are created. A server or a database that cannot be used is tried again with every use,
     which raises StoreUnavailable until it can. Raises ConfigError for a wrong URL and a missing driver.
     """
-    # In a thread, because the import takes long.
-    opened = await asyncio.to_thread(_import_store)
-    async with opened(url, replica_url, now, (fewest_connections, most_connections)) as store:
-        yield store
-
-
-def _import_store() -> _OpenStore:
     try:
+        # In a thread, because the import takes long.
+        await asyncio.to_thread(import_module, "headgate.knowledge.stores.postgres.store")
         from headgate.knowledge.stores.postgres.store import open_store_on
     except ImportError as error:
         raise ConfigError(
             "a store in PostgreSQL needs packages that are not installed",
-            hint='pip install "headgate-mcp[postgres]"',
+            hint='pip install "headgate[postgres]"',
         ) from error
-    return open_store_on
-
-
-def _open_embedder(options: KnowledgeOptions, offline: OfflineModel) -> PassageEmbedder | None:
-    make = embedder_maker(
-        options.embedder,
-        offline,
-        hf_model=options.hf_model,
-        openai_base_url=options.openai_base_url,
-        openai_model=options.openai_model,
-        openai_api_key=options.openai_api_key,
-        passages=True,
-    )
-    return PassageEmbedder(make) if make is not None else None
+    async with open_store_on(url, replica_url, now, (fewest_connections, most_connections)) as store:
+        yield store
 
 
 def _build_tools(
@@ -163,3 +153,69 @@ def _build_tools(
         request_id=lambda: uuid.uuid4().hex,
         boosted=options.boost,
     )
+
+
+class StoreHealth:
+    """The last known state of a store; `on_change` gets the reason of an outage, and None at its end.
+
+    `check` raises StoreUnavailable when the store cannot be read.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[], Awaitable[None]],
+        on_change: Callable[[str | None], None],
+        look_seconds: float = _CHECK_INTERVAL_SECONDS,
+    ) -> None:
+        self._check = check
+        self._on_change = on_change
+        self._interval_seconds = look_seconds
+        self._trouble: str | None = None
+        self._doubted = asyncio.Event()
+
+    def record_use(self, *, away: bool) -> None:
+        """Note the outcome of a use; one that contradicts the last check triggers a check at once."""
+        if away != (self._trouble is not None):
+            self._doubted.set()
+
+    async def check_once(self) -> None:
+        """Check now, and report what has changed."""
+        self._doubted.clear()
+        before, trouble = self._trouble, None
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._check()
+        except StoreUnavailable as away:
+            trouble = away.why or _UNAVAILABLE
+        except TimeoutError:
+            trouble = _NO_ANSWER
+        self._trouble = trouble
+        if trouble != before:
+            self._on_change(trouble)
+
+    async def watch(self) -> None:
+        """Check periodically until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_seconds):
+                    await self._doubted.wait()
+            try:
+                await self.check_once()
+            except Exception:
+                # Otherwise the checks would end.
+                log.exception("the store of the documents could not be looked at")
+
+
+@asynccontextmanager
+async def watch_health(
+    check: Callable[[], Awaitable[None]], on_change: Callable[[str | None], None]
+) -> AsyncIterator[StoreHealth]:
+    """The health of a store, which has been looked at, and is watched while the block lasts."""
+    health = StoreHealth(check, on_change)
+    await health.check_once()
+    watching = asyncio.create_task(health.watch(), name="health of the documents")
+    try:
+        yield health
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

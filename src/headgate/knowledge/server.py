@@ -1,5 +1,6 @@
 """The entry point of the document server: its options, its tools and its commands."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.domain.identity import Identity
     from headgate.embedding.embedder_factory import OfflineModel
     from headgate.knowledge.commands.command_options import CommandHost, StoreOptions
-    from headgate.knowledge.store_health import StoreHealth
+    from headgate.knowledge.composition import StoreHealth
     from headgate.knowledge.tools.token_budget import TokenBudget
     from headgate.knowledge.tools.tool_router import KnowledgeTools
 
@@ -54,10 +55,6 @@ class KnowledgeToolResult(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-def _ignore_health(reason: str | None) -> None:
-    """The default health listener."""
-
-
 class KnowledgeServer:
     """The document server; its store is open only while a gateway is connected to it."""
 
@@ -70,20 +67,21 @@ class KnowledgeServer:
 
     @asynccontextmanager
     async def open(
-        self, report_health: Callable[[str | None], None] = _ignore_health
+        self, report_health: Callable[[str | None], None] = lambda reason: None
     ) -> AsyncIterator["OpenKnowledge"]:
         """The tools; raises ConfigError when the store or the embedder cannot be used as configured.
 
         While the store is unavailable the tools fail, and `report_health` gets the reason.
         """
         # Imported here, so that a start without documents does not pay for it.
-        from headgate.knowledge.composition import new_token_budget, open_knowledge
-        from headgate.knowledge.store_health import watch_health
+        from headgate.knowledge.composition import open_knowledge, watch_health
+        from headgate.knowledge.tools.token_budget import TokenBudget
 
-        self._budget = self._budget or new_token_budget(self._options)
+        if self._budget is None:
+            self._budget = TokenBudget(self._options.token_budget or None, clock=time.monotonic)
         async with (
             open_knowledge(self._options, self._offline, self._budget) as knowledge,
-            watch_health(knowledge.store, report_health) as store_health,
+            watch_health(knowledge.store.check, report_health) as store_health,
         ):
             self._tools = knowledge.tools
             try:

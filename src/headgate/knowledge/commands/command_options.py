@@ -79,15 +79,8 @@ def with_store_options(command: Callable[..., None]) -> Callable[..., None]:
     @_STORE
     @_VERBOSE
     @wraps(command)
-    def command_with_options(
-        *,
-        config: Path | None,
-        data_dir: Path | None,
-        store: str | None,
-        verbose: bool,
-        **rest: Any,
-    ) -> None:
-        command(StoreOptions(config, data_dir, store, verbose), **rest)
+    def command_with_options(**given: Any) -> None:
+        command(StoreOptions(*(given.pop(name) for name in StoreOptions.__annotations__)), **given)
 
     return command_with_options
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import difflib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -18,6 +19,9 @@ from headgate.knowledge.data_model import StoreStatistics, name_key
 from headgate.knowledge.interfaces import GraphReader, IndexWriter, KnowledgeStore
 from headgate.knowledge.options import KnowledgeOptions
 from headgate.knowledge.tools.find_vendor_info import MOST_PASSAGES
+
+if TYPE_CHECKING:
+    from headgate.knowledge.commands.export import ExportPart
 
 # Files per step, so that other writers do not wait for long.
 _FILES_AT_ONCE: Final = 100
@@ -45,39 +49,23 @@ async def remove_by_name(store: IndexWriter, name: str) -> ForgetResult:
     leaving = [
         file for file in files if file == wanted_name or (wanted_name and file.startswith(f"{wanted_name}/"))
     ]
-    graphs = _matching_graphs(wanted_name, origins)
-    if not leaving and len(graphs) != 1:
-        raise (
-            _ambiguous_graph(name, graphs)
-            if graphs
-            else _unknown_name(name, _removable_names(files, origins))
-        )
+    # A graph by its whole name, or else by that of its file alone.
+    graphs = [origin for origin in origins if origin == wanted_name] or [
+        origin for origin in origins if origin.rpartition("/")[2] == wanted_name
+    ]
+    if not leaving and len(graphs) > 1:
+        named = ", ".join(repr(quoted(one)) for one in graphs[:_MOST_NEAREST])
+        problem = f"{len(graphs)} graphs are called {quoted(name)!r}"
+        raise ConfigError(problem, hint=f"name one of them: {named}")
+    if not leaving and not graphs:
+        # All names that can be removed; a root before its parts.
+        paths = [part for file in files for part in accumulate(file.split("/"), "{}/{}".format)]
+        raise _unknown_name(name, list(dict.fromkeys([*origins, *paths])))
     chunks = 0
     for start in range(0, len(leaving), _FILES_AT_ONCE):
         chunks += await store.remove_sources(leaving[start : start + _FILES_AT_ONCE])
     entities = await store.delete_graph(graphs[0]) if len(graphs) == 1 else None
     return ForgetResult(name=wanted_name, documents=len(leaving), chunks=chunks, entities=entities)
-
-
-def _matching_graphs(wanted_name: str, origins: Sequence[str]) -> list[str]:
-    """The imports that are called so: by their whole name, or else by that of the file alone."""
-    if wanted_name in origins:
-        return [wanted_name]
-    return [origin for origin in origins if origin.rpartition("/")[2] == wanted_name]
-
-
-def _ambiguous_graph(name: str, graphs: Sequence[str]) -> ConfigError:
-    named = ", ".join(repr(quoted(one)) for one in graphs[:_MOST_NEAREST])
-    return ConfigError(f"{len(graphs)} graphs are called {quoted(name)!r}", hint=f"name one of them: {named}")
-
-
-def _removable_names(files: Iterable[str], origins: Iterable[str]) -> list[str]:
-    """All names that can be removed; a root before its parts."""
-    found: dict[str, None] = dict.fromkeys(origins)
-    for file in files:
-        parts = file.split("/")
-        found |= dict.fromkeys("/".join(parts[: length + 1]) for length in range(len(parts)))
-    return list(found)
 
 
 def _unknown_name(name: str, known: Sequence[str]) -> ConfigError:
@@ -105,10 +93,6 @@ def print_forget_result(forgotten: ForgetResult) -> str:
         entities = counted_noun(forgotten.entities, "entity", "entities")
         parts.append(f"the graph of that name, which spoke of {entities}")
     return f"{quoted(forgotten.name)!r} left the store: {', and '.join(parts)}."
-
-
-if TYPE_CHECKING:
-    from headgate.knowledge.commands.export import ExportPart
 
 
 async def call_tool(options: KnowledgeOptions, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, Literal, TypeVar
 import msgspec
 
 from headgate.domain.errors import ConfigError
-from headgate.knowledge.data_model import ChunkRecord, Entity, Relationship, SourceRecord
+from headgate.knowledge.data_model import Entity, Relationship
 from headgate.knowledge.graph.graph_files import graph_lines
 from headgate.knowledge.interfaces import SnapshotReader
 from headgate.knowledge.tools.result_fields import chunk_fields, source_fields
@@ -22,8 +22,6 @@ from headgate.knowledge.tools.result_fields import chunk_fields, source_fields
 ExportPart = Literal["all", "sources", "chunks", "graph", "mentions", "imported"]
 # Lines that are written at once.
 _BATCH_LINES: Final = 500
-# The disk is full, or the user's quota is exhausted.
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 T = TypeVar("T")
 
@@ -34,11 +32,9 @@ async def export_to_file(store: SnapshotReader, what: ExportPart, path: Path) ->
         async with _atomic_file(path) as stream:
             return await export_lines(store, what, stream)
     except OSError as error:
-        full = error.errno in _FULL
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}",
-            hint="make room on its disk" if full else "name a file in a directory that you may write to",
-        ) from error
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "make room on its disk" if is_full else "name a file in a directory that you may write to"
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
 
 
 async def export_to_stream(store: SnapshotReader, what: ExportPart, stream: IO[str]) -> dict[str, int]:
@@ -77,11 +73,17 @@ async def _lines(store: SnapshotReader, what: ExportPart) -> AsyncGenerator[tupl
     if what in ("all", "sources"):
         async with _closed(store.iter_sources()) as sources:
             async for source in sources:
-                yield "sources", _line("source", _source_members(source))
+                # As the tools call it, with the SHA-256 of its bytes; the rest is only for ingestions.
+                digest = source.digest.partition("-")[0]
+                yield "sources", _line("source", source_fields(source) | {"digest": digest})
     if what in ("all", "chunks"):
         async with _closed(store.iter_chunks()) as chunks:
             async for chunk in chunks:
-                yield "chunks", _line("chunk", _chunk_members(chunk))
+                # As the tools call it, with what its source is; a snippet would only repeat the text.
+                members = chunk_fields(chunk)
+                del members["chunk_snippet"]
+                own = {"source_id": chunk.source_id, "doc_type": chunk.doc_type, "date": chunk.date or None}
+                yield "chunks", _line("chunk", members | own)
     if what in ("all", "graph"):
         entities = [entity async for entity in store.iter_entities()]
         there = {entity.id for entity in entities}
@@ -91,15 +93,15 @@ async def _lines(store: SnapshotReader, what: ExportPart) -> AsyncGenerator[tupl
             # A new entity may have been added after the entities were read.
             if {relationship.source_id, relationship.target_id} <= there
         ]
-        for kind, line in _graph_lines(entities, relationships):
-            yield kind, line
+        for line in _graph_lines(entities, relationships):
+            yield line
     if what in ("all", "mentions"):
         async with _closed(store.iter_mentions()) as mentions:
             async for mention in mentions:
                 yield "mentions", _line("mention", msgspec.structs.asdict(mention))
     if what == "imported":
-        for kind, line in _graph_lines(*await store.imported_graph()):
-            yield kind, line
+        for line in _graph_lines(*await store.imported_graph()):
+            yield line
 
 
 def _graph_lines(
@@ -119,18 +121,6 @@ async def _closed(every: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
             await every.aclose()
 
 
-def _source_members(source: SourceRecord) -> dict[str, Any]:
-    """As the tools call it, with the SHA-256 of its bytes; how these were read is only for ingestions."""
-    return {**source_fields(source), "digest": source.digest.partition("-")[0]}
-
-
-def _chunk_members(chunk: ChunkRecord) -> dict[str, Any]:
-    """As the tools call it, with what its source is; a snippet would only repeat the text."""
-    view = chunk_fields(chunk)
-    del view["chunk_snippet"]
-    return {**view, "source_id": chunk.source_id, "doc_type": chunk.doc_type, "date": chunk.date or None}
-
-
 def _line(kind: str, members: dict[str, Any]) -> str:
     return msgspec.json.encode({"kind": kind, **members}).decode()
 
@@ -146,7 +136,7 @@ async def _atomic_file(path: Path) -> AsyncIterator[IO[str]]:
 
     A link is followed; the new file has the permissions of the old one.
     """
-    if await asyncio.to_thread(_is_special_file, path):
+    if await asyncio.to_thread(lambda: path.exists() and not path.is_file() and not path.is_dir()):
         # Such as a pipe: what is written there is gone at once.
         stream = await asyncio.to_thread(path.open, "w", encoding="utf-8")
         try:
@@ -173,7 +163,3 @@ def _replace(made: str, target: Path) -> None:
     if target.exists():
         Path(made).chmod(S_IMODE(target.stat().st_mode))
     os.replace(made, target)
-
-
-def _is_special_file(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()

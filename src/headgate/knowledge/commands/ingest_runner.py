@@ -17,7 +17,7 @@ from headgate.domain.terminal import ProgressPrinter
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.commands.ingestion_report import ImportedGraph, IngestionProgress, IngestionReport
 from headgate.knowledge.composition import KnowledgeComponents, open_knowledge
-from headgate.knowledge.data_model import NewChunk, NewEntity, NewRelationship
+from headgate.knowledge.data_model import NewChunk
 from headgate.knowledge.errors import InvalidGraph, UnresolvedEndpoints
 from headgate.knowledge.graph.graph_files import lines_of_relationships, read_graph
 from headgate.knowledge.ingestion.document_source import SourceRoots
@@ -188,7 +188,7 @@ class _IngestRunner:
         return IngestionReport(documents=summary, without_text=extractor.without_text)
 
     async def _import(self, path: Path) -> ImportedGraph:
-        entities, relationships = await asyncio.to_thread(_read_graph, path)
+        entities, relationships = await asyncio.to_thread(_read, path, read_graph)
         origin = await asyncio.to_thread(_origin, path)
         try:
             counts = await self._knowledge.store.import_graph(origin, entities, relationships)
@@ -199,12 +199,10 @@ class _IngestRunner:
 
     async def fingerprints(self) -> FileFingerprints:
         """Fingerprints that change with the files and the graphs."""
-        files: dict[str, object] = {}
-        if self._files is not None:
-            files |= await self._files.fingerprints()
+        files = await self._files.fingerprints() if self._files is not None else {}
         # A missing graph keeps its fingerprint: it may be about to be replaced.
         self._last_fingerprints |= await asyncio.to_thread(_graph_fingerprints, self._options.graphs)
-        return files | self._last_fingerprints
+        return {**files, **self._last_fingerprints}
 
 
 class _CountingExtractor:
@@ -233,13 +231,12 @@ async def _open_runner(
                 open_library(ingest_options.paths, ingest_options.exclude)
             )
         for path in ingest_options.graphs:
-            await asyncio.to_thread(_read_graph, path)
+            await asyncio.to_thread(_read, path, read_graph)
         knowledge = await stack.enter_async_context(open_knowledge(options, OfflineModel()))
+        failed = await asyncio.to_thread(FailedFiles, options.data_dir, ingest_options.paths)
         if files is not None:
             # Changes are reported under the names that the files have in the store.
             files.use_root_names(SourceRoots(await knowledge.store.source_digests()))
-        failed = await asyncio.to_thread(FailedFiles, options.data_dir, ingest_options.paths)
-        if files is not None:
             files.remember_failures(await asyncio.to_thread(failed.read))
         yield _IngestRunner(knowledge, files, ingest_options, failed)
 
@@ -260,10 +257,6 @@ def _refuse_same_names(graphs: tuple[Path, ...]) -> None:
                 f"two of the graphs are called {name!r}, and the second would replace the first",
                 hint="rename one of them",
             )
-
-
-def _read_graph(path: Path) -> tuple[list[NewEntity], list[NewRelationship]]:
-    return _read(path, read_graph)
 
 
 def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:

@@ -109,20 +109,14 @@ class IngestionNews:
             return msgspec.json.encode(_summary_document(ingested)).decode()
         changed = f"{_named(ingested.changed)}; " if ingested.changed else ""
         facts = "; ".join(f"{label}: {text}" for label, text in _facts(ingested))
-        return "\n".join([f"{self._now():%H:%M:%S}  {changed}{facts}", *self._new(ingested)])
-
-    def _new(self, ingested: IngestionReport) -> Iterator[str]:
-        """The notes that earlier ingestions did not have."""
-        if ingested.documents is None:
-            return
-        anew = [
-            failure
-            for failure in ingested.failed
-            if failure not in self._failed or failure.file in ingested.changed
-        ]
-        advice = ingested.advice
-        yield from _notes(anew, advice if advice != self._advice else "")
-        self._failed, self._advice = frozenset(ingested.failed), advice
+        lines = [f"{self._now():%H:%M:%S}  {changed}{facts}"]
+        if ingested.documents is not None:
+            # Only what earlier ingestions did not have.
+            known = self._failed
+            anew = [one for one in ingested.failed if one not in known or one.file in ingested.changed]
+            lines += _notes(anew, ingested.advice if ingested.advice != self._advice else "")
+            self._failed, self._advice = frozenset(ingested.failed), ingested.advice
+        return "\n".join(lines)
 
 
 def _named(files: Collection[str]) -> str:
@@ -185,7 +179,12 @@ def _notes(failed: Sequence[UnreadableFile], advice: str) -> Iterator[str]:
     if failed:
         yield ""
         groups = list(_by_reason(failed))
-        rows = [_failed_row(files, reason) for files, reason in groups[:_MOST_FAILED]]
+        rows = [
+            (files[0], reason)
+            if len(files) == 1
+            else (counted_noun(len(files), "file"), f"{reason}: {_named(files)}")
+            for files, reason in groups[:_MOST_FAILED]
+        ]
         yield from table_lines(("not read", "why"), rows, line_width())
         more = sum(len(files) for files, _ in groups[_MOST_FAILED:])
         if more:
@@ -206,12 +205,6 @@ def _by_reason(failed: Iterable[UnreadableFile]) -> Iterator[tuple[list[str], st
             yield same, reason
         else:
             yield from (([file], reason) for file in same)
-
-
-def _failed_row(files: Sequence[str], reason: str) -> tuple[str, str]:
-    if len(files) == 1:
-        return files[0], reason
-    return counted_noun(len(files), "file"), f"{reason}: {_named(files)}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
