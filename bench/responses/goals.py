@@ -27,7 +27,7 @@ def _claims(measured: Measured) -> list[Goal]:
     found = []
     for talk in measured.talks:
         if talk.claimed is not None:
-            text = f"{talk.workload}, {talk.way}: the seed's {talk.claimed:.1%} of tokens saved"
+            text = f"{talk.workload}, {talk.way}: {talk.claimed:.1%} of tokens saved"
             found.append(Goal(text, f"{talk.saved:.1%}", round(talk.saved, 3) >= talk.claimed))
     return found
 

@@ -1,6 +1,6 @@
 """Writes the figures of the last whole run into the documentation: `python -m bench.responses.page`.
 
-A block stands between `<!-- figures: NAME -->` and `<!-- end -->`; everything else of the page is left alone.
+A block stands between `<!-- figures: NAME -->` and `<!-- end -->`; the rest of a page is left alone.
 The chart is drawn anew, too.
 """
 
@@ -16,7 +16,8 @@ from bench.responses.chart import chart
 from bench.responses.measured import Measured
 
 RESULT: Final = ROOT / "bench" / "results" / "responses.json"
-PAGE: Final = ROOT / "docs" / "results.md"
+FIGURES: Final = ROOT / "docs" / "figures"
+PAGES: Final = (FIGURES / "large-results.md", FIGURES / "large-results-time.md")
 CHART: Final = ROOT / "docs" / "images" / "responses.svg"
 
 
@@ -26,11 +27,11 @@ def main() -> None:
 
 
 def pages() -> dict[Path, str]:
-    """The page and the chart as they should be."""
+    """The pages and the chart as they should be."""
     result = RESULT.read_bytes()
     measured = msgspec.json.decode(result, type=Measured)
     blocks = _blocks(measured, msgspec.json.decode(result, type=Whole))
-    return {PAGE: filled(PAGE.read_text(), blocks), CHART: chart(measured)}
+    return {page: filled(page.read_text(), blocks) for page in PAGES} | {CHART: chart(measured)}
 
 
 def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
@@ -40,7 +41,7 @@ def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
         "steps": f"{summary}\n\n{written['steps']}\n\n</details>",
         "times": f"{written['times']}\n\n{tables.rounds(measured).capitalize()}.",
         "run": described(whole),
-        "chart": "![Tokens read of large results, and milliseconds by size](images/responses.svg)",
+        "chart": "![Tokens read of large results, and milliseconds by size](../images/responses.svg)",
         "goals": judged(whole.goals),
     }
 

@@ -17,7 +17,7 @@ CONTENTS: Final = {
 
 def talks(measured: Measured) -> Table:
     """Tokens that an agent reads, beside the whole."""
-    header = ("result", "looked at by", "whole", "read", "saved", "seed's claim")
+    header = ("result", "looked at by", "whole", "read", "saved", "target")
     rows = [
         (
             CONTENTS[one.workload],

@@ -2,7 +2,8 @@
 
 import re
 
-from bench.responses.page import PAGE, pages
+from bench.process import ROOT
+from bench.responses.page import PAGES, pages
 
 
 def test_the_page_and_the_chart_are_those_of_the_results() -> None:
@@ -11,7 +12,11 @@ def test_the_page_and_the_chart_are_those_of_the_results() -> None:
 
 
 def test_no_place_for_figures_is_empty() -> None:
-    blocks = re.findall(r"<!-- figures: (.+?) -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    blocks = re.findall(
+        r"<!-- figures: (.+?) -->\n(.*?)<!-- end -->",
+        "\n".join(page.read_text() for page in PAGES),
+        re.DOTALL,
+    )
     assert {"tokens", "net", "times", "gateway", "passing", "compact", "goals"} <= {
         name for name, _ in blocks
     }
@@ -19,9 +24,9 @@ def test_no_place_for_figures_is_empty() -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_the_page() -> None:
-    page = PAGE.read_text()
-    readme = (PAGE.parent.parent / "README.md").read_text()
-    table = readme.partition("<!-- from docs/results.md, tokens -->")[2]
+    page = PAGES[0].read_text()
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("<!-- from docs/figures/large-results.md, tokens -->")[2]
     rows = [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| ")][1:]
     assert len(rows) == 4
     for row in rows:
