@@ -100,16 +100,16 @@ def _library(measured: Measured) -> list[Goal]:
     weight = measured.library.weight.session
     return [
         Goal(
-            f"the seed's under {_MS:g} ms per call for the library (CPU, a server in the same process)",
+            f"under {_MS:g} ms per call for the library (CPU, a server in the same process)",
             f"{_added(near):.2f} ms ({near.way})",
             _added(near) < _MS,
         ),
         Goal(
-            f"the seed's {_LEAST_BYTES} to {_MOST_BYTES} bytes of metadata per request",
+            f"{_LEAST_BYTES} to {_MOST_BYTES} bytes of metadata per request",
             " and ".join(f"{bytes_:,} {one.way}" for bytes_, one in zip(more, far, strict=True)),
             max(more) <= _MOST_BYTES,
         ),
-        Goal("the seed's about 1 KB of memory per session", f"{weight:,} bytes", weight <= _SESSION_BYTES),
+        Goal("about 1 KB of memory per session", f"{weight:,} bytes", weight <= _SESSION_BYTES),
     ]
 
 

@@ -14,7 +14,7 @@ from bench.pages import Whole, described, filled, judged, markdown, write
 from bench.process import ROOT
 
 RESULT: Final = ROOT / "bench" / "results" / "delivery.json"
-PAGE: Final = ROOT / "docs" / "delivery.md"
+PAGE: Final = ROOT / "docs" / "figures" / "delivery.md"
 
 
 def main() -> None:
