@@ -12,8 +12,8 @@ from bench.pages import Whole, described, filled, judged, markdown, write
 from bench.process import ROOT
 
 RESULT: Final = ROOT / "bench" / "results" / "knowledge.json"
-# The guide has what each mode takes, the other page everything else.
-PAGES: Final = (ROOT / "docs" / "knowledge.md", ROOT / "docs" / "knowledge-figures.md")
+FIGURES: Final = ROOT / "docs" / "figures"
+PAGES: Final = (FIGURES / "knowledge.md", FIGURES / "knowledge-tokens.md")
 
 
 def main() -> None:

@@ -128,7 +128,7 @@ def ingestion(measured: Measured) -> Table:
 
 
 def tokens(measured: Measured) -> Table:
-    """The seed's scenario, question by question."""
+    """The scenario of the goal, question by question."""
     rows = [
         (
             one.query,
@@ -170,6 +170,6 @@ TABLES: Final[dict[str, tuple[str, Callable[[Measured], Table]]]] = {
     "latency": ("ms of each step", latency),
     "stores": ("what the stores take", stores),
     "ingestion": ("chunks per second", ingestion),
-    "tokens": ("the seed's scenario in tokens", tokens),
+    "tokens": ("ids, then metadata, then texts: tokens", tokens),
     "modes": ("tokens of one result", modes),
 }

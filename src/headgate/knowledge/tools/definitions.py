@@ -75,7 +75,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
             **_PAGED,
             "response_mode": {
                 **_word(ResponseMode, ResponseMode.METADATA),
-                # As counted in real answers, see docs/knowledge.md; what is reserved is more, to be safe.
+                # Measured: docs/figures/knowledge-tokens.md. The budget reserves more, to be safe.
                 "description": "tokens per result, about: ids_only 10, metadata 25, preview 85, full 510",
             },
             "filters": _FILTERS,
