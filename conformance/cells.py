@@ -1,4 +1,4 @@
-"""Every combination that is run: which requirement set, and what stands behind the gate."""
+"""Every combination that is run: which requirement set, and the server behind Headgate."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -26,7 +26,7 @@ class Carrier(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of a requirement set through the gate."""
+    """One run of a requirement set through Headgate."""
 
     name: str
     revision: str

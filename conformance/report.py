@@ -66,7 +66,7 @@ def table(verdict: Verdict) -> str:
 def summary(verdicts: Iterable[Verdict]) -> str:
     """One line per cell."""
     lines = [
-        "\n| cell | revision | behind the gate | direct | through | explained | unexplained | seconds |",
+        "\n| cell | revision | server behind it | direct | through | explained | unexplained | seconds |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in verdicts:
