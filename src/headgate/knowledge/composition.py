@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.domain.errors import ConfigError
+from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.extraction.extractor import RuleBasedExtractor
@@ -120,7 +120,7 @@ async def open_postgres_store(
     except ImportError as error:
         raise ConfigError(
             "a store in PostgreSQL needs packages that are not installed",
-            hint='pip install "headgate[postgres]"',
+            hint='pip install "headgate-mcp[postgres]"',
         ) from error
     async with open_store_on(url, replica_url, now, (fewest_connections, most_connections)) as store:
         yield store
