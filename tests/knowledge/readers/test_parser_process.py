@@ -10,7 +10,7 @@ import pytest
 from pypdf import PdfWriter
 
 from headgate.knowledge.ingestion.document_source import DocumentUnreadable
-from headgate.knowledge.readers.parser_process import open_parser_process
+from headgate.knowledge.readers.file_library import open_parser_process
 from testkit.procfs import descendants
 from testkit.waiting import eventually
 from tests.knowledge.readers.sample_files import pdf, scan, text_of, word, word_with

@@ -3,8 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from headgate.knowledge.data_model import NewChunk
@@ -19,6 +18,7 @@ _LONGEST_HEADING: Final = 120
 # A text with more characters than this for each token that fits is cut before it is counted.
 _CHARACTERS: Final = 6
 
+_BLANK_LINES_FIRST: Final = re.compile(r"\A(?:[ \t]*\n)+")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 # Possible ends of a sentence; a line of a table or of code counts as one.
 _SENTENCE_END: Final = re.compile(r"[.!?\u2026]['\")\]\u201d\u2019\u00bb]*[ \t]+|[\u3002\uff01\uff1f]|\n")
@@ -46,20 +46,17 @@ def chunk_document(
     overlap: int = OVERLAP_TOKENS,
 ) -> tuple[NewChunk, ...]:
     """The chunks of a document, ready to be stored; `count` gives the tokens of a text."""
-    return tuple(
-        _new_chunk(file, piece)
-        for piece in slice_sections(sections, count, size=size, overlap=overlap)
+    chunks = []
+    for piece in slice_sections(sections, count, size=size, overlap=overlap):
         # White space alone has no content.
-        if not piece.text[piece.overlap :].isspace()
-    )
-
-
-def _new_chunk(file: str, piece: ChunkSlice) -> NewChunk:
-    header = " > ".join((file, *(short_heading(heading) for heading in piece.path)))
-    # The first line keeps its indentation: it may be of a program.
-    text = re.sub(r"\A(?:[ \t]*\n)+", "", piece.text).rstrip()
-    digest = hashlib.sha256(f"{header}\n{text}".encode(errors="replace")).hexdigest()
-    return NewChunk(text=text, header=header, tokens=piece.tokens, digest=digest)
+        if piece.text[piece.overlap :].isspace():
+            continue
+        header = " > ".join((file, *map(short_heading, piece.path)))
+        # The first line keeps its indentation: it may be of a program.
+        text = _BLANK_LINES_FIRST.sub("", piece.text).rstrip()
+        digest = hashlib.sha256(f"{header}\n{text}".encode(errors="replace")).hexdigest()
+        chunks.append(NewChunk(text=text, header=header, tokens=piece.tokens, digest=digest))
+    return tuple(chunks)
 
 
 def short_heading(heading: str) -> str:
@@ -93,15 +90,16 @@ def slice_sections(
         else:
             if piece.units:
                 yield piece.closed()
-            piece = _OpenChunk.at(part.sections[0], stands_apart=apart)
+            piece = _OpenChunk(part.sections[0].path, stands_apart=apart)
         for section, unit in chain(ahead, units):
             if piece.units and piece.tokens + unit.tokens > size:
                 yield piece.closed()
                 repeated = cutter.repeated(piece.units, unit, overlap)
-                piece = _OpenChunk.at(section, *repeated, stands_apart=apart)
+                piece = _OpenChunk(section.path, *repeated, stands_apart=apart)
             if section is part.text and not joins:
                 piece.path = section.path
-            piece.add(unit)
+            piece.units.append(unit)
+            piece.tokens += unit.tokens
     if piece.units:
         yield piece.closed()
 
@@ -146,30 +144,21 @@ class _TextUnit(NamedTuple):
 _UnitOfSection = tuple[DocumentSection, _TextUnit]
 
 
-@dataclass(slots=True)
 class _OpenChunk:
-    """A piece that is being filled."""
+    """A piece that is being filled; `before` is what it repeats of the one before it."""
 
-    path: tuple[str, ...] = ()
-    before: str = ""
-    tokens: int = 0
-    units: list[_TextUnit] = field(default_factory=list)
-    # The headings above its first character; where headings are all that comes before a text, its path has
-    # those of the text, for as long as no other section follows.
-    begins: tuple[str, ...] = ()
-    # Whether no other section may follow: its path has information that would get lost.
-    stands_apart: bool = False
-
-    @classmethod
-    def at(
-        cls, section: DocumentSection, before: str = "", tokens: int = 0, *, stands_apart: bool
-    ) -> "_OpenChunk":
-        """One that begins there, with what it repeats of the one before."""
-        return cls(section.path, before, tokens, begins=section.path, stands_apart=stands_apart)
-
-    def add(self, unit: _TextUnit) -> None:
-        self.units.append(unit)
-        self.tokens += unit.tokens
+    def __init__(
+        self, begins: tuple[str, ...] = (), before: str = "", tokens: int = 0, *, stands_apart: bool = False
+    ) -> None:
+        # The headings above its first character; where headings are all that comes before a text, its path
+        # has those of the text, for as long as no other section follows.
+        self.begins = begins
+        self.path = begins
+        self.before = before
+        self.tokens = tokens
+        self.units: list[_TextUnit] = []
+        # Whether no other section may follow: its path has information that would get lost.
+        self.stands_apart = stands_apart
 
     def closed(self) -> ChunkSlice:
         text = "".join((self.before, *(unit.text for unit in self.units)))
@@ -236,12 +225,9 @@ class _TextSplitter:
         yield from cut(text)
 
     def _sentences(self, text: str) -> Iterator[_TextUnit]:
-        start = 0
-        for end in (found.end() for found in _SENTENCE_END.finditer(text)):
+        ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+        for start, end in pairwise(dict.fromkeys((0, *ends, len(text)))):
             yield from self._fitting(text[start:end], self._words)
-            start = end
-        if start < len(text):
-            yield from self._fitting(text[start:], self._words)
 
     def _words(self, text: str) -> Iterator[_TextUnit]:
         """Cut between words, and inside of one only when it does not fit by itself."""

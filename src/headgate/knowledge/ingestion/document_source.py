@@ -1,6 +1,4 @@
-"""What ingestion reads from: root paths, file inventories, parsed documents, and the Protocol of a document
-library.
-"""
+"""What ingestion reads from: root paths, file inventories, parsed documents, and a document library."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,6 +1,4 @@
-"""The ingestion pipeline: reads new and changed files, stores their chunks, and removes sources that are
-gone.
-"""
+"""The ingestion pipeline: stores the chunks of new and changed files, and removes sources that are gone."""
 
 import asyncio
 import logging
@@ -10,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from headgate.domain.errors import ConfigError, StoreUnavailable
-from headgate.knowledge.data_model import IngestedDocument, SourceRecord
+from headgate.knowledge.data_model import IngestedDocument, ReplaceResult, SourceRecord
 from headgate.knowledge.ingestion import chunker
 from headgate.knowledge.ingestion.document_source import (
     DocumentLibrary,
@@ -47,6 +45,10 @@ _LONGEST_TITLE: Final = 300
 _SEVERAL: Final = 2
 # Files per step: a whole tree at once would block other writers.
 _REMOVED_AT_ONCE: Final = 100
+
+
+# None is the end.
+_ReadQueue = asyncio.Queue[tuple[ListedFile, ReadDocument] | None]
 
 
 class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,9 +124,8 @@ class IngestionPipeline:
         await self._store.reindex()
         backlog = EmbeddingBacklog(self._store, self._vectors, progress, self._sleep)
         await backlog.prepare()
-        intake = _IngestionRun(
-            inventory, known, category, self._pipeline_version(category), backlog, progress
-        )
+        editions = (self._library.parser_version, chunker.CHUNKER_VERSION, self._extractor.version, category)
+        intake = _IngestionRun(inventory, known, category, short_hash("\0".join(editions)), backlog, progress)
         if not emptied:
             intake.failed += intake.empty_now()
         await self._remove(intake, intake.gone())
@@ -133,18 +134,14 @@ class IngestionPipeline:
         await self._remove(intake, intake.renamed())
         return intake.summary(time.monotonic() - started)
 
-    def _pipeline_version(self, category: str) -> str:
-        editions = (self._library.parser_version, chunker.CHUNKER_VERSION, self._extractor.version, category)
-        return short_hash("\0".join(editions))
-
     async def _remove(self, intake: "_IngestionRun", files: Sequence[str]) -> None:
         for start in range(0, len(files), _REMOVED_AT_ONCE):
             some = files[start : start + _REMOVED_AT_ONCE]
-            intake.chunks["removed"] += await self._store.remove_sources(some)
-            intake.files["removed"] += len(some)
+            intake.counts["chunks_removed"] += await self._store.remove_sources(some)
+            intake.counts["removed"] += len(some)
 
     async def _read_and_store(self, intake: "_IngestionRun") -> None:
-        read: asyncio.Queue[tuple[ListedFile, ReadDocument] | None] = asyncio.Queue(_READ_AHEAD)
+        read: _ReadQueue = asyncio.Queue(_READ_AHEAD)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read_all(intake, read))
@@ -155,9 +152,7 @@ class IngestionPipeline:
             first = group.exceptions[0]
             raise first from first.__cause__
 
-    async def _read_all(
-        self, intake: "_IngestionRun", read: "asyncio.Queue[tuple[ListedFile, ReadDocument] | None]"
-    ) -> None:
+    async def _read_all(self, intake: "_IngestionRun", read: _ReadQueue) -> None:
         files = intake.inventory.files
         for done, listed in enumerate(files):
             intake.progress.report("read", done, len(files), listed.file)
@@ -170,14 +165,12 @@ class IngestionPipeline:
                 log.exception("internal error %s while a document was read", intake.fail(listed.file))
             else:
                 if reading is None:
-                    intake.files["unchanged"] += 1
+                    intake.counts["unchanged"] += 1
                 else:
                     await read.put((listed, reading))
         await read.put(None)
 
-    async def _store_all(
-        self, intake: "_IngestionRun", read: "asyncio.Queue[tuple[ListedFile, ReadDocument] | None]"
-    ) -> None:
+    async def _store_all(self, intake: "_IngestionRun", read: _ReadQueue) -> None:
         while (taken := await read.get()) is not None:
             listed, reading = taken
             try:
@@ -189,7 +182,7 @@ class IngestionPipeline:
             except Exception:
                 log.exception("internal error %s while a document was stored", intake.fail(listed.file))
             else:
-                intake.count(document, *replaced)
+                intake.count(document, replaced)
                 intake.backlog.add_pending(replaced.added)
         intake.progress.report("read", len(intake.inventory.files), len(intake.inventory.files), "")
         intake.backlog.finish_input()
@@ -200,11 +193,10 @@ class IngestionPipeline:
         parsed = reading.parsed
         chunks = chunker.chunk_document(listed.file, _with_title(parsed), self._count)
         entities, relationships = self._extractor.extract(chunks)
+        category = parsed.category or intake.category or _category_from_path(listed.file)
         source = SourceRecord(
             file=listed.file,
-            category=_short(
-                parsed.category or intake.category or _category_from_path(listed.file), _LONGEST_WORD
-            ),
+            category=_short(category, _LONGEST_WORD),
             doc_type=_short(parsed.doc_type, _LONGEST_WORD),
             title=_short(parsed.title or PurePosixPath(listed.file).stem, _LONGEST_TITLE),
             date=parsed.date or _day(listed.modified),
@@ -232,9 +224,8 @@ class _IngestionRun:
         self.category = category
         self.backlog = backlog
         self.progress = progress
-        self.files: Counter[str] = Counter()
-        self.chunks: Counter[str] = Counter()
-        self.found: Counter[str] = Counter()
+        # By the fields of the summary.
+        self.counts: Counter[str] = Counter()
         self.failed = list(inventory.failed)
         self._there = {listed.file for listed in inventory.files}
         self._known = known
@@ -284,31 +275,28 @@ class _IngestionRun:
     def fail(self, file: str) -> str:
         """Something was wrong with us and not with the file; returns what the log calls it."""
         entry = secrets.token_hex(6)
-        self.failed.append(
-            UnreadableFile(file, f"internal error {entry}: look for it in the log and report it")
-        )
+        reason = f"internal error {entry}: look for it in the log and report it"
+        self.failed.append(UnreadableFile(file, reason))
         return entry
 
-    def count(self, document: IngestedDocument, added: int, kept: int, removed: int) -> None:
+    def count(self, document: IngestedDocument, replaced: ReplaceResult) -> None:
         """The document is stored."""
-        self.files["changed" if document.source.file in self._known else "added"] += 1
-        self.chunks.update(added=added, kept=kept, removed=removed)
-        self.found.update(entities=len(document.entities), relationships=len(document.relationships))
+        self.counts["changed" if document.source.file in self._known else "added"] += 1
+        self.counts.update(
+            chunks_added=replaced.added,
+            chunks_kept=replaced.kept,
+            chunks_removed=replaced.removed,
+            entities=len(document.entities),
+            relationships=len(document.relationships),
+        )
 
     def summary(self, seconds: float) -> IngestionSummary:
+        counts: dict[str, Any] = {**self.counts}
         return IngestionSummary(
-            added=self.files["added"],
-            changed=self.files["changed"],
-            unchanged=self.files["unchanged"],
-            removed=self.files["removed"],
+            **counts,
             skipped=self.inventory.skipped,
             failed=tuple(self.failed),
-            chunks_added=self.chunks["added"],
-            chunks_kept=self.chunks["kept"],
-            chunks_removed=self.chunks["removed"],
             vectors=self.backlog.made,
-            entities=self.found["entities"],
-            relationships=self.found["relationships"],
             seconds=round(seconds, 3),
             advice=self.backlog.advice,
         )

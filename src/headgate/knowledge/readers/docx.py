@@ -22,19 +22,13 @@ from headgate.knowledge.readers.text import clean, one_line
 _RUN: Final = qn("w:r")
 _HIDDEN: Final = qn("w:hidden")
 _VANISH: Final = qn("w:vanish")
+_OWN_VANISH: Final = f"{qn('w:rPr')}/{_VANISH}"
 _VALUE: Final = qn("w:val")
 _OFF: Final = frozenset(["0", "false", "off"])
 
 
-def remove_hidden_text(document: Document) -> None:
-    """Take runs and rows of tables that are hidden out of the document."""
-    hiding = _hiding_styles(document)
-    # Each once: a document may mark a run as hidden twice.
-    for hidden in dict.fromkeys(_hidden(document.element.body, hiding)):
-        hidden.getparent().remove(hidden)
-
-
 def _hidden(body: Any, hiding: Mapping[str | None, bool]) -> Iterator[Any]:
+    """The hidden runs and rows of tables."""
     for mark in body.iter(_HIDDEN):
         row = mark.getparent().getparent()
         if row.tag == _ROW and _is_on(mark):
@@ -62,7 +56,7 @@ def _hides(style: Any, styles: Mapping[str | None, Any]) -> bool:
     for _ in range(MOST_STYLES):
         if style is None:
             break
-        hidden = _flag_value(style, "w:rPr", "w:vanish")
+        hidden = _vanishes(style)
         if hidden is not None:
             return hidden
         style = styles.get(_named(style, "w:basedOn"))
@@ -70,7 +64,7 @@ def _hides(style: Any, styles: Mapping[str | None, Any]) -> bool:
 
 
 def _is_hidden(run: Any, hiding: Mapping[str | None, bool]) -> bool:
-    hidden = _flag_value(run, "w:rPr", "w:vanish")
+    hidden = _vanishes(run)
     if hidden is not None:
         return hidden
     paragraph = next(run.iterancestors(_PARAGRAPH), None)
@@ -80,9 +74,9 @@ def _is_hidden(run: Any, hiding: Mapping[str | None, bool]) -> bool:
     return outer != (inner is not None and hiding.get(inner, False))
 
 
-def _flag_value(element: Any, *path: str) -> bool | None:
-    """Whether the property is on; None where it is not set."""
-    found = element.find("/".join(map(qn, path)))
+def _vanishes(element: Any) -> bool | None:
+    """Whether the element is set to be hidden, or not to be; None where it is not set."""
+    found = element.find(_OWN_VANISH)
     return None if found is None else _is_on(found)
 
 
@@ -95,7 +89,7 @@ def _named(element: Any, *path: str) -> str | None:
     return None if found is None else found.get(_VALUE)
 
 
-_HEADING: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_HEADING: Final = re.compile(r"(?i:heading ([1-9]))|Title\Z")
 _PARAGRAPH: Final = qn("w:p")
 _TABLE: Final = qn("w:tbl")
 _ROW: Final = qn("w:tr")
@@ -135,7 +129,9 @@ def parse(content: bytes) -> ParsedDocument:
     if document.element.getroottree().docinfo.doctype:
         # The format forbids it, and what entities that it declares stand for is not looked up.
         raise DocumentUnreadable("has a document type declaration, which no DOCX may have; save it again")
-    remove_hidden_text(document)
+    # Each once: a document may mark a run as hidden twice.
+    for hidden in dict.fromkeys(_hidden(document.element.body, _hiding_styles(document))):
+        hidden.getparent().remove(hidden)
     builder = SectionBuilder()
     styles: dict[str | None, str] = {}
     for block in _blocks(document.element.body):
@@ -173,25 +169,20 @@ def _blocks(parent: Any) -> Iterator[Any]:
 
 def _style(own: Any) -> str:
     """The name of the style, or that of the heading which it is made from: templates have their own."""
-    style, name = own, (own.name if own is not None else None) or ""
+    style = own
     for _ in range(MOST_STYLES):
         if style is None:
             break
-        if _is_heading(style.name or ""):
+        if _HEADING.match(style.name or ""):
             return str(style.name)
         style = style.base_style
-    return name
-
-
-def _is_heading(style: str) -> bool:
-    return style == "Title" or _HEADING.match(style) is not None
+    return (own.name if own is not None else None) or ""
 
 
 def _add_paragraph(paragraph: Any, style: str, builder: SectionBuilder) -> None:
     text = "".join(_texts(paragraph))
-    if _is_heading(style):
-        found = _HEADING.match(style)
-        builder.add_heading(int(found[1]) if found else 0, text)
+    if heading := _HEADING.match(style):
+        builder.add_heading(int(heading[1] or 0), text)
     elif style.startswith("List") and text.strip():
         builder.add_item(f"- {text}")
     else:

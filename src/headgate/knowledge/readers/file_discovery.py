@@ -13,6 +13,11 @@ from typing import Final, NamedTuple
 from headgate.knowledge.ingestion.document_source import SourceRoot, SourceRoots, UnreadableFile
 from headgate.knowledge.readers.format_registry import extension_of, is_known
 
+_DIRECTORIES: Final = r"(?:[^/]+/)*"
+_WILDCARDS: Final = {"**/": _DIRECTORIES, "**": ".*", "*": "[^/]*", "?": "[^/]"}
+# The longest first: two stars cross directories, one does not.
+_GLOB_PART: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]]+\]|.", re.DOTALL)
+
 
 class _ExclusionRule(NamedTuple):
     expression: re.Pattern[str]
@@ -24,7 +29,11 @@ class ExclusionPatterns:
     """Patterns; the last that fits decides, and one that begins with `!` takes a file in again."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
-        self._rules = [_rule(pattern.strip()) for pattern in patterns if _is_pattern(pattern.strip())]
+        self._rules = [
+            _exclusion_rule(pattern)
+            for pattern in map(str.strip, patterns)
+            if pattern.strip("/!") and not pattern.startswith("#")
+        ]
 
     def covers(self, path: str, *, is_directory: bool) -> bool:
         """Whether this path, relative to its root and with slashes, is left out."""
@@ -34,38 +43,18 @@ class ExclusionPatterns:
         return False
 
 
-def _is_pattern(pattern: str) -> bool:
-    return bool(pattern.strip("/!")) and not pattern.startswith("#")
-
-
-def _rule(pattern: str) -> _ExclusionRule:
+def _exclusion_rule(pattern: str) -> _ExclusionRule:
     excludes = not pattern.startswith("!")
     pattern = pattern.removeprefix("!")
     directories_only = pattern.endswith("/")
     pattern = pattern.removesuffix("/")
     # Without a slash it is a name that may stand anywhere.
-    anywhere = "" if "/" in pattern else r"(?:[^/]+/)*"
-    expression = re.compile(anywhere + _expression(pattern.removeprefix("/")), re.DOTALL)
-    return _ExclusionRule(expression, excludes, directories_only)
-
-
-def _expression(pattern: str) -> str:
-    parts = []
-    # The longest first: two stars cross directories, one does not.
-    for part in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]]+\]|.", pattern, re.DOTALL):
-        if part == "**/":
-            parts.append(r"(?:[^/]+/)*")
-        elif part == "**":
-            parts.append(".*")
-        elif part == "*":
-            parts.append("[^/]*")
-        elif part == "?":
-            parts.append("[^/]")
-        elif len(part) > 1:
-            parts.append(_one_of(part))
-        else:
-            parts.append(re.escape(part))
-    return "".join(parts)
+    anywhere = "" if "/" in pattern else _DIRECTORIES
+    parts = (
+        _WILDCARDS.get(part) or (_one_of(part) if len(part) > 1 else re.escape(part))
+        for part in _GLOB_PART.findall(pattern.removeprefix("/"))
+    )
+    return _ExclusionRule(re.compile(anywhere + "".join(parts), re.DOTALL), excludes, directories_only)
 
 
 def _one_of(letters: str) -> str:
@@ -93,14 +82,9 @@ class DiscoveredFile(NamedTuple):
     path: Path
     size_bytes: int
     modified_ns: int
-    # It cannot be set back, and changes with permissions too: the file may be readable now.
-    changed_ns: int
-    inode: int
-
-    @property
-    def fingerprint(self) -> tuple[int, ...]:
-        """Differs when the file was changed."""
-        return self.modified_ns, self.changed_ns, self.size_bytes, self.inode
+    # Differs when the file was changed. The time of the change cannot be set back, and differs with other
+    # permissions too: the file may be readable now.
+    fingerprint: tuple[int, ...]
 
 
 class ScannedPath(NamedTuple):
@@ -156,14 +140,15 @@ def _name(path: Path) -> str:
 
 def readable(path: str) -> str:
     """A path that every store can keep, also where a name in it is no UTF-8; no two become the same."""
-    return "/".join(map(_readable_name, path.split("/")))
-
-
-def _readable_name(name: str) -> str:
-    raw = name.encode("utf-8", "surrogateescape")
-    text = raw.decode("utf-8", "backslashreplace")
-    # Names that look alike are only distinguished where one was written with a backslash.
-    return raw.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace") if _ESCAPED.search(text) else text
+    names = []
+    for name in path.split("/"):
+        raw = name.encode("utf-8", "surrogateescape")
+        text = raw.decode("utf-8", "backslashreplace")
+        if _ESCAPED.search(text):
+            # Names that look alike are only distinguished where one was written with a backslash.
+            text = raw.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace")
+        names.append(text)
+    return "/".join(names)
 
 
 def discover_files(roots: Sequence[tuple[Path, SourceRoot]], exclusion: ExclusionPatterns) -> DiscoveredFiles:
@@ -212,14 +197,15 @@ def _walk(found: DiscoveredFiles, top: Path, name: str, exclusion: ExclusionPatt
         directory, below = waiting.pop()
         called = f"{name}/{readable(below)}".rstrip("/")
         try:
-            entries = list(_entries(directory))
+            with os.scandir(directory) as scanned:
+                entries = [(entry, entry.is_dir(follow_symlinks=False)) for entry in scanned]
         except OSError as error:
             # One that went away meanwhile is gone, but a root may be a disk that is not there now.
             if below == "" or not isinstance(error, FileNotFoundError):
                 found.failed.append(UnreadableFile(called, f"cannot be looked through: {error.strerror}"))
             continue
         found.scanned[directory] = ScannedPath(called, is_file=False)
-        for entry, is_directory in entries:
+        for entry, is_directory in sorted(entries, key=lambda one: one[0].name):
             relative = f"{below}{entry.name}"
             if _is_hidden(entry.name):
                 continue
@@ -227,18 +213,12 @@ def _walk(found: DiscoveredFiles, top: Path, name: str, exclusion: ExclusionPatt
                 found.excluded_from.add(name)
             elif is_directory:
                 waiting.append((Path(entry.path), f"{relative}/"))
-            elif entry.is_symlink():
-                found.links.append(_FileEntry(f"{name}/{readable(relative)}", Path(entry.path), name, top))
             else:
-                _add_file(
-                    found, _FileEntry(f"{name}/{readable(relative)}", Path(entry.path), name, top), exclusion
-                )
-
-
-def _entries(directory: Path) -> Iterator[tuple[os.DirEntry[str], bool]]:
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            yield entry, entry.is_dir(follow_symlinks=False)
+                file = _FileEntry(f"{name}/{readable(relative)}", Path(entry.path), name, top)
+                if entry.is_symlink():
+                    found.links.append(file)
+                else:
+                    _add_file(found, file, exclusion)
 
 
 def _is_hidden(name: str) -> bool:
@@ -269,9 +249,8 @@ def _add_file(found: DiscoveredFiles, entry: _FileEntry, exclusion: ExclusionPat
         reason = "is called as another file that was found; rename one of the two"
         found.failed.append(UnreadableFile(entry.file, reason))
     else:
-        found.files[entry.file] = DiscoveredFile(
-            real, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-        )
+        fingerprint = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        found.files[entry.file] = DiscoveredFile(real, status.st_size, status.st_mtime_ns, fingerprint)
         found.scanned[real] = ScannedPath(entry.file, is_file=True)
 
 

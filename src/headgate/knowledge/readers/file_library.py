@@ -37,8 +37,9 @@ from headgate.knowledge.readers.file_discovery import (
     root_of,
 )
 from headgate.knowledge.readers.format_registry import PACKAGE_MISSING, PARSER_VERSION, extension_of
-from headgate.knowledge.readers.limits import MIB, MOST_FILE_BYTES
-from headgate.knowledge.readers.parser_process import ParserProcess, ParserUnavailable, open_parser_process
+from headgate.knowledge.readers.limits import MIB, MOST_FILE_BYTES, MOST_SECONDS
+from headgate.knowledge.readers.parser_child import ParseReply
+from headgate.workers.process_pool import ProcessPool, ProcessStartError
 
 log = logging.getLogger("headgate.knowledge.readers")
 
@@ -128,6 +129,56 @@ def _differing(one: FileFingerprints, other: FileFingerprints) -> frozenset[str]
     return frozenset(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
+_reply: Final = msgspec.msgpack.Decoder(ParseReply)
+
+
+class ParserUnavailable(DocumentUnreadable):
+    """No process can be started; the file itself may be readable."""
+
+
+class ParserProcess:
+    """Parses documents one at a time; a hostile document ends only the process, which is started again."""
+
+    def __init__(self, processes: ProcessPool, seconds: float) -> None:
+        self._processes = processes
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+
+    async def parse(self, extension: str, content: bytes, *, file: str = "") -> ParsedDocument:
+        """The document in a file with this extension; raises DocumentUnreadable, also on a timeout.
+
+        Warnings of the parser are logged under the name `file`.
+        """
+        try:
+            async with self._lock:
+                encoded = await self._processes.run(extension.encode(), content, seconds=self._seconds)
+        except ProcessStartError as error:
+            raise ParserUnavailable(f"cannot be read now: no process can be started ({error})") from error
+        except TimeoutError as error:
+            raise DocumentUnreadable(f"takes longer than {self._seconds:g} s to be read; split it") from error
+        except OSError as error:
+            raise DocumentUnreadable(
+                "ended the process that read it; it may be broken, or too large"
+            ) from error
+        reply = _reply.decode(encoded)
+        if reply.trouble:
+            log.warning("a parser stumbled over %r:\n%s", file or extension, reply.trouble)
+        if reply.parsed is None:
+            raise DocumentUnreadable(reply.reason)
+        return reply.parsed
+
+
+@asynccontextmanager
+async def open_parser_process(seconds: float = MOST_SECONDS) -> AsyncIterator[ParserProcess]:
+    """A process for as long as the block lasts; it is started with the first document."""
+    # Parsers write warnings to standard error, which would tear a progress bar.
+    processes = ProcessPool("headgate.knowledge.readers.parser_child", max_processes=1, quiet=True)
+    try:
+        yield ParserProcess(processes, seconds)
+    finally:
+        await processes.close()
+
+
 class FileLibrary:
     """A library of the files below some paths."""
 
@@ -187,18 +238,12 @@ class FileLibrary:
         content, digest = await asyncio.to_thread(_read, self._files[file].path)
         if digest == known:
             return None
-        parsed = await self._parsed(file, content, digest)
-        return ReadDocument(parsed=parsed, digest=digest, size_bytes=len(content))
-
-    async def _parsed(self, file: str, content: bytes, digest: str) -> ParsedDocument:
         self._unreadable.pop(file, None)
         content_key = (extension_of(file), digest)
         try:
             if reason := self._known_failures.get(content_key):
                 raise DocumentUnreadable(reason)
             parsed = await self._parsing.parse(extension_of(file), content, file=file)
-            # The document's own metadata comes first.
-            return structs.replace(parsed, date=parsed.date or day_in_name(file))
         except ParserUnavailable:
             raise
         except DocumentUnreadable as unreadable:
@@ -206,6 +251,9 @@ class FileLibrary:
                 self._unreadable[file] = (digest, str(unreadable))
                 self._known_failures[content_key] = str(unreadable)
             raise
+        # The document's own metadata comes first.
+        parsed = structs.replace(parsed, date=parsed.date or day_in_name(file))
+        return ReadDocument(parsed=parsed, digest=digest, size_bytes=len(content))
 
 
 def _read(path: Path) -> tuple[bytes, str]:
@@ -229,15 +277,12 @@ def _read(path: Path) -> tuple[bytes, str]:
 @asynccontextmanager
 async def open_library(paths: Sequence[Path], exclude: Sequence[str] = ()) -> AsyncIterator[FileLibrary]:
     """The files below these paths without those that a pattern excludes; raises ConfigError."""
-    roots = await asyncio.to_thread(_roots, paths)
+    # The same one twice is one.
+    roots = await asyncio.to_thread(
+        lambda: [(path, root_of(path)) for path in dict.fromkeys(map(_resolved, paths))]
+    )
     async with open_parser_process() as parsing:
         yield FileLibrary(roots, ExclusionPatterns(exclude), parsing)
-
-
-def _roots(paths: Sequence[Path]) -> list[tuple[Path, SourceRoot]]:
-    # The same one twice is one.
-    resolved = dict.fromkeys(map(_resolved, paths))
-    return [(path, root_of(path)) for path in resolved]
 
 
 def _resolved(path: Path) -> Path:

@@ -25,11 +25,6 @@ class StyleVisibility(NamedTuple):
     is_visible: bool = True
     has_size: bool = True
 
-    @property
-    def is_seen(self) -> bool:
-        """Whether text that stands here can be read."""
-        return self.is_visible and self.has_size
-
 
 def visibility_of(style: str, around: StyleVisibility) -> StyleVisibility | None:
     """How an element with this style looks in one that looks like `around`; None when all of it is unseen."""
@@ -63,100 +58,30 @@ def _declared(style: str) -> dict[str, str]:
         value, _, mark = rest.partition("!")
         name, value = name.strip(), value.strip()
         if name == "font":
-            name, value = "font-size", _size_in(value)
+            # The size in a combined property, as in `bold 12px/1.5 serif`.
+            words = value.replace("/", " / ").split()
+            name, value = "font-size", next(filter(_SIZE.fullmatch, words), value)
         (important if mark.strip() == "important" else usual)[name] = value
     return usual | important
 
 
-def _size_in(font: str) -> str:
-    """The size in a combined font property, as in `bold 12px/1.5 serif`."""
-    words = font.replace("/", " / ").split()
-    return next(filter(_SIZE.fullmatch, words), font)
-
-
-_UNSEEN: Final = frozenset(
-    [
-        "script",
-        "style",
-        "nav",
-        "template",
-        "noscript",
-        "head",
-        "svg",
-        "math",
-        "iframe",
-        "object",
-        "canvas",
-        "button",
-        "select",
-        "dialog",
-        "datalist",
-        # Their content is a fallback.
-        "audio",
-        "video",
-        "noframes",
-        "noembed",
-    ]
-)
+# The content of audio, video, noframes and noembed is a fallback.
+_UNSEEN_TAGS: Final = """
+    audio button canvas datalist dialog head iframe math nav noembed noframes noscript object script select
+    style svg template video
+    """
+_UNSEEN: Final = frozenset(_UNSEEN_TAGS.split())
 # Roles that any element may have.
 _UNSEEN_ROLES: Final = frozenset(["navigation", "contentinfo"])
 # In these a footer is part of the content; elsewhere it is the same on each page.
 _PARTS: Final = frozenset(["article", "aside", "blockquote", "details", "figure", "main", "section", "td"])
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
-_INLINE: Final = frozenset(
-    [
-        "a",
-        "abbr",
-        "acronym",
-        "area",
-        "b",
-        "bdi",
-        "bdo",
-        "big",
-        "blink",
-        "cite",
-        "code",
-        "data",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "ins",
-        "kbd",
-        "label",
-        "link",
-        "map",
-        "mark",
-        "meta",
-        "meter",
-        "nobr",
-        "output",
-        "picture",
-        "progress",
-        "q",
-        "rb",
-        "rp",
-        "rt",
-        "rtc",
-        "ruby",
-        "s",
-        "samp",
-        "slot",
-        "small",
-        "source",
-        "span",
-        "strike",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "tt",
-        "u",
-        "var",
-        "wbr",
-    ]
-)
+_INLINE_TAGS: Final = """
+    a abbr acronym area b bdi bdo big blink cite code data del dfn em font i ins kbd label link map mark meta
+    meter nobr output picture progress q rb rp rt rtc ruby s samp slot small source span strike strong sub
+    sup time tt u var wbr
+    """
+_INLINE: Final = frozenset(_INLINE_TAGS.split())
 # They separate the words around them.
 _BETWEEN_WORDS: Final = {"br": "\n", "img": " ", "input": " "}
 _CELLS: Final = frozenset(["td", "th", "caption"])
@@ -187,7 +112,7 @@ def parse(content: bytes) -> ParsedDocument:
         sections=builder.sections(),
         doc_type="html",
         title=(one_line(clean(title.text())) if title is not None else "") or reader.title,
-        date=next(_dates(page), ""),
+        date=_date(page),
     )
 
 
@@ -207,12 +132,12 @@ def _text(content: bytes) -> str:
     return decoded(content) if is_wrong else clean(text)
 
 
-def _dates(page: LexborHTMLParser) -> Iterator[str]:
+def _date(page: LexborHTMLParser) -> str:
     for selector, attribute in _DATES:
         node = page.css_first(selector)
-        day = day_of((node.attributes.get(attribute) or "") if node is not None else "")
-        if day:
-            yield day
+        if node is not None and (day := day_of(node.attributes.get(attribute) or "")):
+            return day
+    return ""
 
 
 class _HtmlDocumentReader:
@@ -235,16 +160,16 @@ class _HtmlDocumentReader:
         """Put all that is below this into the draft."""
         # Each with how it looks where it stands; None for one that is left. The body itself may be hidden
         # until a script has run, but is never meant to stay so.
-        stack: list[tuple[LexborNode, StyleVisibility | None]] = [
-            (child, StyleVisibility()) for child in _children_backwards(body)
-        ]
+        stack: list[tuple[LexborNode, StyleVisibility | None]] = []
+        stack.extend((child, StyleVisibility()) for child in _children_backwards(body))
         while stack:
             node, around = stack.pop()
             if around is None:
                 self._leave(node)
             elif node.is_text_node:
-                if around.is_seen:
-                    self._append_text(node.text_content or "")
+                if around.is_visible and around.has_size:
+                    text = node.text_content or ""
+                    self._line.append(text if self._verbatim else _SPACES.sub(" ", text))
             elif node.is_element_node:
                 look = _node_visibility(node, around)
                 if look is not None and self._enter(node):
@@ -305,9 +230,6 @@ class _HtmlDocumentReader:
         elif not _is_inline(tag):
             self._line.append(" ")
 
-    def _append_text(self, text: str) -> None:
-        self._line.append(text if self._verbatim else _SPACES.sub(" ", text))
-
     def _break(self) -> None:
         text = self._flush_line()
         if text and self._item:
@@ -340,15 +262,14 @@ def _is_layout(table: LexborNode) -> bool:
     """Whether it is there only for the looks."""
     if any(node.mem_id != table.mem_id for node in table.css("table")):
         return True
-    # Above a table or a column a heading is its name.
-    return any(_cell_of(heading) == "td" for heading in table.css(_ANY_HEADING))
-
-
-def _cell_of(node: LexborNode) -> str:
-    above = node.parent
-    while above is not None and above.tag not in _CELLS:
-        above = above.parent
-    return (above.tag if above is not None else None) or ""
+    for heading in table.css(_ANY_HEADING):
+        above = heading.parent
+        while above is not None and above.tag not in _CELLS:
+            above = above.parent
+        # Above a table or a column a heading is its name.
+        if above is not None and above.tag == "td":
+            return True
+    return False
 
 
 def _is_inline(tag: str) -> bool:

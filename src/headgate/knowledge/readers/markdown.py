@@ -111,9 +111,8 @@ def parse(content: bytes) -> ParsedDocument:
 
 def _sections(text: str) -> Iterator[DocumentSection]:
     # Only blocks are looked for: what a line has inside does not matter here, and costs the most.
-    parser = MarkdownIt("commonmark").disable("inline")
-    tokens = parser.parse(text)
-    starts = _line_starts(text)
+    tokens = MarkdownIt("commonmark").disable("inline").parse(text)
+    starts = [0, *(line_end.end() for line_end in re.finditer("\n", text))]
     outline = HeadingStack()
     # The start of a section, and its headings.
     begins: list[tuple[int, tuple[str, ...]]] = [(0, ())]
@@ -132,12 +131,3 @@ def _plain(heading: str) -> str:
     """The heading as a reader sees it, without marks."""
     [inline] = MarkdownIt("commonmark").parseInline(heading)
     return "".join(child.content or " " for child in inline.children or () if not child.nesting)
-
-
-def _line_starts(text: str) -> list[int]:
-    starts = [0]
-    at = text.find("\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = text.find("\n", at + 1)
-    return starts

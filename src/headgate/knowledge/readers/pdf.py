@@ -3,9 +3,9 @@
 import io
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pypdfium2  # type: ignore[import-untyped]
 from pypdf import PageObject, PasswordType, PdfReader
@@ -30,13 +30,12 @@ _MOST_NESTED: Final = 5
 class PdfiumPages:
     """The pages of one PDF by their number from 0."""
 
-    def __init__(self, document: pypdfium2.PdfDocument) -> None:
+    def __init__(self, document: pypdfium2.PdfDocument | tuple[()]) -> None:
         self._document = document
-        self._count = len(document)
 
     def text(self, number: int) -> str:
         """The text of a page in reading order; empty where PDFium reads none or cannot load the page."""
-        if number >= self._count:
+        if number >= len(self._document):
             return ""
         try:
             with closing(self._document[number]) as page, closing(page.get_textpage()) as text_page:
@@ -48,7 +47,7 @@ class PdfiumPages:
 
     def has_picture(self, number: int) -> bool:
         """Whether the page shows a picture; no picture is decoded."""
-        if number >= self._count:
+        if number >= len(self._document):
             return False
         try:
             with closing(self._document[number]) as page:
@@ -58,26 +57,31 @@ class PdfiumPages:
             return False
 
 
-class _EmptyPdfiumPages(PdfiumPages):
-    """Stands for a file that PDFium cannot open."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-
 @contextmanager
 def open_pages(content: bytes) -> Iterator[PdfiumPages]:
     """The pages while the block lasts; all of them are empty where PDFium cannot open the file."""
     try:
         document = pypdfium2.PdfDocument(content)
     except PdfiumError:
-        yield _EmptyPdfiumPages()
+        yield PdfiumPages(())
         return
     with closing(document):
         yield PdfiumPages(document)
 
 
 log = logging.getLogger("headgate.knowledge.readers")
+
+T = TypeVar("T")
+
+
+def _attempt(failure: str, work: Callable[..., T], *arguments: object) -> T | None:
+    """The result, or None after an error: the text of the other parts is there all the same."""
+    try:
+        return work(*arguments)
+    except Exception as error:  # noqa: BLE001 (any error of a parser)
+        log.warning("%s (%s)", failure, type(error).__name__)
+        return None
+
 
 # Bits of a field's flags: a value that is typed unseen, and a button that only starts something.
 _PASSWORD: Final = 1 << 13
@@ -174,16 +178,26 @@ def parse(content: bytes) -> ParsedDocument:
         pictured = [
             number
             for number, text in enumerate(texts)
-            if not text and (pages.has_picture(number) or _has_picture(reader.pages[number]))
+            if not text
+            and (
+                pages.has_picture(number)
+                or _attempt("the pictures cannot be looked for", _has_picture, reader.pages[number])
+            )
         ]
     if not filled and not any(texts):
-        raise DocumentUnreadable(_why_empty(texts, has_pictures=bool(pictured)))
+        if None in texts:
+            raise DocumentUnreadable("has pages that are broken, and no text on the others; save it again")
+        if pictured:
+            raise DocumentUnreadable("has no text, only pictures of it; run text recognition (OCR) over it")
+        raise DocumentUnreadable(
+            "has no text: its pages are empty, or only drawn on; save it again with its text"
+        )
     if pictured:
         log.warning("%d of %d pages have no text, only pictures of it", len(pictured), len(texts))
     builder = SectionBuilder()
     whole = with_whole_words(without_running_lines([text or "" for text in texts]))
     _add_pages(reader, whole, filled, builder)
-    title, date = _title_and_date(reader)
+    title, date = _attempt("the properties cannot be read", _title_and_date, reader) or ("", "")
     return ParsedDocument(sections=builder.sections(), doc_type="pdf", title=title, date=date)
 
 
@@ -193,47 +207,30 @@ def _texts(reader: PdfReader, pages: PdfiumPages) -> Iterator[str | None]:
     pypdf reads what PDFium does not: files that break the rules in ways which only pypdf forgives.
     """
     for number, page in enumerate(reader.pages):
-        text: str | None = _filled_text(pages.text(number))
-        if not text:
-            try:
-                text = _filled_text(page.extract_text())
-            except Exception as error:  # noqa: BLE001 (one broken page does not take the others with it)
-                log.warning("page %d cannot be read (%s)", number + 1, type(error).__name__)
-                text = None
-        yield text
-
-
-def _filled_text(text: str) -> str:
-    text = clean(text)
-    return "" if text.isspace() else text
+        text: str | None = clean(pages.text(number))
+        if not text or text.isspace():
+            text = _attempt(f"page {number + 1} cannot be read", lambda one: clean(one.extract_text()), page)
+        yield "" if text and text.isspace() else text
 
 
 def _has_picture(page: PageObject) -> bool:
     """Whether pypdf finds a picture among what the page uses; it decodes none, which would need Pillow."""
-    try:
-        kept = page.get("/Resources", DictionaryObject()).get_object().get("/XObject", DictionaryObject())
-        return any(one.get_object().get("/Subtype") == "/Image" for one in kept.get_object().values())
-    except Exception as error:  # noqa: BLE001 (what is broken shows no picture)
-        log.warning("the pictures cannot be looked for (%s)", type(error).__name__)
-        return False
-
-
-def _why_empty(texts: Sequence[str | None], *, has_pictures: bool) -> str:
-    if None in texts:
-        return "has pages that are broken, and no text on the others; save it again"
-    if has_pictures:
-        return "has no text, only pictures of it; run text recognition (OCR) over it"
-    return "has no text: its pages are empty, or only drawn on; save it again with its text"
+    kept = page.get("/Resources", DictionaryObject()).get_object().get("/XObject", DictionaryObject())
+    return any(one.get_object().get("/Subtype") == "/Image" for one in kept.get_object().values())
 
 
 def _add_pages(
     reader: PdfReader, texts: Sequence[str], filled: Mapping[int, Sequence[str]], builder: SectionBuilder
 ) -> None:
-    chapters, labels = _chapters(reader), _labels(reader)
+    chapters: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
+    entries = _attempt("the outline cannot be read", lambda: list(_entries(reader, reader.outline, ())))
+    for number, path in entries or ():
+        chapters[number].append(path)
+    labels = _attempt("the page labels cannot be read", lambda: list(reader.page_labels)) or []
     chapter: tuple[str, ...] = ()
     for number, text in enumerate(texts):
-        begun = chapters.get(number, [])
-        label = labels[number] if number < len(labels) else str(number + 1)
+        begun = chapters[number]
+        label = one_line(clean(labels[number])) if number < len(labels) else str(number + 1)
         builder.begin_section((*(_first(begun) or chapter), f"Page {label}"))
         builder.add_paragraph(text)
         builder.add_paragraph("\n".join(filled.get(number, ())))
@@ -250,29 +247,10 @@ def _first(begun: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return path
 
 
-def _labels(reader: PdfReader) -> list[str]:
-    try:
-        return [one_line(clean(label)) for label in reader.page_labels]
-    except Exception as error:  # noqa: BLE001 (the text is there all the same)
-        log.warning("the page labels cannot be read (%s)", type(error).__name__)
-        return []
-
-
-def _chapters(reader: PdfReader) -> dict[int, list[tuple[str, ...]]]:
-    """The titles that begin on each page, with those above them, by its number from 0."""
-    begun: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
-    try:
-        for number, path in _entries(reader, reader.outline, ()):
-            begun[number].append(path)
-    except Exception as error:  # noqa: BLE001 (the text is there all the same)
-        log.warning("the outline cannot be read (%s)", type(error).__name__)
-        return {}
-    return begun
-
-
 def _entries(
     reader: PdfReader, items: Sequence[Any], above: tuple[str, ...]
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The titles of the outline, each with those above it, by the number of its page from 0."""
     path = above
     for item in items:
         if isinstance(item, list):
@@ -286,13 +264,8 @@ def _entries(
 
 
 def _title_and_date(reader: PdfReader) -> tuple[str, str]:
-    """Title and day, as far as they are there."""
-    try:
-        metadata = reader.metadata
-        if metadata is None:
-            return "", ""
-        raw = metadata.get("/ModDate") or metadata.get("/CreationDate") or ""
-        return one_line(clean(str(metadata.title or ""))), day_of(str(raw))
-    except Exception as error:  # noqa: BLE001 (the text is there all the same)
-        log.warning("the properties cannot be read (%s)", type(error).__name__)
+    metadata = reader.metadata
+    if metadata is None:
         return "", ""
+    raw = metadata.get("/ModDate") or metadata.get("/CreationDate") or ""
+    return one_line(clean(str(metadata.title or ""))), day_of(str(raw))

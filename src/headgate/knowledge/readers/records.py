@@ -7,7 +7,7 @@ from typing import Any, Final
 from headgate.knowledge.ingestion.document_source import DocumentUnreadable, ParsedDocument
 from headgate.knowledge.readers.limits import MOST_DEPTH
 from headgate.knowledge.readers.section_builder import SectionBuilder
-from headgate.knowledge.readers.text import decoded_data
+from headgate.knowledge.readers.text import decoded
 
 _WORDS: Final = {True: "true", False: "false", None: "null"}
 # Numbers stay as they are written.
@@ -16,7 +16,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constan
 
 def parse(content: bytes) -> ParsedDocument:
     """The records of the file; raises DocumentUnreadable for invalid JSON and for deep nesting."""
-    text = decoded_data(content)
+    text = decoded(content, is_data=True)
     builder = SectionBuilder()
     try:
         whole = _DECODER.decode(text)
@@ -35,7 +35,7 @@ def parse(content: bytes) -> ParsedDocument:
 def parse_lines(content: bytes) -> ParsedDocument:
     """A record of each line; a line that is no JSON is kept as it is."""
     builder = SectionBuilder()
-    _add_lines(decoded_data(content), builder)
+    _add_lines(decoded(content, is_data=True), builder)
     return ParsedDocument(sections=builder.sections(), doc_type="json")
 
 
@@ -87,17 +87,11 @@ def _lines(value: Any, path: str, depth: int) -> Iterator[str]:
             for place, item in enumerate(value):
                 yield from _lines(item, f"{path}[{place}]", depth + 1)
         elif value:
-            yield _line(path, ", ".join(map(_word, value)))
+            words = ", ".join(str(_WORDS.get(item, item)) for item in value)
+            yield f"{path}: {words}" if path else words
     else:
-        yield _line(path, _word(value))
-
-
-def _line(path: str, words: str) -> str:
-    return f"{path}: {words}" if path else words
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else _WORDS[value]
+        word = _WORDS.get(value, value)
+        yield f"{path}: {word}" if path else word
 
 
 def _too_deep() -> DocumentUnreadable:

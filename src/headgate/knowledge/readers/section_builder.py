@@ -14,19 +14,13 @@ class HeadingStack:
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
 
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The headings above what comes now."""
-        return tuple(heading for _, heading in self._open)
-
     def enter(self, level: int, heading: str) -> tuple[str, ...]:
         """A heading of that level begins, which ends all of the same and of deeper levels."""
         while self._open and self._open[-1][0] >= level:
             self._open.pop()
-        line = one_line(heading)
-        if line:
+        if line := one_line(heading):
             self._open.append((level, line))
-        return self.path
+        return tuple(heading for _, heading in self._open)
 
 
 _BLANK_LINES: Final = re.compile(r"\n\s*\n")
@@ -49,16 +43,17 @@ class SectionBuilder:
         """A section begins; its heading is part of its text. The level of a title is 0."""
         line = one_line(clean(text))
         if line:
-            self._begin(self._outline.enter(level, line), apart=False)
-            self._add(f"{'#' * max(1, level)} {line}\n\n")
+            self.begin_section(self._outline.enter(level, line), apart=False)
+            self._add(f"{'#' * max(1, level)} {line}")
 
-    def begin_section(self, path: tuple[str, ...]) -> None:
+    def begin_section(self, path: tuple[str, ...], *, apart: bool = True) -> None:
         """A section begins that has this path and no heading of its own."""
-        self._begin(path, apart=True)
+        self._close()
+        self._path, self._is_apart = path, apart
 
     def add_paragraph(self, text: str) -> None:
         """Add a paragraph; white space alone adds nothing."""
-        self._put(clean(text))
+        self._add(clean(text))
 
     def add_item(self, text: str) -> None:
         """An item of a list; nothing separates it from the one before it."""
@@ -69,7 +64,7 @@ class SectionBuilder:
 
     def add_record(self, text: str) -> None:
         """Add a record as one paragraph; all paragraphs of this section count as records."""
-        self._put(_BLANK_LINES.sub("\n", clean(text)))
+        self._add(_BLANK_LINES.sub("\n", clean(text)))
         self._has_records = True
 
     def sections(self) -> tuple[DocumentSection, ...]:
@@ -77,19 +72,13 @@ class SectionBuilder:
         self._close()
         return tuple(self._sections)
 
-    def _begin(self, path: tuple[str, ...], *, apart: bool) -> None:
-        self._close()
-        self._path, self._is_apart = path, apart
-
-    def _put(self, text: str) -> None:
-        text = text.strip("\n").rstrip()
-        if text:
-            self._add(f"{text}\n\n")
-
     def _add(self, text: str) -> None:
-        self._texts.append(text)
+        text = text.strip("\n").rstrip()
+        if not text:
+            return
+        self._texts.append(f"{text}\n\n")
         self._ends_with_item = False
-        self._length += len(text)
+        self._length += len(text) + len("\n\n")
         if self._length > MOST_TEXT_CHARACTERS:
             raise DocumentUnreadable(
                 f"has more than {MOST_TEXT_CHARACTERS // MIB} Mi characters of text; split it"
@@ -97,10 +86,7 @@ class SectionBuilder:
 
     def _close(self) -> None:
         if self._texts:
-            self._sections.append(
-                DocumentSection(
-                    self._path, "".join(self._texts), records=self._has_records, apart=self._is_apart
-                )
-            )
-            self._texts = []
+            text, self._texts = "".join(self._texts), []
+            section = DocumentSection(self._path, text, records=self._has_records, apart=self._is_apart)
+            self._sections.append(section)
         self._has_records = False

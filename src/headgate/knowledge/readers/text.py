@@ -72,19 +72,10 @@ _LINE_END: Final = re.compile("\r\n?|\x0c")
 _READERS_LINE_END: Final = re.compile("[\u2028\u2029\x85]")
 
 
-def decoded(content: bytes) -> str:
-    """The text by its mark, as UTF-8, or else as cp1252; lines end with a line feed."""
-    return clean(_characters(content))
-
-
-def decoded_data(content: bytes) -> str:
-    """The same for what programs write: only what ends a line for them too is a line feed."""
-    return _without_controls(_characters(content))
-
-
-def _characters(content: bytes) -> str:
+def decoded(content: bytes, *, is_data: bool = False) -> str:
+    """The text by its mark, as UTF-8, or else as cp1252; lines end with a line feed, see `clean`."""
     encoding, start = encoding_of(content)
-    return content[start:].decode(encoding, "replace")
+    return clean(content[start:].decode(encoding, "replace"), is_data=is_data)
 
 
 def encoding_of(content: bytes) -> tuple[str, int]:
@@ -112,14 +103,13 @@ def is_empty(content: bytes) -> bool:
     return not content[start:].strip()
 
 
-def clean(text: str) -> str:
-    """The text without what PostgreSQL or JSON could not keep, and without controls that no reader sees."""
-    if not text.isascii():
+def clean(text: str, *, is_data: bool = False) -> str:
+    """The text without what PostgreSQL or JSON could not keep, and without controls that no reader sees.
+
+    In the data that a program writes, only what ends a line for programs becomes a line feed.
+    """
+    if not is_data and not text.isascii():
         text = _READERS_LINE_END.sub("\n", text)
-    return _without_controls(text)
-
-
-def _without_controls(text: str) -> str:
     if "\r" in text or "\x0c" in text:
         text = _LINE_END.sub("\n", text)
     return _NO_TEXT.sub("", text)
