@@ -33,6 +33,6 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
 ) -> None:
     monkeypatch.delitem(sys.modules, f"headgate.knowledge.readers.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(DocumentUnreadable, match=r'pip install "headgate\[knowledge\]"'):
+    with pytest.raises(DocumentUnreadable, match=r'pip install "headgate-mcp\[knowledge\]"'):
         parse(extension, pdf("A"))
     assert text_of(parse(".txt", b"other types are read")) == "other types are read"
