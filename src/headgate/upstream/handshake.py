@@ -72,7 +72,6 @@ class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def era(self) -> Era:
-        """The era of the negotiated version."""
         return era_of(self.version)
 
     def offers(self, kind: ItemKind) -> bool:
@@ -130,18 +129,22 @@ class _SupportedVersions(msgspec.Struct):
     supported: list[str] = []
 
 
-class _DiscoverResult(msgspec.Struct, rename={"meta": "_meta"}):
+class _Declaration(msgspec.Struct, rename={"meta": "_meta"}):
+    capabilities: Raw = Raw(b"{}")
+    instructions: str | None = None
+    meta: Raw = Raw(b"")
+
+    def negotiated(self, version: str, server: str) -> NegotiationResult:
+        capabilities, instructions = bytes(self.capabilities), self.instructions or ""
+        return negotiation_result_of(version, capabilities, instructions, bytes(self.meta), server)
+
+
+class _DiscoverResult(_Declaration, kw_only=True):
     supportedVersions: list[str]  # noqa: N815 (the protocol's spelling)
-    capabilities: Raw = Raw(b"{}")
-    instructions: str | None = None
-    meta: Raw = Raw(b"")
 
 
-class _InitializeResult(msgspec.Struct, rename={"meta": "_meta"}):
+class _InitializeResult(_Declaration, kw_only=True):
     protocolVersion: str  # noqa: N815 (the protocol's spelling)
-    capabilities: Raw = Raw(b"{}")
-    instructions: str | None = None
-    meta: Raw = Raw(b"")
 
 
 async def negotiate_protocol(
@@ -226,13 +229,12 @@ def _discover_request(spec: ServerSpec, version: str) -> OutgoingRequest:
 
 
 def _handshake_request(spec: ServerSpec, method: str, params: bytes) -> OutgoingRequest:
-    seconds = spec.start_timeout_seconds
     return OutgoingRequest(
         method=method,
         params=params,
         what=method,
-        timeout_seconds=seconds,
-        max_timeout_seconds=seconds,
+        timeout_seconds=spec.start_timeout_seconds,
+        max_timeout_seconds=spec.start_timeout_seconds,
         accepts_invalid_utf8=True,
     )
 
@@ -246,12 +248,7 @@ def _discovered(spec: ServerSpec, answer: McpResponse) -> NegotiationResult | No
     except (DecodeError, UnicodeDecodeError, _HandshakeTooLarge):
         return None
     agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
-    if not agreed:
-        return None
-    instructions = found.instructions or ""
-    return negotiation_result_of(
-        agreed[-1], bytes(found.capabilities), instructions, bytes(found.meta), spec.name
-    )
+    return found.negotiated(agreed[-1], spec.name) if agreed else None
 
 
 def _text(answer: McpResponse) -> bytes:
@@ -311,10 +308,7 @@ async def _initialize(
         raise InvalidUpstreamResponse(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
         raise VersionMismatch(spec.name, found.protocolVersion[:200])
-    instructions = found.instructions or ""
-    return negotiation_result_of(
-        found.protocolVersion, bytes(found.capabilities), instructions, bytes(found.meta), spec.name
-    )
+    return found.negotiated(found.protocolVersion, spec.name)
 
 
 def negotiation_result_of(
@@ -324,22 +318,17 @@ def negotiation_result_of(
 
     rmcp is kept apart, because it ends at the gateway.
     """
-    shared, names = shared_features(capabilities, FEATURES), meta_names(capabilities)
+    if len(instructions) > _LONGEST_INSTRUCTIONS:
+        log.warning("instructions cut", extra={"server": server, "characters": len(instructions)})
+        instructions = shortened(instructions, _LONGEST_INSTRUCTIONS)
     return NegotiationResult(
         version,
         _bounded_capabilities(without_rmcp_capability(capabilities), server),
-        _bounded_instructions(instructions, server),
-        shared,
-        names,
+        instructions,
+        shared_features(capabilities, FEATURES),
+        meta_names(capabilities),
         gateways_in_meta(meta),
     )
-
-
-def _bounded_instructions(text: str, server: str) -> str:
-    if len(text) <= _LONGEST_INSTRUCTIONS:
-        return text
-    log.warning("instructions cut", extra={"server": server, "characters": len(text)})
-    return shortened(text, _LONGEST_INSTRUCTIONS)
 
 
 def _bounded_capabilities(capabilities: bytes, server: str) -> bytes:

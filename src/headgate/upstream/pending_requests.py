@@ -307,7 +307,7 @@ class PendingRequests:
         if waiting is not None and not waiting.future.done():
             waiting.future.set_exception(error)
 
-    def fail_unsent(self, sendings: Iterable[SendAttempt], reason: str) -> None:
+    def fail_unsent(self, reason: str, sendings: Iterable[SendAttempt]) -> None:
         for sending in sendings:
             if isinstance(sending, _PendingRequest) and not sending.future.done():
                 sending.future.set_exception(UpstreamUnreachable(self._server, reason))

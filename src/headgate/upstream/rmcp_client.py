@@ -7,6 +7,7 @@ import hashlib
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -64,35 +65,28 @@ _OPENING, _CLOSING = b'{"jsonrpc":"2.0","id":1,"result":', b"}"
 SendGatewayRequest = Callable[[str, dict[str, Raw]], Awaitable[McpResponse]]
 
 
+@dataclass(eq=False)
 class RmcpClient:
     """Writes and reads `_meta.rmcp` for one server, and fetches results in chunks."""
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        features: frozenset[str],
-        send_request: SendGatewayRequest,
-        limits: MessageLimits | None = None,
-    ) -> None:
-        self._spec = spec
-        self._features = features
-        self._send_request = send_request
-        self._limits = limits or _LIMITS
+    _spec: ServerSpec
+    _features: frozenset[str]
+    _send_request: SendGatewayRequest
+    _limits: MessageLimits | None = None
 
     def request_meta(self, call: UpstreamCall) -> Raw:
         """The delivery metadata of a call; a transaction is not passed on."""
-        delivery_options = call.delivery_options
-        seconds = self._spec.timeout_seconds
-        if delivery_options is not None and delivery_options.deadline is not None:
-            seconds = min(seconds, delivery_options.deadline - asyncio.get_running_loop().time())
-        keyed = delivery_options is not None and "idempotency" in self._features
+        options, seconds = call.delivery_options, self._spec.timeout_seconds
+        if options is not None and options.deadline is not None:
+            seconds = min(seconds, options.deadline - asyncio.get_running_loop().time())
+        key = options.key if options is not None and "idempotency" in self._features else ""
         return encode_rmcp_meta(
             RmcpRequestMeta(
                 version=VERSION,
                 request_id=str(uuid4()),
-                idempotency_key=(delivery_options.key or None) if keyed and delivery_options else None,
+                idempotency_key=key or None,
                 expect_ack="ack" in self._features,
-                retry_count=delivery_options.retry_count if delivery_options is not None else 0,
+                retry_count=options.retry_count if options is not None else 0,
                 timeout_ms=max(1, int(seconds * 1000)),
                 timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             )
@@ -132,11 +126,11 @@ class RmcpClient:
 
     async def _fetch_transfer(self, chunked: RmcpTransfer, what: str) -> Payload:
         """The whole result, in memory or on disk."""
-        if not _is_consistent(chunked):
-            raise InvalidUpstreamResponse(
-                self._spec.name, what, "a result in parts whose numbers do not fit together"
-            )
-        assembly, digest = MessageAssembler(self._limits), hashlib.sha256()
+        countable = chunked.chunk_size >= 1 and 1 <= chunked.total <= _MOST_PARTS
+        if not countable or chunked.total != -(-chunked.size // chunked.chunk_size):
+            reason = "a result in parts whose numbers do not fit together"
+            raise InvalidUpstreamResponse(self._spec.name, what, reason)
+        assembly, digest = MessageAssembler(self._limits or _LIMITS), hashlib.sha256()
         try:
             assembly.add(_OPENING)
             for first in range(0, chunked.total, _AT_ONCE):
@@ -190,11 +184,10 @@ def _finish_transfer(assembly: MessageAssembler) -> Payload:
 
 async def _split_result(result: Payload) -> tuple[RmcpResponseMeta, Payload]:
     """The delivery metadata of a result, and the result without it."""
-    metadata = NO_RESPONSE_META
+    found = [NO_RESPONSE_META]
 
     def take(meta: dict[str, Raw]) -> None:
-        nonlocal metadata
-        metadata = pop_response_meta(meta)
+        found.append(pop_response_meta(meta))
 
     if not isinstance(result, bytes):
         rest: Payload = await asyncio.to_thread(with_edited_meta_on_disk, result, take)
@@ -204,33 +197,23 @@ async def _split_result(result: Payload) -> tuple[RmcpResponseMeta, Payload]:
         rest = with_edited_meta(result, take)
     else:
         rest = await asyncio.to_thread(with_edited_meta, result, take)
-    return metadata, rest
+    return found[-1], rest
 
 
 def _split_error(answer: McpResponse) -> tuple[RmcpResponseMeta, McpResponse]:
     """The delivery metadata in the `data` of an error, and the error without it."""
     if not any(mark in answer.error for mark in _MARKS):
         return NO_RESPONSE_META, answer
-    metadata = NO_RESPONSE_META
-
-    def take(meta: dict[str, Raw]) -> None:
-        nonlocal metadata
-        metadata = pop_response_meta(meta)
-
+    found = [NO_RESPONSE_META]
     try:
         members = decode_object(answer.error)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return NO_RESPONSE_META, answer
     if "data" not in members:
         return NO_RESPONSE_META, answer
-    members["data"] = Raw(with_edited_meta(bytes(members["data"]), take))
-    return metadata, msgspec.structs.replace(answer, error=encode_object(members))
-
-
-def _is_consistent(chunked: RmcpTransfer) -> bool:
-    if chunked.chunk_size < 1 or not 1 <= chunked.total <= _MOST_PARTS:
-        return False
-    return chunked.total == -(-chunked.size // chunked.chunk_size)
+    data = with_edited_meta(bytes(members["data"]), lambda meta: found.append(pop_response_meta(meta)))
+    members["data"] = Raw(data)
+    return found[-1], msgspec.structs.replace(answer, error=encode_object(members))
 
 
 def _verified_chunk(chunked: RmcpTransfer, index: int, answer: McpResponse) -> bytes | None:

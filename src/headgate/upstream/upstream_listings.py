@@ -35,6 +35,8 @@ _SHORTEST_GAP_SECONDS = 1.0
 _LONGEST_GAP_SECONDS = 30.0
 # After this long without a change the backoff starts anew.
 _QUIET_SECONDS = 60.0
+# A server that does not notify changes is listed again when a client lists, at most this often.
+_SHORTEST_AGE_SECONDS = 60.0
 # Timers of the event loop may fire this much too early.
 _EARLY_SECONDS = 0.01
 
@@ -54,16 +56,11 @@ class RelistBackoff:
         return left if left > _EARLY_SECONDS else 0.0
 
     def record_request(self, now: float) -> None:
-        """A listing is fetched now."""
         if self._last is None or now - self._last > _QUIET_SECONDS:
             self._gap = _SHORTEST_GAP_SECONDS
         else:
             self._gap = min(_LONGEST_GAP_SECONDS, self._gap * 2)
         self._last = now
-
-
-# A server that does not notify changes is listed again when a client lists, at most this often.
-_SHORTEST_AGE_SECONDS = 60.0
 
 
 class ListResult(msgspec.Struct, frozen=True):
@@ -147,15 +144,15 @@ class UpstreamListings:
         steps = self._consumer.prepare_listing(self._server, kind, listed.definitions)
         while True:
             async with self._consumer.listing_lock:
-                # Clients are served before the next step.
+                # Clients are served before the steps of the next time slice.
                 await asyncio.sleep(0)
-                if not _has_more_steps(steps):
+                time_slice = TimeSlice()
+                if not any(time_slice.expired for _ in steps):
                     return self._consumer.listing_received(
                         self._server, kind, listed.definitions, profile, listed.hint
                     )
 
     def clear(self) -> None:
-        """Withdraw everything that it listed."""
         for kind in ItemKind:
             if not self.muted:
                 self._consumer.listing_received(self._server, kind, [], PLAIN_PROFILE, NO_HINT)
@@ -168,6 +165,10 @@ class UpstreamListings:
     def forget(self, profile: ClientProfile) -> None:
         """Fetch the listing for that profile again before its next use."""
         self._fresh.discard(profile)
+
+    def requeue(self, profile: ClientProfile, kinds: set[ItemKind]) -> None:
+        """Mark a listing stale again that could not be fetched."""
+        self._stale.setdefault(profile, set()).update(kinds)
 
     def reset(self) -> list[ClientProfile]:
         """A new connection may be to another version of the server; returns the profiles known before."""
@@ -202,7 +203,6 @@ class UpstreamListings:
 
     @property
     def stale(self) -> bool:
-        """Whether any listing is stale."""
         return any(self._stale.values()) and not self.muted
 
     def seconds_until_refresh(self) -> float:
@@ -214,7 +214,6 @@ class UpstreamListings:
         return self._backoffs[capability].seconds_left(self._loop.time())
 
     def take_stale(self) -> dict[ClientProfile, set[ItemKind]]:
-        """Take out the stale listings that may be fetched now."""
         due = {kind for kind in ItemKind if self._seconds_until(kind.capability) == 0}
         taken = {profile: kinds & due for profile, kinds in self._stale.items() if kinds & due}
         self._stale = {profile: kinds - due for profile, kinds in self._stale.items() if kinds - due}
@@ -257,16 +256,6 @@ class UpstreamListings:
                     raise
         if problem is not None:
             raise problem
-
-    def requeue(self, profile: ClientProfile, kinds: set[ItemKind]) -> None:
-        """Mark a listing stale again that could not be fetched."""
-        self._stale.setdefault(profile, set()).update(kinds)
-
-
-def _has_more_steps(steps: Iterator[None]) -> bool:
-    """Take steps for one time slice; returns whether there are more."""
-    time_slice = TimeSlice()
-    return any(time_slice.expired for _ in steps)
 
 
 class ListPage(msgspec.Struct, rename={"meta": "_meta"}):

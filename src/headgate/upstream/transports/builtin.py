@@ -79,18 +79,14 @@ class BuiltinTransport:
         self._tools = {tool.definition["name"]: tool for tool in tools}
 
     async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
-        """Run a request and return its answer; raises UpstreamTimeout."""
         if outgoing.method == "server/discover":
-            return _result(self._discovered())
+            found: dict[str, Any] = {"supportedVersions": [LATEST_STATELESS], "capabilities": {"tools": {}}}
+            return _result(found | ({"instructions": self._instructions} if self._instructions else {}))
         if outgoing.method == "tools/list":
             return _result({"tools": [tool.definition for tool in self._tools.values()]})
         if outgoing.method == "tools/call":
             return await self._call(outgoing)
         return _error(METHOD_NOT_FOUND, f"Method not found: {outgoing.method}")
-
-    def _discovered(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"supportedVersions": [LATEST_STATELESS], "capabilities": {"tools": {}}}
-        return {**found, "instructions": self._instructions} if self._instructions else found
 
     async def _call(self, outgoing: OutgoingRequest) -> McpResponse:
         try:
@@ -127,9 +123,8 @@ class BuiltinTransport:
         """There is only one version."""
 
     async def wait_lost(self) -> str:
-        """Never."""
-        await asyncio.Event().wait()
-        return ""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
 
 def _builtin_call(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> BuiltinCall:

@@ -71,7 +71,6 @@ def descendants_of(pid: int) -> list[ProcessIdentity]:
 
 
 def end_processes(processes: Iterable[ProcessIdentity]) -> None:
-    """Kill those that still run."""
     for process in processes:
         if _identity(process.pid) == process:
             _kill(process.pid)
@@ -79,25 +78,23 @@ def end_processes(processes: Iterable[ProcessIdentity]) -> None:
 
 def _end_marked(marks: Collection[bytes]) -> None:
     for _ in range(_MOST_ROUNDS):
-        found = [pid for pid in _all_processes() if any(mark in _read(pid, "environ") for mark in marks)]
+        pids = [int(name) for name in _listed("/proc") if name.isdigit()]
+        found = [pid for pid in pids if any(mark in _read(pid, "environ") for mark in marks)]
         if not found:
             return
         for pid in found:
             _kill(pid)
 
 
-def _all_processes() -> list[int]:
+def _listed(directory: str) -> list[str]:
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return os.listdir(directory)
     except OSError:
         return []
 
 
 def _children(pid: int) -> list[int]:
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return []
+    threads = _listed(f"/proc/{pid}/task")
     return [int(child) for thread in threads for child in _read(pid, f"task/{thread}/children").split()]
 
 
@@ -208,7 +205,6 @@ class Watchdog:
             self._send_line(b"+%d\n" % group)
 
     def forget(self, group: int) -> None:
-        """Remove a process group that has ended."""
         with self._lock:
             self._groups.discard(group)
             self._send_line(b"-%d\n" % group)
@@ -252,10 +248,8 @@ class Watchdog:
 
 def end_group(group: int, how: signal.Signals) -> None:
     """Signal a whole process group; it may have ended already."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, how)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 _PIPE_BYTES = 256 * 1024
@@ -385,16 +379,14 @@ class ChildProcess:
     async def connect(
         self, stdin: asyncio.Protocol, stdout: asyncio.Protocol, stderr: asyncio.Protocol
     ) -> None:
-        """Connect the three pipes."""
         child, loop = self._child, self._loop
         pipe = self._duplicated(child.stdin, "wb")
         writing, _ = await loop.connect_write_pipe(lambda: stdin, pipe)
         self.stdin, self.stdin_pipe = writing, pipe.fileno()
         self._transports.append(writing)
         for output, protocol in ((child.stdout, stdout), (child.stderr, stderr)):
-            reading, _ = await loop.connect_read_pipe(
-                _protocol_factory(protocol), self._duplicated(output, "rb")
-            )
+            pipe = self._duplicated(output, "rb")
+            reading, _ = await loop.connect_read_pipe(_protocol_factory(protocol), pipe)
             self._transports.append(reading)
 
     def _duplicated(self, pipe: IO[bytes] | None, mode: str) -> IO[bytes]:
@@ -414,12 +406,10 @@ class ChildProcess:
         return self._child.returncode
 
     def pause_reading(self) -> None:
-        """Stop reading what the child writes."""
         for transport in self._transports[1:]:
             cast("asyncio.ReadTransport", transport).pause_reading()
 
     def resume_reading(self) -> None:
-        """Read what the child writes again."""
         for transport in self._transports[1:]:
             if not transport.is_closing():
                 cast("asyncio.ReadTransport", transport).resume_reading()
@@ -443,13 +433,10 @@ class ChildProcess:
 
     def _wait(self) -> None:
         self._child.wait()
-        try:
+        # The event loop may have ended before the child.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.exited.set)
-        except RuntimeError:
-            # The event loop has ended before the child.
-            return
 
     def close(self) -> None:
-        """Close the pipes."""
         for transport in self._transports:
             transport.close()

@@ -26,7 +26,12 @@ from headgate.upstream.http.http_response import (
     retry_after_or_default,
     stream_events,
 )
-from headgate.upstream.message_assembly import MalformedMessage, MessageLimits, MessageTooLarge
+from headgate.upstream.message_assembly import (
+    MalformedMessage,
+    MessageAssembler,
+    MessageLimits,
+    MessageTooLarge,
+)
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests, SendUnconfirmed
 from headgate.upstream.transport import SendAttempt
@@ -57,7 +62,6 @@ class SseTransport:
         self._lost: asyncio.Future[str] = loop.create_future()
 
     async def send_notification(self, message: bytes) -> None:
-        """Send a notification; raises UpstreamError."""
         try:
             await self._post_message(message)
         except SendUnconfirmed as error:
@@ -68,7 +72,6 @@ class SseTransport:
         self._headers += b"mcp-protocol-version: " + version.encode() + b"\r\n"
 
     async def wait_lost(self) -> str:
-        """Wait until the stream has ended; returns the reason."""
         return await asyncio.shield(self._lost)
 
     async def _post_message(self, message: bytes, sending: SendAttempt | None = None, /) -> None:
@@ -122,40 +125,38 @@ class SseTransport:
             response = await self._client.send_http("GET", self._client.origin.target, headers, b"")
         except (ConnectFailed, ConnectionDropped) as error:
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
-        if response.status in (401, 403):
-            response.close()
-            raise UpstreamAuthRefused(self._spec.name, response.status)
-        if response.status == LOOP_DETECTED:
-            response.close()
+        status = response.status
+        if status == 200:
+            return response
+        response.close()
+        if status in (401, 403):
+            raise UpstreamAuthRefused(self._spec.name, status)
+        if status == LOOP_DETECTED:
             raise GatewayLoop(self._spec.name)
-        if response.status != 200:
-            response.close()
-            reason = http_error_reason(response.status, self._client.reading_proxy)
-            raise UpstreamUnreachable(self._spec.name, reason)
-        return response
+        raise UpstreamUnreachable(self._spec.name, http_error_reason(status, self._client.reading_proxy))
 
     async def read(self, response: HttpClientResponse) -> None:
         """Handle the messages on the stream until it ends."""
+        time_slice = TimeSlice()
         try:
-            await self._read(response)
+            async with aclosing(stream_events(response, self.limits)) as stream:
+                async for name, data in stream:
+                    await time_slice.yield_if_expired()
+                    self._handle_event(name, data)
             self.mark_lost("the stream ended")
         except (ConnectionDropped, MessageTooLarge, ContentDecodingFailed) as error:
             self.mark_lost(str(error))
         finally:
             response.close()
 
-    async def _read(self, response: HttpClientResponse) -> None:
-        time_slice = TimeSlice()
-        async with aclosing(stream_events(response, self.limits)) as stream:
-            async for name, data in stream:
-                await time_slice.yield_if_expired()
-                if name == b"endpoint":
-                    self._set_endpoint(data.text())
-                    continue
-                try:
-                    self._pending.handle_message(data.finish(self._pending.accepts_invalid_utf8))
-                except MalformedMessage as error:
-                    self._pending.handle_malformed(error)
+    def _handle_event(self, name: bytes, data: MessageAssembler) -> None:
+        if name == b"endpoint":
+            self._set_endpoint(data.text())
+            return
+        try:
+            self._pending.handle_message(data.finish(self._pending.accepts_invalid_utf8))
+        except MalformedMessage as error:
+            self._pending.handle_malformed(error)
 
     def _set_endpoint(self, endpoint: str) -> None:
         try:
@@ -181,7 +182,6 @@ class SseTransport:
         self._pending.fail_all(reason)
 
     def close(self) -> None:
-        """Close every connection."""
         self.mark_lost("the gateway closed it")
         self._client.close()
 

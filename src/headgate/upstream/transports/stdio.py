@@ -6,7 +6,9 @@ import os
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 from headgate.domain.child_environment import inherited_environment, withheld_variables
 from headgate.domain.errors import ResourceExhausted, UpstreamUnreachable
@@ -83,7 +85,9 @@ class StdioTransport:
         self.round_trip = self._pending.send_correlated
         self._lost: asyncio.Future[str] = self._loop.create_future()
         self._stdin: WriteCoalescer | None = None
-        self._stdout = LineReader(process, limits, self._pending, self._mark_lost, self._output_closed)
+        self._stdout = LineReader(
+            process, MessageAssembler(limits), self._pending, self._mark_lost, self._output_closed
+        )
         self._written = 0
         self._unread_check: asyncio.TimerHandle | None = None
         self._output_ended = asyncio.Event()
@@ -97,20 +101,19 @@ class StdioTransport:
             PipeProtocol(self._keep_stderr, self._stderr_ended),
         )
         if self._process.stdin is not None:
+            on_unsent = partial(self._pending.fail_unsent, "it closed its input")
             self._stdin = WriteCoalescer(
-                self._process.stdin, self._process.stdin_pipe, self._loop, self._on_unsent
+                self._process.stdin, self._process.stdin_pipe, self._loop.call_soon, on_unsent
             )
 
     async def watch(self) -> None:
         """Wait for the exit of the child, and mark the connection as lost."""
         await self._process.exited.wait()
-        try:
-            # Its last output may still be in the pipe, which its own children can keep open.
+        # Its last output may still be in the pipe, which its own children can keep open.
+        with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                 await self._output_ended.wait()
                 await self._errors_ended.wait()
-        except TimeoutError:
-            pass
         self._mark_lost(self._reason_with_stderr(exit_reason(self._process.exit_code)))
 
     def _output_closed(self) -> None:
@@ -129,31 +132,25 @@ class StdioTransport:
         return with_stderr(reason, self._last_lines, known_secrets(self._spec))
 
     async def send_notification(self, message: bytes) -> None:
-        """Send a notification; raises UpstreamUnreachable or ResourceExhausted."""
         self._write_line(message)
 
     def set_protocol_version(self, version: str) -> None:
         """Nothing changes on a pipe."""
 
     async def wait_lost(self) -> str:
-        """Wait until the child exits or is of no use; returns the reason."""
         return await asyncio.shield(self._lost)
 
     def _write_line(self, message: bytes, sending: SendAttempt | None = None, /) -> None:
         stdin = self._stdin
         if stdin is None or self._lost.done():
-            raise UpstreamUnreachable(
-                self._spec.name, self._lost.result() if self._lost.done() else "not started"
-            )
+            reason = self._lost.result() if self._lost.done() else "not started"
+            raise UpstreamUnreachable(self._spec.name, reason)
         if stdin.is_backlogged:
             self._check_unread(stdin.unread_bytes())
         if b"\n" in message or b"\r" in message:
             message = one_line(message)
         self._written += len(message) + 1
         stdin.write(message + b"\n", sending)
-
-    def _on_unsent(self, sendings: list[SendAttempt]) -> None:
-        self._pending.fail_unsent(sendings, "it closed its input")
 
     def _check_unread(self, unread: int) -> None:
         if unread > _MOST_UNREAD_BYTES:
@@ -202,31 +199,22 @@ class StdioTransport:
             self._unread_check.cancel()
 
 
+@dataclass(eq=False)
 class LineReader(asyncio.Protocol):
     """Reads the messages that a child writes to its output, one on each line."""
 
-    def __init__(
-        self,
-        process: ChildProcess,
-        limits: MessageLimits,
-        pending: PendingRequests,
-        on_too_large: Callable[[str], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        self._process = process
-        self._pending = pending
-        self._assembly = MessageAssembler(limits)
-        self._on_too_large = on_too_large
-        self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
-        # What has arrived and waits for the next time slice.
-        self._fragments: deque[LineFragment] = deque()
-        self._reading_paused = False
-        # Set when the connection is lost: reading does not resume.
-        self.ended = False
+    _process: ChildProcess
+    _assembly: MessageAssembler
+    _pending: PendingRequests
+    _on_too_large: Callable[[str], None]
+    _on_end: Callable[[], None]
+    # What has arrived and waits for the next time slice.
+    _fragments: deque[LineFragment] = field(default_factory=deque)
+    _reading_paused = False
+    # Set when the connection is lost: reading does not resume.
+    ended = False
 
     def data_received(self, data: bytes) -> None:
-        """Handle the messages in some bytes of the output."""
         if not self._fragments and not self._assembly.size and data.find(b"\n") == len(data) - 1:
             # The usual case: one whole line.
             self._handle_line(data)
@@ -237,7 +225,6 @@ class LineReader(asyncio.Protocol):
             self._process_fragments()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The child closed its output."""
         self._on_end()
 
     def _process_fragments(self) -> None:
@@ -248,7 +235,7 @@ class LineReader(asyncio.Protocol):
             self._reading_paused = time_slice.expired
         if self._reading_paused:
             self._process.pause_reading()
-            self._loop.call_soon(self._process_fragments)
+            asyncio.get_running_loop().call_soon(self._process_fragments)
         elif was_paused and not self.ended:
             self._process.resume_reading()
 
@@ -275,46 +262,27 @@ class LineReader(asyncio.Protocol):
             self._pending.handle_message(message)
 
     def drain(self) -> None:
-        """Handle everything that is queued."""
         while self._fragments:
             self._add_fragment(self._fragments.popleft())
 
     def discard(self) -> None:
-        """Drop a message that has arrived in part."""
         self._assembly.discard()
 
 
+@dataclass(eq=False, slots=True)
 class WriteCoalescer:
     """Gathers the messages of one iteration of the event loop into one write to a pipe."""
 
-    __slots__ = (
-        "_call_soon",
-        "_on_refused",
-        "_parts",
-        "_pipe",
-        "_sendings",
-        "_size",
-        "_transport",
-        "is_backlogged",
-    )
-
-    def __init__(
-        self,
-        transport: asyncio.WriteTransport,
-        pipe: int,
-        loop: asyncio.AbstractEventLoop,
-        on_refused: Callable[[list[SendAttempt]], None],
-    ) -> None:
-        """`on_refused` is called with requests of which the pipe took no byte."""
-        self._transport = transport
-        self._pipe = pipe
-        self._call_soon = loop.call_soon
-        self._on_refused = on_refused
-        self._parts: list[bytes] = []
-        self._sendings: list[SendAttempt] = []
-        self._size = 0
-        # Whether the pipe was full at the last write.
-        self.is_backlogged = False
+    _transport: asyncio.WriteTransport
+    _pipe: int
+    _call_soon: Callable[[Callable[[], None]], object]
+    # Called with requests of which the pipe took no byte.
+    _on_refused: Callable[[list[SendAttempt]], None]
+    _parts: list[bytes] = field(default_factory=list)
+    _sendings: list[SendAttempt] = field(default_factory=list)
+    _size: int = 0
+    # Whether the pipe was full at the last write.
+    is_backlogged: bool = False
 
     def write(self, data: bytes, sending: SendAttempt | None) -> None:
         """Write `data` together with everything else of this iteration."""
@@ -390,20 +358,16 @@ async def open_stdio(
         variables = marked_environment(stdio_environment(spec, chain), mark)
         process = await ChildProcess.start(command, variables, spec.cwd, watchdog, files)
     except (OSError, ValueError) as error:
-        raise UpstreamUnreachable(
-            spec.name,
-            f"its command did not start "
-            f"({redact_values(system_error_reason(error, str(error)), known_secrets(spec))})",
-        ) from error
+        reason = redact_values(system_error_reason(error, str(error)), known_secrets(spec))
+        raise UpstreamUnreachable(spec.name, f"its command did not start ({reason})") from error
     transport = StdioTransport(spec, process, limits, router, stderr)
     try:
         async with BackgroundTasks() as background:
             try:
                 await transport.connect()
             except OSError as error:
-                raise UpstreamUnreachable(
-                    spec.name, f"it was not reached ({system_error_reason(error, str(error))})"
-                ) from error
+                reason = system_error_reason(error, str(error))
+                raise UpstreamUnreachable(spec.name, f"it was not reached ({reason})") from error
             background.start(transport.watch(), name=f"exit of {spec.name}")
             yield transport
     finally:
@@ -432,9 +396,8 @@ async def _end_process(process: ChildProcess, mark: str, sweeper: DescendantSwee
 
 
 async def _exits_in_time(process: ChildProcess) -> bool:
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(_GRACE_SECONDS):
             await process.exited.wait()
-    except TimeoutError:
-        return False
-    return True
+            return True
+    return False

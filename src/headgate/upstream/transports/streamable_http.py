@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from urllib.parse import urljoin
 
 from headgate.domain.errors import (
@@ -89,18 +89,15 @@ class _HttpInFlightRequest(InFlightRequest):
         self.withdrawn: HeadgateError | None = None
 
     def renew(self) -> None:
-        """Restart the timer after progress, up to the maximum of the request."""
         if not self._limit.expired():
             now = asyncio.get_running_loop().time()
             self._limit.reschedule(min(now + self._seconds, self._latest))
 
     def suspend(self) -> None:
-        """Stop the timer while a person is asked."""
         if not self._limit.expired():
             self._limit.reschedule(self._latest)
 
     def withdraw(self, error: HeadgateError) -> None:
-        """End the request now."""
         if not self._limit.expired():
             self.withdrawn = error
             self._limit.reschedule(0.0)
@@ -134,13 +131,12 @@ class StreamableHttpTransport:
         # Whether the stream of server messages is yet to be opened.
         self._stream_pending = False
         self._last = 0
-        self._replies = ReplyQueue(self._post_quietly, router)
+        self._replies = ReplyQueue(self.send_notification, router)
         self._late = LateExchanges()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._streams = ResumableStreams(self._get, limits, self._lost, router.listener.on_stream_resumed)
 
     def set_protocol_version(self, version: str) -> None:
-        """Send the headers of this version from now on."""
         self._era = era_of(version)
         self._headers = _ACCEPT + self._own_headers + b"mcp-protocol-version: " + version.encode() + b"\r\n"
         if self._session:
@@ -150,7 +146,6 @@ class StreamableHttpTransport:
             self._background.start(self._listen(), name=f"stream of {self._spec.name}")
 
     async def wait_lost(self) -> str:
-        """Wait until the server or its session is gone; returns the reason."""
         return await asyncio.shield(self._lost)
 
     def _mark_lost(self, reason: str) -> None:
@@ -163,13 +158,11 @@ class StreamableHttpTransport:
             # Its connections are about to be closed, so nothing may be sent on them.
             raise UpstreamUnreachable(self._spec.name, self._lost.result())
         if self._stream_pending and outgoing.request is not None:
-            # A server may send requests on its own stream as soon as it is called, so that opens first.
-            try:
+            # A server may send requests on its own stream as soon as it is called, so that opens first; but
+            # some do not send headers before they have a message.
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_STREAM_OPEN_SECONDS):
                     await self._streams.first_attempt_done.wait()
-            except TimeoutError:
-                # It does not send headers before it has a message.
-                pass
             self._stream_pending = False
         self._last += 1
         number = b"%d" % self._last
@@ -226,9 +219,7 @@ class StreamableHttpTransport:
 
     def _headers_of(self, outgoing: OutgoingRequest) -> bytes:
         if self._era is Era.HANDSHAKE or outgoing.method == "initialize":
-            return (
-                self._headers + outgoing.idempotency_header if outgoing.idempotency_header else self._headers
-            )
+            return self._headers + outgoing.idempotency_header
         name = b"mcp-name: " + encode_header_value(outgoing.name) + b"\r\n" if outgoing.name else b""
         version = b"" if self._era else b"mcp-protocol-version: 2026-07-28\r\n"
         method = b"mcp-method: " + outgoing.method.encode() + b"\r\n"
@@ -370,20 +361,14 @@ class StreamableHttpTransport:
         if self._era is Era.HANDSHAKE and outgoing.method != "initialize":
             params = b'{"requestId":' + number + b"}"
             message = encode_notification("notifications/cancelled", params)
-            self._background.start(self._post_quietly(message), name=f"cancellation to {self._spec.name}")
+            self._background.start(self.send_notification(message), name=f"cancellation to {self._spec.name}")
 
     async def send_notification(self, message: bytes) -> None:
-        """Send a notification."""
-        await self._post_quietly(message)
-
-    async def _post_quietly(self, message: bytes) -> None:
+        """Send a message; a failure is only logged."""
         try:
             async with asyncio.timeout(self._spec.timeout_seconds):
-                response = await self._post_following_redirects(self._headers, message)
-                try:
+                with closing(await self._post_following_redirects(self._headers, message)) as response:
                     await response.read(_MOST_ERROR_BYTES)
-                finally:
-                    response.close()
         except (ConnectFailed, ConnectionDropped, TimeoutError) as error:
             log.debug("message not sent", extra={"server": self._spec.name, "reason": str(error)})
 
@@ -414,16 +399,12 @@ class StreamableHttpTransport:
 
     async def delete_session(self) -> None:
         """Delete the session of the handshake era at the server."""
-        if not self._session or self._lost.done():
-            return
-        try:
-            async with asyncio.timeout(_DELETE_SESSION_SECONDS):
-                (await self._client.send_http("DELETE", self._target, self._headers, b"")).close()
-        except (ConnectFailed, ConnectionDropped, TimeoutError):
-            return
+        if self._session and not self._lost.done():
+            with suppress(ConnectFailed, ConnectionDropped, TimeoutError):
+                async with asyncio.timeout(_DELETE_SESSION_SECONDS):
+                    (await self._client.send_http("DELETE", self._target, self._headers, b"")).close()
 
     def close(self) -> None:
-        """Close every connection."""
         self._mark_lost("the gateway closed it")
         self._router.close()
         self._replies.close()
