@@ -10,7 +10,7 @@ from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
 from headgate.server.http_exchange import HttpExchange
 from headgate.server.http_request import HttpRequest
-from headgate.server.outbound_queue import OutboundBudget
+from headgate.server.outbound_queue import ConnectionBacklog, OutboundBudget
 from headgate.server.reply import Reply
 from headgate.server.session_streams import SessionStreams
 from headgate.server.sessions import HttpSession
@@ -28,7 +28,7 @@ class Connection:
         self.ended = False
         self.reads = asyncio.Event()
         self.reads.set()
-        self.outbound = OutboundBudget().open_backlog(lambda: None)
+        self.outbound = ConnectionBacklog(OutboundBudget(), lambda: None)
         self.http_request = HttpRequest("GET", "/mcp", "", {}, self)
 
     def write_parts(self, parts: list[bytes]) -> None:

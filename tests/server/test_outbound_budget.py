@@ -23,7 +23,7 @@ class Client:
         self.closed = False
         self.sent = b""
         self.reads = asyncio.Event()
-        self.outbound: ConnectionBacklog = budget.open_backlog(self.close)
+        self.outbound: ConnectionBacklog = ConnectionBacklog(budget, self.close)
         self.http_request = HttpRequest("POST", "/mcp", "", {}, self)
 
     def close(self) -> None:

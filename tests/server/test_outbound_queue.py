@@ -6,7 +6,7 @@ import pytest
 
 from headgate.server.http_exchange import HttpExchange
 from headgate.server.http_request import HttpRequest
-from headgate.server.outbound_queue import OutboundBudget, OutboundQueue
+from headgate.server.outbound_queue import ConnectionBacklog, OutboundBudget, OutboundQueue
 from headgate.server.reply import Reply
 
 MANY = 3000
@@ -55,7 +55,7 @@ class SlowWire:
     def __init__(self) -> None:
         self.sent = b""
         self.reads = asyncio.Event()
-        self.outbound = OutboundBudget().open_backlog(lambda: None)
+        self.outbound = ConnectionBacklog(OutboundBudget(), lambda: None)
 
     def write_parts(self, parts: list[bytes]) -> None:
         self.sent += b"".join(parts)

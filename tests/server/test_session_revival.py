@@ -8,7 +8,7 @@ from headgate.domain.identity import LOCAL_IDENTITY, everything_visible
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.client_context import InitializedClient
 from headgate.server.http_request import HttpRequest
-from headgate.server.outbound_queue import OutboundBudget
+from headgate.server.outbound_queue import ConnectionBacklog, OutboundBudget
 from headgate.server.reply import Reply
 from headgate.server.sessions import HandshakeSession, HttpSession, SessionStore, TooManySessions
 from headgate.storage.files.sealer import Sealer
@@ -79,7 +79,7 @@ def told(session: HttpSession) -> bytes:
     """What the client hears when it listens."""
 
     class Ear:
-        outbound = OutboundBudget().open_backlog(lambda: None)
+        outbound = ConnectionBacklog(OutboundBudget(), lambda: None)
 
         def write_parts(self, parts: list[bytes]) -> None: ...
         async def drain(self) -> None: ...
@@ -147,7 +147,7 @@ async def test_nothing_is_remembered_of_a_session_that_its_client_ended(start: S
     session = sessions.open(GREETING, LOCAL_IDENTITY)
     ask_for_news(session)
     assert len(start.notebook) == 1
-    sessions.end(session)
+    sessions.close_session(session, by_client=True)
     assert not start.notebook
 
 
@@ -176,20 +176,20 @@ async def test_a_revived_client_is_told_that_every_list_changed(start: Start) ->
 async def test_a_session_that_its_client_ended_stays_ended(start: Start) -> None:
     sessions = start.sessions()
     session, other = sessions.open(GREETING, LOCAL_IDENTITY), sessions.open(GREETING, LOCAL_IDENTITY)
-    sessions.end(session)
+    sessions.close_session(session, by_client=True)
     assert start.closed == [session]
     assert sessions.get(session.id, LOCAL_IDENTITY) is None
     assert sessions.get(other.id, LOCAL_IDENTITY) is other
-    sessions.end(session)
+    sessions.close_session(session, by_client=True)
     assert start.closed == [session]
 
 
 async def test_sessions_without_end_do_not_fill_the_memory_of_those_that_ended(start: Start) -> None:
     sessions = start.sessions()
     ended = sessions.open(GREETING, LOCAL_IDENTITY)
-    sessions.end(ended)
+    sessions.close_session(ended, by_client=True)
     for _ in range(10_050):
-        sessions.end(sessions.open(GREETING, LOCAL_IDENTITY))
+        sessions.close_session(sessions.open(GREETING, LOCAL_IDENTITY), by_client=True)
     # It is forgotten that it was ended; that this does no harm is all that is promised.
     assert sessions.get(ended.id, LOCAL_IDENTITY) is not None
 

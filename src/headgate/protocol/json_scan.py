@@ -27,14 +27,8 @@ def outside_strings(masked: bytes) -> tuple[bytes, bool]:
 
 def bracket_depths(bare: bytes, depth: int) -> list[int]:
     """The depth before the text and after each of its brackets."""
-    return list(
-        accumulate(map(_DEPTH_CHANGES.__getitem__, bare.translate(None, _NOT_BRACKETS)), initial=depth)
-    )
-
-
-def depth_change(bracket: int) -> int:
-    """How one bracket changes the depth."""
-    return _DEPTH_CHANGES[bracket]
+    changes = map(_DEPTH_CHANGES.__getitem__, bare.translate(None, _NOT_BRACKETS))
+    return list(accumulate(changes, initial=depth))
 
 
 # On masked text, in which every quote begins or ends a string.
@@ -144,10 +138,9 @@ class JsonObjectScanner:
             self._end_of_value(end)
 
     def _end_of_value(self, end: int) -> None:
-        if self._name is None or (self._unique and self._name in self.spans):
-            raise NotJsonObject("a member is there twice, or there are too many")
         self._members += 1
-        if self._members > self._most_members:
+        is_twice = self._unique and self._name in self.spans
+        if self._name is None or is_twice or self._members > self._most_members:
             raise NotJsonObject("a member is there twice, or there are too many")
         self.spans[self._name] = (self._start, end)
         self._name, self._start = None, -1
@@ -170,7 +163,7 @@ class JsonObjectScanner:
             if sign == ord('"'):
                 self._in_string = token.end() - token.start() == 1 or masked[token.end() - 1] != ord('"')
                 continue
-            self._depth += depth_change(sign)
+            self._depth += _DEPTH_CHANGES[sign]
             if self._depth == 1:
                 self._end_of_value(self._offset + token.end())
                 return token.end()
@@ -251,7 +244,7 @@ def array_elements(array: bytes) -> list[bytes]:
         if sign == ord('"'):
             continue
         if sign != ord(","):
-            depth += depth_change(sign)
+            depth += _DEPTH_CHANGES[sign]
         if depth == 1 and start < 0:
             start = token.end()
         elif (sign == ord(",") and depth == 1) or depth == 0:

@@ -2,11 +2,15 @@
 arrived.
 """
 
+from typing import TypeVar
+
 from msgspec import DecodeError, Raw, Struct, ValidationError
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder, decode, encode
 
 from headgate.protocol.json_scan import object_members
-from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolViolation
+from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, PARSE_ERROR, ProtocolViolation, invalid_params
+
+T = TypeVar("T")
 
 ABSENT = Raw(b"")
 # Longer ids are refused, because each is kept while its call runs.
@@ -96,13 +100,11 @@ def _check_envelope(envelope: Envelope) -> None:
     if id and id[:1] != b'"' and not id.lstrip(b"-").isdigit():
         raise ProtocolViolation(INVALID_REQUEST, "The id must be a string or an integer")
     if not envelope.method and not envelope.result and not envelope.error:
-        raise ProtocolViolation(
-            INVALID_REQUEST, 'Not a JSON-RPC message: neither "method" nor "result" nor "error"'
-        )
+        reason = 'Not a JSON-RPC message: neither "method" nor "result" nor "error"'
+        raise ProtocolViolation(INVALID_REQUEST, reason)
     if envelope.params and bytes(envelope.params)[:1] != b"{":
-        raise ProtocolViolation(
-            INVALID_REQUEST, "Not a JSON-RPC message: params must be an object", id=id or b"null"
-        )
+        reason = "Not a JSON-RPC message: params must be an object"
+        raise ProtocolViolation(INVALID_REQUEST, reason, id=id or b"null")
 
 
 def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
@@ -110,9 +112,9 @@ def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
     try:
         call = _call_params.decode(params or b"{}")
     except ValidationError as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        raise invalid_params(error, id) from error
     if not call.name:
-        raise ProtocolViolation(INVALID_PARAMS, "Invalid params: the name of the tool is missing", id=id)
+        raise invalid_params("the name of the tool is missing", id)
     # {"name":"x","arguments":{},"_meta":{}} without white space.
     known = 11 + len(call.name) + len(call.arguments) + len(call.meta)
     known += 13 if call.arguments else 0
@@ -131,9 +133,17 @@ def parse_params(params: Raw, id: bytes, *unique: str) -> dict[str, Raw]:
     try:
         found = decode_object(params)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        raise invalid_params(error, id) from error
     _refuse_duplicates(bytes(params), {*unique, "_meta"}, id)
     return found
+
+
+def decode_params(text: bytes | Raw, kind: type[T], id: bytes, what: str = "") -> T:
+    """Params, or their member `what: `, as such a struct; raises ProtocolViolation."""
+    try:
+        return decode(text or b"{}", type=kind)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise invalid_params(f"{what}{error}", id) from error
 
 
 def encode_request(id: bytes, method: str, params: bytes) -> bytes:
@@ -160,11 +170,7 @@ def encode_failure(id: bytes, error: bytes) -> bytes:
 
 def encode_object(items: dict[str, Raw]) -> bytes:
     """An object whose values are carried verbatim, in their order."""
-    return b"{" + b",".join(_member(key, value) for key, value in items.items()) + b"}"
-
-
-def _member(key: str, value: Raw) -> bytes:
-    return encode(key) + b":" + bytes(value)
+    return b"{" + b",".join([encode(key) + b":" + bytes(value) for key, value in items.items()]) + b"}"
 
 
 _NEWLINES = bytes.maketrans(b"\r\n", b"  ")
@@ -172,6 +178,4 @@ _NEWLINES = bytes.maketrans(b"\r\n", b"  ")
 
 def one_line(message: bytes) -> bytes:
     """`message` without line breaks; in JSON they can only be white space between tokens."""
-    if b"\n" in message or b"\r" in message:
-        return message.translate(_NEWLINES)
-    return message
+    return message.translate(_NEWLINES) if b"\n" in message or b"\r" in message else message

@@ -80,6 +80,11 @@ class ProtocolViolation(Exception):
         return encode_error(self.id, self.code, self.message, self.data)
 
 
+def invalid_params(reason: object, id: bytes) -> ProtocolViolation:
+    """The violation of a request whose params are wrong."""
+    return ProtocolViolation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
+
+
 def encode_error(id: bytes, code: int, message: str, data: object = None) -> bytes:
     """One JSON-RPC error response."""
     error: dict[str, object] = {"code": code, "message": message}

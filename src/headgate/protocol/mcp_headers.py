@@ -175,16 +175,13 @@ def _annotated(place: _SubschemaPosition) -> tuple[tuple[str, ...], str]:
     path, header = place.path(), place.schema[_ANNOTATION]
     if not place.plain or not path:
         raise ValueError(f"its inputSchema has an {_ANNOTATION} where more than plain properties lead")
+    argument = f"its argument {_quoted_path(path)}"
     if len(path) > _LONGEST_PATH:
-        raise ValueError(
-            f"its argument {_quoted_path(path)} has an {_ANNOTATION} more than {_LONGEST_PATH} levels deep"
-        )
+        raise ValueError(f"{argument} has an {_ANNOTATION} more than {_LONGEST_PATH} levels deep")
     if not isinstance(header, str) or not _TOKEN.fullmatch(header):
-        raise ValueError(f"the {_ANNOTATION} of its argument {_quoted_path(path)} is no header's name")
+        raise ValueError(f"the {_ANNOTATION} of {argument} is no header's name")
     if place.schema.get("type") not in _TYPES:
-        raise ValueError(
-            f"its argument {_quoted_path(path)} has an {_ANNOTATION} but is no {' or '.join(_TYPES)}"
-        )
+        raise ValueError(f"{argument} has an {_ANNOTATION} but is no {' or '.join(_TYPES)}")
     return path, header
 
 
@@ -209,7 +206,7 @@ def header_mismatch(
     Where they are not `needed`, one that is missing is no disagreement.
     """
     for mirror, text in _repeated(mirrored, arguments):
-        value = headers.get(_header_of(mirror))
+        value = headers.get(_PREFIX + mirror.header.lower().encode())
         name, argument = f"Mcp-Param-{mirror.header}", _quoted_path(mirror.path)
         if value is None and text is not None and needed:
             return f"{name} is missing, but the body has the argument {argument}"
@@ -221,7 +218,9 @@ def header_mismatch(
         said = decode_header_value(value) if _READABLE.fullmatch(value) else None
         if said is None:
             return f"{name} has characters that are not allowed or is not well-formed base64"
-        if said != text and not (isinstance(text, _NumberText) and _equal(said, text)):
+        # Two spellings of one number agree.
+        form = _power_form(said) if isinstance(text, _NumberText) else None
+        if said != text and (form is None or form != _power_form(text)):
             return f"{name} differs from the argument {argument} in the body"
     return None
 
@@ -241,10 +240,6 @@ def forwarded_param_headers(headers: Mapping[bytes, bytes]) -> bytes:
             break
         lines.append(line)
     return b"".join(lines)
-
-
-def _header_of(mirror: MirroredParameter) -> bytes:
-    return _PREFIX + mirror.header.lower().encode()
 
 
 class _NumberText(str):
@@ -307,11 +302,6 @@ def _integer(text: str) -> str:
     if power < 0 or len(digits) + power > _LONGEST_INTEGER:
         return text
     return sign + digits + "0" * power
-
-
-def _equal(one: str, other: str) -> bool:
-    power_form = _power_form(one)
-    return power_form is not None and power_form == _power_form(other)
 
 
 def _power_form(text: str) -> tuple[str, str, int] | None:

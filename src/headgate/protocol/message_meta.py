@@ -4,6 +4,7 @@ stays.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from msgspec import DecodeError, Raw
@@ -48,20 +49,18 @@ class OverwritableJson(Protocol):
 
 def with_edited_meta(result: bytes, edit: EditMeta) -> bytes:
     """The result after the edit; one that is no object stays as it is."""
-    if b"_meta" not in result and b"\\u" not in result:
-        # Nearly always: it has none.
-        made = _edited_meta(b"{}", edit)
-        return _with_meta_appended(result, made) if made else result
-    try:
-        span = member_spans((result,)).get("_meta")
-    except NotJsonObject:
+    span = None
+    # Nearly always it has no `_meta`.
+    if b"_meta" in result or b"\\u" in result:
+        try:
+            span = member_spans((result,)).get("_meta")
+        except NotJsonObject:
+            return result
+    start, end = span or (0, 0)
+    made = _edited_meta(result[start:end] or b"{}", edit)
+    if made is None:
         return result
-    if span is None:
-        made = _edited_meta(b"{}", edit)
-        return _with_meta_appended(result, made) if made else result
-    start, end = span
-    made = _edited_meta(result[start:end], edit)
-    return result if made is None else result[:start] + made + result[end:]
+    return result[:start] + made + result[end:] if span else _with_meta_appended(result, made)
 
 
 def _edited_meta(meta: bytes, edit: EditMeta) -> bytes | None:
@@ -120,36 +119,30 @@ def with_part(stored: StoredJson, start: int, end: int, part: bytes) -> "StoredJ
 
 def part_of(stored: StoredJson, start: int, end: int) -> bytes:
     """The bytes from `start` to before `end`."""
-    return b"".join(_part_chunks(stored, start, end))
-
-
-def _part_chunks(stored: StoredJson, start: int, end: int) -> Iterator[bytes]:
-    """The bytes from `start` to before `end`."""
-    at = 0
+    parts, at = [], 0
     for chunk in stored.chunks():
         if at >= end:
-            return
-        yield chunk[max(0, start - at) : max(0, end - at)]
+            break
+        parts.append(chunk[max(0, start - at) : max(0, end - at)])
         at += len(chunk)
+    return b"".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
 class SplicedJson:
     """A value on disk with one part replaced as it is read."""
 
-    def __init__(self, stored: StoredJson, start: int, end: int, part: bytes) -> None:
-        self._stored = stored
-        self._start = start
-        self._end = end
-        self._part = part
+    _stored: StoredJson
+    _start: int
+    _end: int
+    _part: bytes
 
     @property
     def size(self) -> int:
-        """Its number of bytes."""
         return self._stored.size - (self._end - self._start) + len(self._part)
 
     @property
     def first(self) -> bytes:
-        """Its first byte."""
         return self._stored.first
 
     def chunks(self) -> Iterator[bytes]:
@@ -166,7 +159,6 @@ class SplicedJson:
             at = end
 
     def close(self) -> None:
-        """Free the disk space."""
         self._stored.close()
 
 

@@ -62,9 +62,7 @@ def to_handshake(result: bytes, *, hints: bool = False) -> bytes:
 
 def without_connection_keys(result: bytes) -> bytes:
     """A stateless server's result for a stateless client, without connection keys of the server."""
-    if _MARK not in result:
-        return result
-    members = _members(result)
+    members = _members(result) if _MARK in result else {}
     if not members:
         return result
     _drop_connection_keys(members)

@@ -121,10 +121,7 @@ class _DeclaredCapabilities(Struct):
 
 def shared_features(capabilities: bytes, ours: Sequence[str]) -> frozenset[str]:
     """The features that a peer with these capabilities shares; empty if it does not speak rmcp."""
-    if not _mentions_rmcp(capabilities) or len(capabilities) > _MOST_BYTES:
-        # Nearly always: it is not parsed.
-        return frozenset()
-    found = _capability(capabilities)
+    found = _declared(capabilities)
     return frozenset(ours) & frozenset(found[1].features) if found is not None else frozenset()
 
 
@@ -134,14 +131,15 @@ def meta_names(capabilities: bytes) -> tuple[str, ...]:
     A peer that announces only the older name may know only that one, and one that follows the current
     specification reads the other: it is sent the same under both.
     """
-    if not _mentions_rmcp(capabilities) or len(capabilities) > _MOST_BYTES:
-        return (META,)
-    found = _capability(capabilities)
+    found = _declared(capabilities)
     return (META, META_ALIAS) if found is not None and found[0] == META_ALIAS else (META,)
 
 
-def _mentions_rmcp(capabilities: bytes) -> bool:
-    return b'"rmcp"' in capabilities or b'"mcp_tx"' in capabilities
+def _declared(capabilities: bytes) -> tuple[str, _RmcpCapability] | None:
+    if (b'"rmcp"' not in capabilities and b'"mcp_tx"' not in capabilities) or len(capabilities) > _MOST_BYTES:
+        # Nearly always: it is not parsed.
+        return None
+    return _capability(capabilities)
 
 
 @lru_cache(maxsize=256)
@@ -187,7 +185,7 @@ def with_rmcp_capability(
 @lru_cache(maxsize=256)
 def without_rmcp_capability(capabilities: bytes) -> bytes:
     """The capabilities without rmcp; the same bytes if they have none."""
-    if not _mentions_rmcp(capabilities) and b"\\u" not in capabilities:
+    if not any(mark in capabilities for mark in (b'"rmcp"', b'"mcp_tx"', b"\\u")):
         return capabilities
     try:
         declared = msgspec.json.decode(capabilities, type=dict[str, Any])
@@ -216,7 +214,7 @@ def pop_request_meta(meta: dict[str, Raw]) -> RmcpRequestMeta | None:
         return None
     try:
         asked = msgspec.json.decode(raw, type=RmcpRequestMeta)
-        if own is not None and alias is not None and _value(own) != _value(alias):
+        if own is not None and alias is not None and msgspec.json.decode(own) != msgspec.json.decode(alias):
             raise ValueError(f"_meta.{META} and _meta.{META_ALIAS} differ")
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(_invalid_member(META if own is not None else META_ALIAS, error)) from error
@@ -233,10 +231,6 @@ def _invalid_member(name: str, error: Exception) -> str:
     if member not in _ALLOWED:
         return f"_meta.{name} must be an object"
     return f"_meta.{name}.{member} must be {_ALLOWED[member]}"
-
-
-def _value(raw: Raw) -> Any:
-    return msgspec.json.decode(raw)
 
 
 def pop_response_meta(meta: dict[str, Raw]) -> RmcpResponseMeta:

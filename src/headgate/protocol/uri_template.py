@@ -156,17 +156,13 @@ def _expression(text: str) -> _Step:
         return _run(_all_but(""))
     if operator == "#":
         return _maybe(_sequence(_text("#"), _run(_all_but(""))))
+    if operator == "/" and loose:
+        return _maybe(_sequence(_text("/"), _run(_all_but("?#"))))
     if operator == "/":
-        return _segments(len(names), loose=loose)
+        return _sequence(*[_maybe(_sequence(_text("/"), _run(_all_but("/?#"))))] * len(names))
     if operator in ".;":
         return _maybe(_sequence(_text(operator), _run(_all_but("/?#"))))
     return _maybe(_sequence(_text(operator), _run(_all_but("#")) if loose else _pairs(names)))
-
-
-def _segments(most: int, *, loose: bool) -> _Step:
-    if loose:
-        return _maybe(_sequence(_text("/"), _run(_all_but("?#"))))
-    return _sequence(*[_maybe(_sequence(_text("/"), _run(_all_but("/?#"))))] * most)
 
 
 def _pairs(names: Sequence[str]) -> _Step:

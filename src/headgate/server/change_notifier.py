@@ -71,7 +71,6 @@ class ChangeNotifier:
         self._listeners.add(listener)
 
     def remove_listener(self, listener: ChangeListener) -> None:
-        """Notify it no longer."""
         self._listeners.discard(listener)
 
     def list_changed(
@@ -116,7 +115,6 @@ class ChangeNotifier:
         self._stream_endings.add(end)
 
     def unregister_stream(self, end: Callable[[], None]) -> None:
-        """The stream has ended."""
         self._stream_endings.discard(end)
 
     def end_streams(self) -> None:

@@ -28,6 +28,7 @@ _RETAINED_SECONDS = 300.0
 # Replies that are too large for memory take disk space while they wait.
 _RETAINED_ON_DISK_SECONDS = 60.0
 _MAX_ON_DISK = 4
+_LONGEST_POSITION = 12
 
 
 class StreamEvent(NamedTuple):
@@ -70,7 +71,6 @@ class EventStream:
 
     @property
     def live(self) -> bool:
-        """Whether a client reads it."""
         return self.reader is not None and not self.reader.disconnected
 
     def prime(self) -> None:
@@ -98,11 +98,9 @@ class EventStream:
     def _count(self, size: int) -> None:
         """Count what waits on a stream without a store."""
         self._bytes += size
-        if self._connection is None:
-            return
-        if size > 0:
+        if self._connection is not None and size > 0:
             self._connection.add(size)
-        else:
+        elif self._connection is not None:
             self._connection.remove(-size)
 
     def _id(self) -> bytes:
@@ -116,7 +114,6 @@ class EventStream:
             self._retain_final_reply()
 
     def end(self) -> None:
-        """End the stream."""
         self.ended = True
         self._wakeup.set()
 
@@ -155,7 +152,6 @@ class EventStream:
             self._wakeup.set()
 
     def on_disconnected(self, http_request: HttpRequest) -> None:
-        """Handle the loss of a connection that reads it."""
         if self.reader is http_request:
             self._wakeup.set()
 
@@ -247,7 +243,6 @@ class ReplayBuffer:
         return self._next_number
 
     def remove(self, number: int, size: int) -> None:
-        """Forget an event."""
         del self._stores[number]
         self.bytes -= size
 
@@ -280,7 +275,6 @@ class EventStore:
         self._clock = clock or asyncio.get_running_loop().time
 
     def open(self) -> EventStream:
-        """A new stream."""
         self._opened += 1
         name = b"%s-%d" % (self._series, self._opened)
         stream = self._streams[name] = EventStream(self, name)
@@ -298,7 +292,9 @@ class EventStore:
         """Keep the event that was just added to the stream, as long as there is room."""
         if self._closed:
             # Kept only for the reply that is being written; it cannot be resumed.
-            _trim(stream.events)
+            events, size = stream.events, sum(len(one.data) for one in stream.events)
+            while len(events) > 1 and (len(events) > _MAX_UNSTORED_EVENTS or size > _MAX_SESSION_BYTES):
+                size -= len(events.popleft().data)
             return
         size = len(event.data)
         number = self._replay_buffer.add(self, size)
@@ -320,7 +316,6 @@ class EventStore:
             self._drop_from_disk(next(iter(self._on_disk)))
 
     def release_disk(self, stream: EventStream) -> None:
-        """Release the disk space of the reply."""
         self._on_disk.pop(stream, None)
 
     def expire(self) -> None:
@@ -353,7 +348,6 @@ class EventStore:
         self._on_disk.clear()
 
     def drop_oldest(self) -> None:
-        """Drop the oldest event."""
         retained = self._retained.popleft()
         self._bytes -= retained.size
         self._replay_buffer.remove(retained.number, retained.size)
@@ -373,13 +367,3 @@ class EventStore:
     def _forget_if_empty(self, stream: EventStream) -> None:
         if stream.ended and not stream.events and stream.final_reply is None and not stream.live:
             self._streams.pop(stream.name, None)
-
-
-def _trim(events: deque[StreamEvent]) -> None:
-    """Drop the oldest events of a stream that cannot be resumed."""
-    size = sum(len(event.data) for event in events)
-    while len(events) > 1 and (len(events) > _MAX_UNSTORED_EVENTS or size > _MAX_SESSION_BYTES):
-        size -= len(events.popleft().data)
-
-
-_LONGEST_POSITION = 12

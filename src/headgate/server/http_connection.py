@@ -13,7 +13,7 @@ import msgspec
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, encode_error
 from headgate.server.guard import HttpRefusal, RequestGuard, RequestLineChecker
 from headgate.server.http_request import JSON, RETRY_LATER, HttpRequest, response_head
-from headgate.server.outbound_queue import UNREAD, OutboundBudget
+from headgate.server.outbound_queue import UNREAD, ConnectionBacklog, OutboundBudget
 from headgate.server.shutdown import interrupt_task
 
 NO_DEADLINE = float("inf")
@@ -82,7 +82,7 @@ class HttpConnection(asyncio.Protocol):
         # When the connection is closed unless something happens before; checked once a second.
         self.deadline = NO_DEADLINE
         self._write_deadline = NO_DEADLINE
-        self.outbound = context.outbound.open_backlog(self.abort)
+        self.outbound = ConnectionBacklog(context.outbound, self.abort)
         self._counted_bytes = 0
         # The write buffer when its deadline was set.
         self._unread_bytes = 0
@@ -128,7 +128,10 @@ class HttpConnection(asyncio.Protocol):
             self._parse_in_parts(data)
             return
         if self._discarding:
-            self._discard(len(data))
+            # A client that was refused finishes what it sends, so that it reads why; but not without end.
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > self._limits.body_bytes and self._transport.is_reading():
+                self._transport.pause_reading()
             return
         if self._in_head:
             if not self._head_bytes and self._http_request is None:
@@ -153,12 +156,6 @@ class HttpConnection(asyncio.Protocol):
                 self._unparsed = data[start:]
                 return
             self.data_received(data[start : start + _MAX_PARSED_BYTES])
-
-    def _discard(self, size: int) -> None:
-        """Let a client that was refused finish what it sends, so that it reads why; but not without end."""
-        self._discarded_bytes += size
-        if self._discarded_bytes > self._limits.body_bytes and self._transport.is_reading():
-            self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._context.connections.discard(self)
@@ -310,35 +307,27 @@ class HttpConnection(asyncio.Protocol):
     def _start_next_or_wait(self) -> None:
         """Start the next request, or wait for one."""
         if self._pipelined:
-            self._start_pipelined_request()
+            self._start_request(self._pipelined.popleft())
+            if self._unparsed and len(self._pipelined) < _MAX_PIPELINED:
+                unparsed, self._unparsed = self._unparsed, b""
+                self.data_received(unparsed)
+            if len(self._pipelined) < _MAX_PIPELINED and not self._disconnected:
+                self._transport.resume_reading()
             return
         if self._incoming is not None and self._continue_due:
             self._send_continue()
-        self.deadline = self._loop.time() + self._read_timeout_seconds()
-
-    def _start_pipelined_request(self) -> None:
-        self._start_request(self._pipelined.popleft())
-        if self._unparsed and len(self._pipelined) < _MAX_PIPELINED:
-            unparsed, self._unparsed = self._unparsed, b""
-            self.data_received(unparsed)
-        if len(self._pipelined) < _MAX_PIPELINED and not self._disconnected:
-            self._transport.resume_reading()
-
-    def _read_timeout_seconds(self) -> float:
-        """The time limit of what the client is sending now."""
-        if self._incoming is not None:
-            return self._limits.body_seconds
-        return self._limits.header_seconds if self._head_bytes else self._limits.idle_seconds
+        # The time limit of what the client is sending now.
+        limits = self._limits
+        seconds = limits.header_seconds if self._head_bytes else limits.idle_seconds
+        self.deadline = self._loop.time() + (limits.body_seconds if self._incoming is not None else seconds)
 
     def write_parts(self, parts: list[bytes]) -> None:
-        """Send these bytes in one system call."""
         if len(parts) == 1:
             self._transport.write(parts[0])
         else:
             self._transport.writelines(parts)
 
     async def drain(self) -> None:
-        """Wait until the client has taken enough of what was sent."""
         if self._drain_waiter is not None:
             await self._drain_waiter
         else:

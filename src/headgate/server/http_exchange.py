@@ -44,7 +44,6 @@ class HttpExchange:
     # The channel of this request.
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Send a notification before the reply; it is dropped if the client does not read."""
         self.send_before_reply(encode_notification(method, params))
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
@@ -65,7 +64,6 @@ class HttpExchange:
         self.send_before_reply(message)
 
     def send_before_reply(self, message: bytes) -> None:
-        """Send a whole message before the reply."""
         if not self._done:
             self._open_stream().add(message)
 
@@ -118,7 +116,6 @@ class HttpExchange:
             reply.close()
 
     def cancel(self) -> None:
-        """Cancel the call."""
         if self._http_request.task is not None:
             self._http_request.task.cancel()
 

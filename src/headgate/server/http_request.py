@@ -10,9 +10,6 @@ from headgate.server.reply import Reply
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
-EVENT_STREAM = b"text/event-stream"
-# Proxies must not buffer events.
-STREAM_HEADERS = b"cache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
 # Sent with every 503, which lasts for seconds.
 RETRY_LATER = b"retry-after: 1\r\n"
 
@@ -20,6 +17,9 @@ _STATUS = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
 }
 _OK_JSON = _STATUS[200] + b"content-type: " + JSON + b"\r\ncontent-length: "
+# Proxies must not buffer events.
+_STREAM_HEADERS = b"cache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+_OK_STREAM = _STATUS[200] + b"content-type: text/event-stream\r\n" + _STREAM_HEADERS
 # Larger payloads are written in parts instead of being copied.
 _COPIED_BYTES = 64 * 1024
 
@@ -91,7 +91,6 @@ class HttpRequest:
 
     @property
     def outbound(self) -> ConnectionBacklog:
-        """Counts what waits for the client."""
         return self._transport.outbound
 
     def on_disconnected(self) -> bool:
@@ -101,16 +100,9 @@ class HttpRequest:
 
     def respond(self, status: int, body: bytes, kind: bytes = JSON, extra: bytes = b"") -> None:
         """A whole response; `extra` is header lines."""
-        self._transport.write_parts(
-            [
-                response_head(status, kind, len(body), extra, close=self.closes_connection),
-                self._body_for_method(body),
-            ]
-        )
+        head = response_head(status, kind, len(body), extra, close=self.closes_connection)
+        self._transport.write_parts([head, b"" if self.method == "HEAD" else body])
         self._transport.on_response_complete()
-
-    def _body_for_method(self, body: bytes) -> bytes:
-        return b"" if self.method == "HEAD" else body
 
     def send_reply(self, reply: Reply) -> None:
         """A whole response with a message that is in memory: the usual case."""
@@ -138,10 +130,7 @@ class HttpRequest:
             return
         self._chunked = not self.closes_connection
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
-        opening = (
-            _STATUS[200] + b"content-type: " + EVENT_STREAM + b"\r\n" + STREAM_HEADERS + framing + b"\r\n"
-        )
-        self._transport.write_parts([opening])
+        self._transport.write_parts([_OK_STREAM + framing + b"\r\n"])
         await self._transport.drain()
 
     async def write_stream(self, data: bytes) -> None:
@@ -153,7 +142,6 @@ class HttpRequest:
         await self._transport.drain()
 
     def end_stream(self) -> None:
-        """The end of a stream."""
         if self.disconnected:
             return
         if self._chunked:

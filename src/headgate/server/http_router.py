@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from headgate.domain.errors import GatewayLoop
 from headgate.domain.identity import Identity
@@ -33,27 +34,21 @@ _HANDSHAKE_VERSIONS = frozenset({None, *(version.encode() for version in HANDSHA
 _Handler = Callable[[HttpRequest, Identity], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class HttpRouter:
-    """Serves MCP on its paths, and `pages` on the others."""
+    """Serves MCP on its paths, and the pages on the others."""
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        streamable: StreamableHttpHandler,
-        stateless: StatelessHttpHandler,
-        legacy: LegacySseHandler,
-        pages: PageHandler,
-        pseudonym: bytes = b"",
-    ) -> None:
-        """`pseudonym` is what this gateway is called in the Via header of its own requests."""
-        # Whether nothing new is begun any more.
-        self.draining = False
-        self._pseudonym = pseudonym
-        self._authenticator = authenticator
-        self._streamable = streamable
-        self._stateless = stateless
-        self._legacy = legacy
-        self._pages = pages
+    _authenticator: Authenticator
+    _streamable: StreamableHttpHandler
+    _stateless: StatelessHttpHandler
+    _legacy: LegacySseHandler
+    _pages: PageHandler
+    # What this gateway is called in the Via header of its own requests.
+    _pseudonym: bytes = b""
+    # Whether nothing new is begun any more.
+    draining = False
+
+    def __post_init__(self) -> None:
         mcp: dict[str, _Handler] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         stream: dict[str, _Handler] = {"GET": self._sse}
         self._routes: dict[str, dict[str, _Handler]] = {

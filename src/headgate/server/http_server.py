@@ -28,6 +28,11 @@ _MIN_RESERVED, _MAX_RESERVED = 16, 256
 _PAUSE_SECONDS = 0.2
 # Seconds between two log entries about refused connections.
 _LOG_SECONDS = 60.0
+_DISCARDED_BYTES = 64 * 1024
+_DEADLINE_CHECK_SECONDS = 1.0
+_POLL_SECONDS = 0.02
+# A client that does not read must not keep the gateway from ending.
+_INTERRUPTED_REPLY_SECONDS = 2.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _NO_DESCRIPTOR_REASON = "the gateway has no file descriptor left for this connection; try again later"
 _NO_DESCRIPTOR_BODY = encode_error(b"null", INVALID_REQUEST, _NO_DESCRIPTOR_REASON)
@@ -56,7 +61,6 @@ class ConnectionAcceptor:
         self._loop.add_reader(listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept nothing more."""
         if self._paused is not None:
             self._paused.cancel()
         self._loop.remove_reader(self._listener.fileno())
@@ -89,22 +93,21 @@ class ConnectionAcceptor:
     def _serve_or_refuse(self, connection: socket.socket) -> None:
         number = connection.fileno()
         if number < self._max_served:
-            self._open(connection, lambda: HttpConnection(self._context))
+            self._open(connection)
             return
         self._count_refused()
         if number < self._max_lingering:
             # Closed once the client has read why, or soon after.
-            self._open(
-                connection,
-                lambda: HttpConnection(self._context, refused=HttpRefusal(503, _NO_DESCRIPTOR_REASON)),
-            )
+            self._open(connection, HttpRefusal(503, _NO_DESCRIPTOR_REASON))
         else:
             _respond_and_close(connection)
 
-    def _open(self, connection: socket.socket, make: Callable[[], HttpConnection]) -> None:
+    def _open(self, connection: socket.socket, refused: HttpRefusal | None = None) -> None:
         connection.setblocking(False)
         task: asyncio.Task[object] = self._loop.create_task(
-            self._loop.connect_accepted_socket(make, connection)
+            self._loop.connect_accepted_socket(
+                lambda: HttpConnection(self._context, refused=refused), connection
+            )
         )
         self._tasks.add(task)
         task.add_done_callback(self._opened)
@@ -160,12 +163,6 @@ def _respond_and_close(connection: socket.socket) -> None:
         connection.send(_NO_DESCRIPTOR_RESPONSE)
         connection.shutdown(socket.SHUT_WR)
         connection.recv(_DISCARDED_BYTES)
-
-
-_DISCARDED_BYTES = 64 * 1024
-
-
-_DEADLINE_CHECK_SECONDS = 1.0
 
 
 class HttpServer:
@@ -228,16 +225,9 @@ class HttpServer:
 
     async def _wait_until_idle(self, seconds: float) -> None:
         """Wait until no connection is busy, for so long at most."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while any(http_connection.busy for http_connection in self._context.connections):
                     for http_connection in list(self._context.connections):
                         http_connection.close_if_idle()
                     await asyncio.sleep(_POLL_SECONDS)
-        except TimeoutError:
-            pass
-
-
-_POLL_SECONDS = 0.02
-# A client that does not read must not keep the gateway from ending.
-_INTERRUPTED_REPLY_SECONDS = 2.0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import parse_qs
 
@@ -23,32 +24,25 @@ from headgate.server.streamable_http import write_event_stream
 _MAX_RUNNING = 256
 
 
+@dataclass(eq=False)
 class _SseClient:
     """The stream of one client, and its requests without a reply."""
 
-    def __init__(self, session: HandshakeSession, outbound_queue: OutboundQueue) -> None:
-        self.session = session
-        self.outbound_queue = outbound_queue
-        self.in_flight: set[asyncio.Task[None]] = set()
+    session: HandshakeSession
+    outbound_queue: OutboundQueue
+    in_flight: set["asyncio.Task[None]"] = field(default_factory=set)
 
 
+@dataclass(eq=False)
 class LegacySseHandler:
     """Serves clients of the legacy SSE transport."""
 
-    def __init__(
-        self,
-        router: MethodRouter,
-        change_notifier: ChangeNotifier,
-        max_clients: int,
-        on_close: Callable[[HandshakeSession], None],
-    ) -> None:
-        self._router = router
-        self._change_notifier = change_notifier
-        self._max_clients = max_clients
-        self._on_close = on_close
-        self._clients: dict[str, _SseClient] = {}
-        self._ending = False
-        self._loop = asyncio.get_running_loop()
+    _router: MethodRouter
+    _change_notifier: ChangeNotifier
+    _max_clients: int
+    _on_close: Callable[[HandshakeSession], None]
+    _clients: dict[str, _SseClient] = field(default_factory=dict)
+    _ending = False
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -110,15 +104,13 @@ class LegacySseHandler:
                 raise _not_found()
             if len(client.in_flight) >= _MAX_RUNNING:
                 raise HttpRefusal(503, "too many requests of this client are running; wait for their answers")
-            self._start_request(envelope, client, http_request.headers.get(IDEMPOTENCY_KEY_HEADER))
+            key = http_request.headers.get(IDEMPOTENCY_KEY_HEADER)
+            task = asyncio.create_task(self._handle_request(envelope, client, key))
+            client.in_flight.add(task)
+            task.add_done_callback(partial(self._on_request_done, client))
         else:
             handle_one_way_message(envelope, client.session, self._router)
         http_request.respond(202, b"Accepted", TEXT)
-
-    def _start_request(self, envelope: Envelope, client: _SseClient, key: bytes | None) -> None:
-        task = self._loop.create_task(self._handle_request(envelope, client, key))
-        client.in_flight.add(task)
-        task.add_done_callback(partial(self._on_request_done, client))
 
     async def _handle_request(self, envelope: Envelope, client: _SseClient, key: bytes | None) -> None:
         work = handle_session_request(self._router, envelope, client.session, key)

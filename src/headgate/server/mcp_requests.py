@@ -9,7 +9,7 @@ from headgate.domain.client_profile import PLAIN_PROFILE, client_name, profile_o
 from headgate.domain.delivery_request import FEATURES
 from headgate.domain.mcp_request import ClientBackChannel, McpRequest, McpResponse, ProgressListener
 from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
-from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
+from headgate.protocol.jsonrpc_errors import invalid_params
 from headgate.protocol.protocol_version import (
     CONNECTION_KEYS,
     META_CAPABILITIES,
@@ -37,7 +37,6 @@ class _NotificationChannel:
         self._logged = logged
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Forward a notification that the client accepts."""
         if self._logged or method != _LOG:
             self._channel.send_notification(method, params)
 
@@ -72,9 +71,7 @@ def completion_request(envelope: Envelope, context: ClientContext) -> McpRequest
     kind = required_text(ref.get("type", ABSENT), "ref.type", id)
     member = {"ref/prompt": "name", "ref/resource": "uri"}.get(kind)
     if member is None:
-        raise ProtocolViolation(
-            INVALID_PARAMS, "Invalid params: ref.type is ref/prompt or ref/resource", id=id
-        )
+        raise invalid_params("ref.type is ref/prompt or ref/resource", id)
     name = required_text(ref.get(member, ABSENT), f"ref.{member}", id)
     return _build_request(envelope.method, name, params, meta, context, id)
 
@@ -92,9 +89,9 @@ def required_text(value: Raw, what: str, id: bytes) -> str:
     try:
         found = decode(value or b"null", type=str)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {what} must be a text", id=id) from error
+        raise invalid_params(f"{what} must be a text", id) from error
     if not found:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {what} is empty", id=id)
+        raise invalid_params(f"{what} is empty", id)
     return found
 
 
@@ -171,7 +168,7 @@ def _meta_object(raw: Raw, id: bytes) -> dict[str, Raw]:
     try:
         return decode_object(raw)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
+        raise invalid_params(f"_meta: {error}", id) from error
 
 
 def _log_level(raw: Raw, id: bytes) -> str:
@@ -179,9 +176,7 @@ def _log_level(raw: Raw, id: bytes) -> str:
         return ""
     level = required_text(raw, META_LOG_LEVEL, id)
     if level not in LOG_LEVELS:
-        raise ProtocolViolation(
-            INVALID_PARAMS, f"Invalid params: {META_LOG_LEVEL} is one of {LOG_LEVELS}", id=id
-        )
+        raise invalid_params(f"{META_LOG_LEVEL} is one of {LOG_LEVELS}", id)
     return level
 
 
@@ -189,9 +184,8 @@ def _progress_listener(token: Raw, channel: ClientBackChannel) -> ProgressListen
     """Hands progress on under the token that the client chose."""
 
     def tell(params: dict[str, Raw]) -> None:
-        channel.send_notification(
-            "notifications/progress", encode_object({META_PROGRESS_TOKEN: token, **params})
-        )
+        progress = encode_object({META_PROGRESS_TOKEN: token, **params})
+        channel.send_notification("notifications/progress", progress)
 
     return tell
 

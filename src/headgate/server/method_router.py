@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 
 from headgate import __version__
 from headgate.catalog.errors import PromptNotFound, ResourceNotFound, ToolNotFound
@@ -22,8 +22,8 @@ from headgate.domain.item import KIND_BY_LIST_METHOD, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientSession, McpRequest, McpResponse
 from headgate.gateway.gateway import Gateway
-from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, parse_params
-from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolViolation
+from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_params, parse_params
+from headgate.protocol.jsonrpc_errors import METHOD_NOT_FOUND, ProtocolViolation, invalid_params
 from headgate.protocol.protocol_version import (
     META_CAPABILITIES,
     META_CLIENT_INFO,
@@ -126,16 +126,13 @@ class MethodRouter:
             "completion/complete": self._complete,
             **dict.fromkeys(KIND_BY_LIST_METHOD, self._list),
         }
-        handshake: dict[str, _MethodHandler] = {
-            "ping": self._ping,
-            "logging/setLevel": self._set_log_level,
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
-        }
         self._handlers = {
             Era.HANDSHAKE: {
                 **both,
-                **handshake,
+                "ping": self._ping,
+                "logging/setLevel": self._set_log_level,
+                "resources/subscribe": self._subscribe,
+                "resources/unsubscribe": self._unsubscribe,
                 **dict.fromkeys(_STATELESS_METHODS, self._method_not_found),
                 "server/discover": self._discover_in_session,
             },
@@ -242,25 +239,16 @@ class MethodRouter:
             if answer.delivery_status is not None or request.delivery_request is not None:
                 answer = await with_delivery_metadata(answer, request.delivery_request)
         except HeadgateError as error:
-            return encode_gateway_error(
-                id, method, error, context.era, error_delivery_metadata(error, request.delivery_request)
-            )
+            return _error_reply(envelope, context, request, error)
         except asyncio.CancelledError as cancelled:
             if not absorb_interrupt(cancelled):
                 raise
-            ending = GatewayShuttingDown(request.name or method)
-            return encode_gateway_error(
-                id, method, ending, context.era, error_delivery_metadata(ending, request.delivery_request)
-            )
+            return _error_reply(envelope, context, request, GatewayShuttingDown(request.name or method))
         except Exception:
             entry = secrets.token_hex(6)
-            log.exception(
-                "internal error", extra={"entry": entry, "method": method, "about": request.name[:200]}
-            )
-            bug = InternalError(entry)
-            return encode_gateway_error(
-                id, method, bug, context.era, error_delivery_metadata(bug, request.delivery_request)
-            )
+            about = {"entry": entry, "method": method, "about": request.name[:200]}
+            log.exception("internal error", extra=about)
+            return _error_reply(envelope, context, request, InternalError(entry))
         if answer.error and context.era is Era.STATELESS:
             return encode_upstream_error(id, answer)
         return encode_reply(id, method, request.name or method, answer, context.era)
@@ -293,12 +281,17 @@ class MethodRouter:
 
     async def _subscribe(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.named_request(envelope, context, "uri")
+        # Without a session none are kept.
         preferences = context.preferences or SessionPreferences()
         subscribed, uri = preferences.subscriptions, request.name
         if uri in subscribed:
             return result_reply(bytes(envelope.id), _EMPTY)
         try:
-            self._reserve_subscription(preferences, uri)
+            # Before the server is asked, so that concurrent requests cannot exceed a limit.
+            if len(subscribed) >= SUBSCRIPTION_LIMITS.resources:
+                reason = f"a client may subscribe to {SUBSCRIPTION_LIMITS.resources} resources"
+                raise TooManySubscriptions(reason, "unsubscribe from other resources first")
+            self.subscriptions.reserve(preferences.subscription_share, uri)
         except TooManySubscriptions as error:
             return encode_gateway_error(bytes(envelope.id), envelope.method, error, context.era)
         taken = False
@@ -310,27 +303,19 @@ class MethodRouter:
             elif reply.succeeded:
                 taken = True
                 subscribed.add(uri)
-                _notify_preferences_changed(context)
+                preferences.notify_changed()
             return reply
         finally:
             if not taken:
                 self.subscriptions.release(preferences.subscription_share, uri)
 
-    def _reserve_subscription(self, preferences: SessionPreferences, uri: str) -> None:
-        """Reserve before the server is asked, so that concurrent requests cannot exceed a limit."""
-        if len(preferences.subscriptions) >= SUBSCRIPTION_LIMITS.resources:
-            reason = f"a client may subscribe to {SUBSCRIPTION_LIMITS.resources} resources"
-            raise TooManySubscriptions(reason, "unsubscribe from other resources first")
-        self.subscriptions.reserve(preferences.subscription_share, uri)
-
     async def _unsubscribe(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.named_request(envelope, context, "uri")
-        subscribed = context.preferences.subscriptions if context.preferences is not None else set()
-        if request.name in subscribed:
-            subscribed.discard(request.name)
-            if context.preferences is not None:
-                self.subscriptions.release(context.preferences.subscription_share, request.name)
-            _notify_preferences_changed(context)
+        preferences = context.preferences
+        if preferences is not None and request.name in preferences.subscriptions:
+            preferences.subscriptions.discard(request.name)
+            self.subscriptions.release(preferences.subscription_share, request.name)
+            preferences.notify_changed()
             await self.unsubscribe(request.name, context.caller)
         return result_reply(bytes(envelope.id), _EMPTY)
 
@@ -338,10 +323,7 @@ class MethodRouter:
 
     async def _list(self, envelope: Envelope, context: ClientContext) -> Reply:
         id, kind = bytes(envelope.id), KIND_BY_LIST_METHOD[envelope.method]
-        try:
-            params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
-        except (DecodeError, UnicodeDecodeError) as error:
-            raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        params = decode_params(envelope.params, _ListParams, id)
         listing_context = _listing_context_of(context, params.meta or {})
         await self._client_services.await_listings(
             listing_context.profile, listing_context.owner, context.caller
@@ -349,7 +331,7 @@ class MethodRouter:
         try:
             members = await self._gateway.list(kind, params.cursor, listing_context)
         except InvalidCursor as error:
-            raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+            raise invalid_params(error, id) from error
         behind = self._gateways_member(listing_context)
         if behind:
             members += b',"_meta":{' + behind + b"}"
@@ -366,9 +348,7 @@ class MethodRouter:
         id = bytes(envelope.id)
         level = mcp_requests.named_request(envelope, context, "level").name
         if level not in mcp_requests.LOG_LEVELS:
-            raise ProtocolViolation(
-                INVALID_PARAMS, f"Invalid params: level is one of {mcp_requests.LOG_LEVELS}", id=id
-            )
+            raise invalid_params(f"level is one of {mcp_requests.LOG_LEVELS}", id)
         if context.preferences is not None and context.owner is not None:
             context.preferences.log_level = level
             context.preferences.notify_changed()
@@ -376,7 +356,6 @@ class MethodRouter:
         return result_reply(id, _EMPTY)
 
     async def _method_not_found(self, envelope: Envelope, context: ClientContext) -> Reply:
-        """A method of the other era, or no request at all."""
         id = bytes(envelope.id)
         raise ProtocolViolation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
 
@@ -385,11 +364,8 @@ class MethodRouter:
     ) -> InitializedClient:
         """The reply to `initialize`; raises ProtocolViolation."""
         id = bytes(envelope.id)
-        try:
-            params = msgspec.json.decode(envelope.params or _EMPTY, type=_InitializeParams)
-            decode_object(params.capabilities or _EMPTY)
-        except (DecodeError, UnicodeDecodeError) as error:
-            raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        params = decode_params(envelope.params, _InitializeParams, id)
+        decode_params(params.capabilities, dict[str, Raw], id)
         version = negotiate(params.protocolVersion)
         listing_context = ListingContext(
             era=Era.HANDSHAKE,
@@ -440,27 +416,28 @@ class MethodRouter:
 
     def _capabilities(self, era: Era, caller: Identity, declared: bytes) -> bytes:
         """The capabilities for a client that declared this; rmcp only if it supports that too."""
-        promised, shared = (
-            self._client_services.capabilities(era, caller),
-            shared_features(declared, FEATURES),
-        )
-        if not shared:
-            return promised
+        promised = self._client_services.capabilities(era, caller)
+        shared = shared_features(declared, FEATURES)
         common = tuple(feature for feature in FEATURES if feature in shared)
-        return with_rmcp_capability(promised, common, meta_names(declared))
+        return with_rmcp_capability(promised, common, meta_names(declared)) if common else promised
 
     async def _instructions_member(self, listing_context: ListingContext) -> bytes:
         instructions = await self._client_services.instructions(listing_context)
         return b',"instructions":' + msgspec.json.encode(instructions) if instructions else b""
 
 
+def _error_reply(
+    envelope: Envelope, context: ClientContext, request: McpRequest, error: HeadgateError
+) -> Reply:
+    metadata = error_delivery_metadata(error, request.delivery_request)
+    return encode_gateway_error(bytes(envelope.id), envelope.method, error, context.era, metadata)
+
+
 def _meta_of(envelope: Envelope) -> dict[str, Raw]:
-    """The `_meta` of a request; raises ProtocolViolation."""
     id = bytes(envelope.id)
-    try:
-        return decode_object(parse_params(envelope.params, id).get("_meta", b"{}"))
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
+    return decode_params(
+        parse_params(envelope.params, id).get("_meta", ABSENT), dict[str, Raw], id, "_meta: "
+    )
 
 
 def _listing_context_of(context: ClientContext, meta: Mapping[str, Raw]) -> ListingContext:
@@ -477,8 +454,3 @@ def _listing_context_of(context: ClientContext, meta: Mapping[str, Raw]) -> List
         client=client,
         mode=context.listing,
     )
-
-
-def _notify_preferences_changed(context: ClientContext) -> None:
-    if context.preferences is not None:
-        context.preferences.notify_changed()

@@ -12,6 +12,11 @@ _MIB = 1024 * 1024
 _CONNECTION_BYTES = 64 * _MIB
 _TOTAL_BYTES = 256 * _MIB
 
+# A client that reads this slowly loses notifications, never replies.
+_MAX_MESSAGES = 1000
+_MAX_BYTES = 8 * _MIB
+_MAX_NOTIFICATION_BYTES = 2 * _MIB
+
 # Why the gateway closes the connection of a client that does not read.
 UNREAD = "unread"
 CONNECTION_BYTES = "connection_bytes"
@@ -34,10 +39,6 @@ class OutboundBudget:
         self.dropped_notifications = 0
         self.closed = {UNREAD: 0, CONNECTION_BYTES: 0, TOTAL_BYTES: 0}
 
-    def open_backlog(self, close: Callable[[], None]) -> "ConnectionBacklog":
-        """A count for one connection; `close` drops that connection at once."""
-        return ConnectionBacklog(self, close)
-
     def add(self, connection: "ConnectionBacklog", size: int) -> None:
         """Count bytes; above the limit the connection that has not read for the longest time is closed."""
         if not connection.bytes:
@@ -50,7 +51,6 @@ class OutboundBudget:
             self._close(next(iter(self._unread)), TOTAL_BYTES)
 
     def remove(self, connection: "ConnectionBacklog", size: int) -> None:
-        """Release bytes that the client has read."""
         connection.bytes -= size
         self.bytes -= size
         self._unread.pop(connection, None)
@@ -63,7 +63,7 @@ class OutboundBudget:
 
 
 class ConnectionBacklog:
-    """The bytes that wait for one client, outside of the kernel's buffers."""
+    """The bytes that wait for one client, outside of the kernel's buffers; `close` drops its connection."""
 
     __slots__ = ("_close", "budget", "bytes")
 
@@ -78,7 +78,6 @@ class ConnectionBacklog:
             self.budget.add(self, size)
 
     def remove(self, size: int) -> None:
-        """Release bytes."""
         if self._close is not None:
             self.budget.remove(self, size)
 
@@ -101,33 +100,22 @@ class ConnectionBacklog:
             self.budget.remove(self, self.bytes)
 
     def drop_notification(self) -> None:
-        """Count a notification that was dropped because its client does not read."""
         self.budget.dropped_notifications += 1
-
-
-# A client that reads this slowly loses notifications, never replies.
-_MAX_MESSAGES = 1000
-_MAX_BYTES = 8 * 1024 * 1024
-_MAX_NOTIFICATION_BYTES = 2 * 1024 * 1024
 
 
 class OutboundQueue:
     """A queue of messages that ends; what waits is counted on `connection`."""
 
     def __init__(self, connection: ConnectionBacklog | None = None) -> None:
-        self._connection = connection or OutboundBudget().open_backlog(lambda: None)
+        self._connection = connection or ConnectionBacklog(OutboundBudget(), lambda: None)
         self._messages: deque[Reply] = deque()
         self._bytes = 0
         self._message_added = asyncio.Event()
         self._space_freed = asyncio.Event()
-        self._ended = False
+        # Whether nothing more can be put in.
+        self.ended = False
         # Replies that wait for room.
         self.pending = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more can be put in."""
-        return self._ended
 
     def notify(self, message: bytes) -> None:
         """Put a notification in, if there is room."""
@@ -136,15 +124,14 @@ class OutboundQueue:
 
     def try_send(self, message: bytes) -> bool:
         """Put a message in, if there is room; whether there was."""
-        if self._ended or self._full or self._bytes >= _MAX_NOTIFICATION_BYTES:
+        if self.ended or self._full or self._bytes >= _MAX_NOTIFICATION_BYTES:
             return False
         self._connection.add(len(message))
         self._add(Reply(message))
         return True
 
     def retain_or_drop(self, message: bytes) -> None:
-        """Drop the message: a client with one stream cannot fetch it later."""
-        if not self._ended:
+        if not self.ended:
             self._connection.drop_notification()
 
     async def put(self, reply: Reply) -> None:
@@ -164,14 +151,14 @@ class OutboundQueue:
             raise
         finally:
             self.pending -= 1
-        if self._ended:
+        if self.ended:
             self._drop(reply)
         else:
             self._add(reply)
 
     async def wait_for_space(self) -> None:
         """Wait until the client has read enough for one more message, or the stream has ended."""
-        while self._full and not self._ended:
+        while self._full and not self.ended:
             self._space_freed.clear()
             await self._space_freed.wait()
 
@@ -189,7 +176,7 @@ class OutboundQueue:
         try:
             async with asyncio.timeout(seconds):
                 while not self._messages:
-                    if self._ended:
+                    if self.ended:
                         return None
                     self._message_added.clear()
                     await self._message_added.wait()
@@ -203,7 +190,7 @@ class OutboundQueue:
 
     def end(self) -> None:
         """End the queue; waiting messages are still sent."""
-        self._ended = True
+        self.ended = True
         self._message_added.set()
         self._space_freed.set()
 

@@ -1,6 +1,7 @@
 """JSON-RPC replies to clients: results and errors encoded for the client's era, in memory or on disk."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw
@@ -61,7 +62,6 @@ class Reply(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """How many bytes the message has."""
         return len(self.head) + payload_size(self.payload) + len(self.tail)
 
     @property
@@ -84,7 +84,6 @@ class Reply(msgspec.Struct):
         return map(one_line, self.chunks())
 
     def close(self) -> None:
-        """Release disk space."""
         if not isinstance(self.payload, bytes):
             self.payload.close()
 
@@ -98,7 +97,6 @@ def result_reply(id: bytes, payload: Payload, *, opening: bytes = b"") -> Reply:
 
 
 def error_reply(id: bytes, error: bytes) -> Reply:
-    """An error response."""
     return Reply(encode_failure(id, error), succeeded=False)
 
 
@@ -111,22 +109,18 @@ class _PayloadWithoutBrace:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
         return self._payload.size - 1
 
     @property
     def first(self) -> bytes:
-        """Its first byte."""
         return next(self.chunks())[:1]
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes in order."""
         chunks = self._payload.chunks()
         yield next(chunks)[1:]
         yield from chunks
 
     def close(self) -> None:
-        """Release disk space."""
         self._payload.close()
 
 
@@ -172,12 +166,10 @@ def encode_reply(id: bytes, method: str, name: str, answer: McpResponse, era: Er
 
 def encode_upstream_error(id: bytes, answer: McpResponse) -> Reply:
     """An upstream's error about the method as such, with the HTTP status of the stateless era."""
-    try:
-        code = msgspec.json.decode(answer.error, type=_ReplyErrorCode).code
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        code = 0
     reply = error_reply(id, answer.error)
-    reply.status = HTTP_STATUS[code] if code in _REQUEST_ERRORS else 200
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        code = msgspec.json.decode(answer.error, type=_ReplyErrorCode).code
+        reply.status = HTTP_STATUS[code] if code in _REQUEST_ERRORS else 200
     return reply
 
 
@@ -202,7 +194,7 @@ def encode_gateway_error(
 
 def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> ProtocolViolation | None:
     """The error in the form that the protocol defines for it."""
-    message = redact(f"{error.message}; {error.hint}")
+    message, data = redact(f"{error.message}; {error.hint}"), error.error_data
     match error:
         case ResourceNotFound():
             code = INVALID_PARAMS if era is Era.STATELESS else RESOURCE_NOT_FOUND
@@ -211,11 +203,9 @@ def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) 
             return ProtocolViolation(INVALID_PARAMS, message, id=id, status=200)
         case SchemaNotFound() | InvalidExpansionRequest():
             # The message alone, which clients know word for word.
-            return ProtocolViolation(
-                INVALID_PARAMS, redact(error.message), id=id, data=error.error_data, status=200
-            )
+            return ProtocolViolation(INVALID_PARAMS, redact(error.message), id=id, data=data, status=200)
         case InvalidArguments() if method != _TOOL_CALL:
-            return ProtocolViolation(INVALID_PARAMS, message, id=id, data=error.error_data, status=200)
+            return ProtocolViolation(INVALID_PARAMS, message, id=id, data=data, status=200)
         case HeaderMismatch():
             return ProtocolViolation(HEADER_MISMATCH, message, id=id)
         case MethodNotFound():

@@ -115,7 +115,13 @@ def check_post_headers(headers: Mapping[bytes, bytes]) -> None:
         # Nearly always.
         return
     check_content_type(headers)
-    _check_accept(headers)
+    accept = headers.get(b"accept", b"*/*")
+    if accept == _BOTH_CONTENT_TYPES or b"*/*" in accept:
+        return
+    accept = accept.lower()
+    takes_json = b"application/json" in accept or b"application/*" in accept
+    if not takes_json or (b"text/event-stream" not in accept and b"text/*" not in accept):
+        raise HttpRefusal(406, "Accept must list application/json and text/event-stream")
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
@@ -123,15 +129,3 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
     kind = headers.get(b"content-type", b"")
     if kind != b"application/json" and _JSON.fullmatch(kind) is None:
         raise HttpRefusal(415, "the body must be application/json")
-
-
-def _check_accept(headers: Mapping[bytes, bytes]) -> None:
-    """Check that the client accepts JSON and event streams."""
-    accept = headers.get(b"accept", b"*/*")
-    if accept == _BOTH_CONTENT_TYPES or b"*/*" in accept:
-        return
-    accept = accept.lower()
-    if b"application/json" not in accept and b"application/*" not in accept:
-        raise HttpRefusal(406, "Accept must list application/json and text/event-stream")
-    if b"text/event-stream" not in accept and b"text/*" not in accept:
-        raise HttpRefusal(406, "Accept must list application/json and text/event-stream")

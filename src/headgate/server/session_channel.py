@@ -90,7 +90,6 @@ class ClientRequests:
         return error_answer(f"The client opened no stream to be asked on within {self._reach_seconds:g} s")
 
     def on_stream_opened(self) -> None:
-        """Send the requests that waited for a stream."""
         self._stream_opened.set()
 
     def on_response(self, envelope: Envelope) -> None:
@@ -130,11 +129,9 @@ class SessionChannel:
         self._client_requests = client_requests
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Send a notification; it is dropped if the client can neither read it now nor fetch it later."""
         message = encode_notification(method, params)
         if not self._sender.try_send(message):
             self._sender.retain_or_drop(message)
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """The client's response to a request; an error when it cannot be sent."""
         return await self._client_requests.send_request(self._sender, method, params)

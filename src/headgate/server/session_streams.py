@@ -87,7 +87,7 @@ class SessionStreams:
 
     def flush_stale(self) -> None:
         """Send the notifications that are due, if the client has a stream open."""
-        if self.standalone is not None and self.standalone.live:
+        if self.standalone is not None and self.live:
             for capability in self._stale_lists:
                 self.standalone.add(encode_notification(list_changed_method(capability)))
             self._stale_lists.clear()
@@ -121,7 +121,6 @@ class SessionStreams:
         return self.standalone
 
     def discard_stream(self, stream: EventStream) -> None:
-        """Forget a stream that cannot be resumed."""
         if self._store is not None:
             self._store.discard_stream(stream)
 
@@ -130,7 +129,6 @@ class SessionStreams:
         return sum(not exchange.live for exchange in self.exchanges.values()) <= _MAX_DETACHED
 
     def expire(self) -> None:
-        """Drop streams that were not resumed in time."""
         if self._store is not None:
             self._store.expire()
 

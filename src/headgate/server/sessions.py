@@ -5,6 +5,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -56,7 +57,6 @@ class RunningRequests:
         self._tasks[id] = task
 
     def finish(self, id: bytes) -> None:
-        """The request is over."""
         self._tasks.pop(id, None)
 
     def cancel(self, id: bytes) -> None:
@@ -111,12 +111,10 @@ class HandshakeSession:
         return True
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Notify the client of changed lists, if it is in one of the groups."""
         if visibility_groups is None or self.visibility_group in visibility_groups:
             self.channel.send_notification(list_changed_method(capability), b"")
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Notify the client of a changed resource, if it subscribed and is addressed."""
         if self._is_subscribed(uri, owner):
             self.channel.send_notification("notifications/resources/updated", params)
 
@@ -138,7 +136,6 @@ class HttpSession(HandshakeSession):
         return not self.running_requests and not self.streams.live
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Notify the client, now or as soon as it opens a stream."""
         if visibility_groups is None:
             self.streams.notify_list_changed(capability)
         elif self.visibility_group in visibility_groups and not self.streams.try_send(
@@ -147,14 +144,12 @@ class HttpSession(HandshakeSession):
             self.streams.mark_lists_stale((capability,))
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Notify the client, now or as soon as it opens a stream."""
         if not self._is_subscribed(uri, owner):
             return
         if not self.streams.try_send(encode_notification("notifications/resources/updated", params)):
             self.streams.mark_resource_stale(uri)
 
     def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
-        """Take over what the client declared in `initialize`."""
         super().complete_handshake(version, capabilities, client_info)
         self.streams.version = version
 
@@ -192,37 +187,26 @@ class _SessionToken(msgspec.Struct, array_like=True):
     client_info: bytes
 
 
-_session_token_decoder = msgspec.msgpack.Decoder(_SessionToken)
-
-
+@dataclass(eq=False)
 class SessionStore:
     """All sessions; idle ones are closed, and revived when their client returns."""
 
-    def __init__(
-        self,
-        change_notifier: ChangeNotifier,
-        max_sessions: int,
-        idle_seconds: float,
-        signer: SessionIdSigner,
-        preference_store: SessionPreferenceStore,
-        on_close: Callable[[HandshakeSession], None],
-        on_revival: Callable[[HttpSession], None],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._change_notifier = change_notifier
-        self._max_sessions = max_sessions
-        self._idle_seconds = idle_seconds
-        self._signer = signer
-        self._preference_store = preference_store
-        self._on_close = on_close
-        self._on_revival = on_revival
-        self._clock = clock
+    change_notifier: ChangeNotifier
+    max_sessions: int
+    idle_seconds: float
+    signer: SessionIdSigner
+    preference_store: SessionPreferenceStore
+    on_close: Callable[[HandshakeSession], None]
+    on_revival: Callable[[HttpSession], None]
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._sessions: dict[bytes, HttpSession] = {}
         # Whether the client ended the session itself, by a digest of its id; the oldest go first.
         self._ended: dict[bytes, bool] = {}
         # What is kept for clients that come back with a Last-Event-ID.
         self.replay_buffer = ReplayBuffer()
-        self._began = clock()
+        self._began = self.clock()
         self._loop = asyncio.get_running_loop()
         # How often a client came back to a session that was forgotten, by the reason for that.
         self.revived = {"restart": 0, "idle": 0}
@@ -235,27 +219,29 @@ class SessionStore:
     def open(self, initialized: InitializedClient, identity: Identity) -> HttpSession:
         """A new session of the identity; raises TooManySessions."""
         session_token = _SessionToken(
-            self._clock(), initialized.version, initialized.capabilities, initialized.client_info
+            self.clock(), initialized.version, initialized.capabilities, initialized.client_info
         )
         return self._add(session_token, self._issue(session_token, identity), identity)
 
     def _issue(self, session_token: _SessionToken, identity: Identity) -> bytes:
         """A session id with the token; empty for a client whose description does not fit into one."""
         for client_info in (session_token.client_info, b""):
-            carried = _SessionToken(
-                session_token.issued, session_token.version, session_token.capabilities, client_info
-            )
+            carried = msgspec.structs.replace(session_token, client_info=client_info)
             content = msgspec.msgpack.encode(carried)
             if len(content) < _MAX_ID_BYTES:
                 purpose = identity.owned_purpose(_SESSION_PURPOSE)
-                id = self._signer.sign(purpose, content, _REVIVABLE_SECONDS)
+                id = self.signer.sign(purpose, content, _REVIVABLE_SECONDS)
                 if len(id) <= _MAX_ID_BYTES:
                     return id.encode()
         return b""
 
     def _add(self, session_token: _SessionToken, id: bytes, identity: Identity) -> HttpSession:
-        if len(self._sessions) >= self._max_sessions:
-            self._evict_idle()
+        if len(self._sessions) >= self.max_sessions:
+            # Clients rarely end their sessions.
+            idle = [session for session in self._sessions.values() if session.idle]
+            if not idle:
+                raise TooManySessions
+            self.close_session(min(idle, key=lambda session: session.last_used))
         session = HttpSession(SessionStreams(self.replay_buffer), self._loop.time(), identity, id)
         session.complete_handshake(
             session_token.version, session_token.capabilities, session_token.client_info
@@ -263,21 +249,13 @@ class SessionStore:
         session.preferences.on_change = partial(self._save_preferences, session)
         session.revivable = bool(id)
         self._sessions[session.id] = session
-        self._change_notifier.add_listener(session)
+        self.change_notifier.add_listener(session)
         return session
 
     def _save_preferences(self, session: HttpSession) -> None:
-        """Persist log level and subscriptions, so that a revived session has them."""
         preferences = session.preferences
         uris = sorted(preferences.subscriptions)
-        self._preference_store.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
-
-    def _evict_idle(self) -> None:
-        """Close the session that has been idle for the longest; clients rarely end their sessions."""
-        idle = [session for session in self._sessions.values() if session.idle]
-        if not idle:
-            raise TooManySessions
-        self._close(min(idle, key=lambda session: session.last_used))
+        self.preference_store.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
 
     def get(self, id: bytes, identity: Identity) -> HttpSession | None:
         """The identity's session of that id, now in use; None if there is none.
@@ -301,9 +279,8 @@ class SessionStore:
         if ended_by_client:
             return None
         try:
-            session_token = _session_token_decoder.decode(
-                self._signer.verify(identity.owned_purpose(_SESSION_PURPOSE), id.decode("ascii"))
-            )
+            content = self.signer.verify(identity.owned_purpose(_SESSION_PURPOSE), id.decode("ascii"))
+            session_token = msgspec.msgpack.decode(content, type=_SessionToken)
         except (ValueError, DecodeError):
             return None
         session = self._add(session_token, id, identity)
@@ -311,38 +288,35 @@ class SessionStore:
         self.revived["idle" if forgotten_here or session_token.issued >= self._began else "restart"] += 1
         # What it missed is not known.
         session.streams.mark_lists_stale(LISTED_CAPABILITIES)
-        level, uris = self._preference_store.preferences(_digest(id).hex()) or ("", [])
+        level, uris = self.preference_store.preferences(_digest(id).hex()) or ("", [])
         session.preferences.log_level = level
         session.preferences.subscriptions.update(uris)
-        self._on_revival(session)
+        self.on_revival(session)
         return session
-
-    def end(self, session: HttpSession) -> None:
-        """End a session on request of its client."""
-        self._close(session, by_client=True)
 
     def expire(self) -> None:
         """Close sessions that were idle for too long, and drop streams that were not resumed in time."""
-        oldest = self._loop.time() - self._idle_seconds
+        oldest = self._loop.time() - self.idle_seconds
         for session in list(self._sessions.values()):
             if session.last_used < oldest and session.idle:
-                self._close(session)
+                self.close_session(session)
             else:
                 session.streams.expire()
 
-    def _close(self, session: HttpSession, *, by_client: bool = False) -> None:
+    def close_session(self, session: HttpSession, *, by_client: bool = False) -> None:
+        """Close a session; one that its client ends cannot be revived."""
         if self._sessions.pop(session.id, None) is None:
             return
         self._ended[_digest(session.id)] = by_client
         if by_client:
             session.revivable = False
-            self._preference_store.save_preferences(_digest(session.id).hex(), "", [])
+            self.preference_store.save_preferences(_digest(session.id).hex(), "", [])
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
-        self._change_notifier.remove_listener(session)
+        self.change_notifier.remove_listener(session)
         session.client_requests.close()
         session.streams.close()
-        self._on_close(session)
+        self.on_close(session)
 
 
 def _digest(id: bytes) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -17,16 +18,17 @@ from headgate.protocol.jsonrpc import (
     ABSENT,
     Envelope,
     decode_object,
+    decode_params,
     encode_notification,
     encode_object,
     encode_result,
 )
 from headgate.protocol.jsonrpc_errors import (
     HEADER_MISMATCH,
-    INVALID_PARAMS,
     INVALID_REQUEST,
     UNSUPPORTED_VERSION,
     ProtocolViolation,
+    invalid_params,
 )
 from headgate.protocol.mcp_headers import decode_header_value
 from headgate.protocol.protocol_version import (
@@ -41,7 +43,6 @@ from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.client_context import (
     SUBSCRIPTION_LIMITS,
     ClientContext,
-    SubscriptionBudget,
     SubscriptionShare,
     TooManySubscriptions,
 )
@@ -51,6 +52,7 @@ from headgate.server.http_exchange import HttpExchange, KeepAlive
 from headgate.server.http_request import HttpRequest
 from headgate.server.method_router import MethodRouter
 from headgate.server.outbound_queue import OutboundQueue
+from headgate.server.session_streams import list_changed_method
 from headgate.server.streamable_http import write_event_stream
 
 log = logging.getLogger("headgate.server")
@@ -75,13 +77,13 @@ _params = msgspec.json.Decoder(_StatelessParams)
 _KNOWN_VERSIONS = {msgspec.json.encode(version): version for version in STATELESS_VERSIONS}
 
 
+@dataclass(eq=False)
 class StatelessHttpHandler:
     """Serves clients of the stateless era over HTTP."""
 
-    def __init__(self, router: MethodRouter, change_notifier: ChangeNotifier, keep_alive: KeepAlive) -> None:
-        self._router = router
-        self._change_notifier = change_notifier
-        self._keep_alive = keep_alive
+    _router: MethodRouter
+    _change_notifier: ChangeNotifier
+    _keep_alive: KeepAlive
 
     async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
         """Handle one message from a client; raises ProtocolViolation."""
@@ -157,22 +159,18 @@ class ClientSubscription:
         return encode_notification("notifications/subscriptions/acknowledged", encode_object(params))
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """A list has changed."""
         if capability in self._capabilities and (
             visibility_groups is None or self._visibility_group in visibility_groups
         ):
             tagged = encode_object({"_meta": self._tag})
-            self.outbound_queue.notify(
-                encode_notification(f"notifications/{capability}/list_changed", tagged)
-            )
+            method = list_changed_method(capability)
+            self.outbound_queue.notify(encode_notification(method, tagged))
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """A resource has changed."""
         if uri in self.uris and owner is None:
             members = {**decode_object(params or b"{}"), "_meta": self._tag}
-            self.outbound_queue.notify(
-                encode_notification("notifications/resources/updated", encode_object(members))
-            )
+            message = encode_notification("notifications/resources/updated", encode_object(members))
+            self.outbound_queue.notify(message)
 
     @property
     def final_reply(self) -> bytes:
@@ -188,8 +186,11 @@ async def open_subscription(
     taken: list[str] = []
     share, budget = SubscriptionShare(), router.subscriptions
     try:
-        for uri in subscription.uris:
-            _reserve(budget, share, uri, subscription.id)
+        try:
+            for uri in subscription.uris:
+                budget.reserve(share, uri)
+        except TooManySubscriptions as error:
+            raise invalid_params(error.sentence, subscription.id) from error
         for uri in list(subscription.uris):
             if await _subscribe(router, uri, subscription.identity):
                 taken.append(uri)
@@ -204,13 +205,6 @@ async def open_subscription(
             await asyncio.shield(router.unsubscribe(uri, subscription.identity))
 
 
-def _reserve(budget: SubscriptionBudget, share: SubscriptionShare, uri: str, id: bytes) -> None:
-    try:
-        budget.reserve(share, uri)
-    except TooManySubscriptions as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error.sentence}", id=id) from error
-
-
 async def _subscribe(router: MethodRouter, uri: str, identity: Identity) -> bool:
     """Whether its server has taken the subscription."""
     try:
@@ -222,14 +216,12 @@ async def _subscribe(router: MethodRouter, uri: str, identity: Identity) -> bool
 
 def _requested_filter(envelope: Envelope) -> _SubscriptionFilter:
     id = bytes(envelope.id)
-    try:
-        notifications = _params.decode(envelope.params or b"{}").notifications
-        requested = msgspec.json.decode(notifications or b"{}", type=_SubscriptionFilter)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
+    params = decode_params(envelope.params, _StatelessParams, id, "notifications: ")
+    requested = decode_params(params.notifications, _SubscriptionFilter, id, "notifications: ")
     if len(requested.resource_subscriptions) > SUBSCRIPTION_LIMITS.resources:
-        reason = f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once"
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
+        raise invalid_params(
+            f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once", id
+        )
     return requested
 
 
@@ -240,14 +232,12 @@ def check_metadata(envelope: Envelope, headers: dict[bytes, bytes] | None) -> di
         params = _params.decode(envelope.params or b"{}")
         meta = decode_object(params.meta or b"{}")
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        raise invalid_params(error, id) from error
     if META_VERSION not in meta or META_CAPABILITIES not in meta:
         missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta lacks {', '.join(missing)}", id=id)
+        raise invalid_params(f"_meta lacks {', '.join(missing)}", id)
     if bytes(meta[META_CAPABILITIES])[:1] != b"{":
-        raise ProtocolViolation(
-            INVALID_PARAMS, f"Invalid params: {META_CAPABILITIES} must be an object", id=id
-        )
+        raise invalid_params(f"{META_CAPABILITIES} must be an object", id)
     version = _KNOWN_VERSIONS.get(bytes(meta[META_VERSION])) or _version(meta[META_VERSION], id)
     if headers is not None:
         _check_headers(envelope, headers, version, params)
@@ -259,9 +249,7 @@ def _version(raw: Raw, id: bytes) -> str:
     try:
         return msgspec.json.decode(raw, type=str)
     except DecodeError as error:
-        raise ProtocolViolation(
-            INVALID_PARAMS, f"Invalid params: {META_VERSION} must be a string", id=id
-        ) from error
+        raise invalid_params(f"{META_VERSION} must be a string", id) from error
 
 
 def _check_headers(
@@ -269,9 +257,8 @@ def _check_headers(
 ) -> None:
     id = bytes(envelope.id)
     if headers.get(b"mcp-protocol-version") != version.encode():
-        raise ProtocolViolation(
-            HEADER_MISMATCH, "MCP-Protocol-Version differs from the version in the body", id=id
-        )
+        reason = "MCP-Protocol-Version differs from the version in the body"
+        raise ProtocolViolation(HEADER_MISMATCH, reason, id=id)
     if headers.get(b"mcp-method") != envelope.method.encode():
         raise ProtocolViolation(HEADER_MISMATCH, "Mcp-Method differs from the method in the body", id=id)
     key = NAME_PARAM_BY_METHOD.get(envelope.method)
@@ -281,10 +268,7 @@ def _check_headers(
     header = headers.get(b"mcp-name")
     if not named or (header is not None and _equals_unencoded(header, bytes(named))):
         return
-    try:
-        expected = msgspec.json.decode(named, type=str)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {key}: {error}", id=id) from error
+    expected = decode_params(named, str, id, f"{key}: ")
     if header is None or decode_header_value(header) != expected:
         raise ProtocolViolation(HEADER_MISMATCH, f"Mcp-Name differs from the {key} in the body", id=id)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from headgate.domain.identity import Identity
@@ -27,20 +28,14 @@ from headgate.server.sessions import HttpSession, SessionStore, TooManySessions,
 _SESSION_HEADER = b"mcp-session-id"
 
 
+@dataclass(eq=False)
 class StreamableHttpHandler:
     """Serves clients of the handshake era over streamable HTTP."""
 
-    def __init__(
-        self,
-        router: MethodRouter,
-        sessions: SessionStore,
-        change_notifier: ChangeNotifier,
-        keep_alive: KeepAlive,
-    ) -> None:
-        self._router = router
-        self._sessions = sessions
-        self._change_notifier = change_notifier
-        self._keep_alive = keep_alive
+    _router: MethodRouter
+    _sessions: SessionStore
+    _change_notifier: ChangeNotifier
+    _keep_alive: KeepAlive
 
     async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
         """Handle one message from a client; raises ProtocolViolation or HttpRefusal."""
@@ -131,9 +126,8 @@ class StreamableHttpHandler:
     async def open_get_stream(self, http_request: HttpRequest, identity: Identity) -> None:
         """Serve a GET: the standalone stream, or the rest of a stream that the client resumes."""
         session, headers = self._session(http_request, identity), http_request.headers
-        if b"text/event-stream" not in headers.get(b"accept", b"*/*") and b"*/*" not in headers.get(
-            b"accept", b"*/*"
-        ):
+        accept = headers.get(b"accept", b"*/*")
+        if b"text/event-stream" not in accept and b"*/*" not in accept:
             raise HttpRefusal(406, "Accept must list text/event-stream")
         last = headers.get(b"last-event-id")
         found = session.streams.find_event(last) if last is not None else None
@@ -146,21 +140,15 @@ class StreamableHttpHandler:
                 # What it missed is not known any more.
                 session.streams.mark_lists_stale(LISTED_CAPABILITIES)
             stream, after = found or (session.streams.open_standalone(), -1)
-            await self._write_standalone_stream(session, http_request, stream, after)
+            # One of its own for each connection: the next one may have begun before this one ends.
+            end = partial(stream.end)
+            self._change_notifier.register_stream(end)
+            try:
+                await self._write_stream(session, http_request, stream, after)
+            finally:
+                self._change_notifier.unregister_stream(end)
         finally:
             session.last_used = self._keep_alive.now()
-
-    async def _write_standalone_stream(
-        self, session: HttpSession, http_request: HttpRequest, stream: EventStream, after: int
-    ) -> None:
-        """Write the standalone stream until the client leaves, opens another one, or the gateway ends."""
-        # One of its own for each connection: the next one may have begun before this one ends.
-        end = partial(stream.end)
-        self._change_notifier.register_stream(end)
-        try:
-            await self._write_stream(session, http_request, stream, after)
-        finally:
-            self._change_notifier.unregister_stream(end)
 
     async def _write_stream(
         self, session: HttpSession, http_request: HttpRequest, stream: EventStream, after: int
@@ -171,8 +159,7 @@ class StreamableHttpHandler:
         await stream.write(http_request, after)
 
     def delete(self, http_request: HttpRequest, identity: Identity) -> None:
-        """The client ends its session."""
-        self._sessions.end(self._session(http_request, identity))
+        self._sessions.close_session(self._session(http_request, identity), by_client=True)
         http_request.respond(200, b"")
 
 
