@@ -36,9 +36,7 @@ def pages() -> dict[Path, str]:
 
 def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
     written = {name: markdown(make(measured)) for name, (_, make) in tables.TABLES.items()}
-    summary = "<details><summary>Every call, in tokens</summary>"
     return written | {
-        "steps": f"{summary}\n\n{written['steps']}\n\n</details>",
         "times": f"{written['times']}\n\n{tables.rounds(measured).capitalize()}.",
         "run": described(whole),
         "chart": "![Tokens read of large results, and milliseconds by size](../images/responses.svg)",
