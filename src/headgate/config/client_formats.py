@@ -45,10 +45,18 @@ def normalise_entry(
     `env_files`. Raises ConfigError.
     """
     read = dict(entry)
-    _read_command_object(read)
+    command = read.get("command")
+    if isinstance(command, dict) and "path" in command:
+        # Zed wrote program, arguments and variables into one object.
+        read["command"] = command["path"]
+        given = {key: command[key] for key in ("args", "env") if command.get(key) is not None}
+        read = given | read
     for key in ("env", "headers"):
         if isinstance(values := read.get(key), dict):
-            read[key] = _texts(values, key)
+            # A null is left out, as where it is not written.
+            read[key] = {
+                name: _text(value, f"{key}.{name}") for name, value in values.items() if value is not None
+            }
     if isinstance(arguments := read.get("args"), list):
         read["args"] = [_text(value, f"args[{index}]") for index, value in enumerate(arguments)]
     if isinstance(certificate := read.get("clientCert"), str):
@@ -59,12 +67,8 @@ def normalise_entry(
     return read
 
 
-def _texts(values: Mapping[str, object], key: str) -> dict[str, str]:
-    """Numbers and booleans as text; a null is left out, as where it is not written."""
-    return {name: _text(value, f"{key}.{name}") for name, value in values.items() if value is not None}
-
-
 def _text(value: object, where: str) -> str:
+    """Numbers and booleans as text."""
     match value:
         case str():
             return value
@@ -75,15 +79,6 @@ def _text(value: object, where: str) -> str:
     # Never the value itself: a token may be in it.
     kind = "null" if value is None else display_value(value)
     raise invalid_value_error(where, kind, "text, a number, true or false")
-
-
-def _read_command_object(read: dict[str, object]) -> None:
-    """Zed wrote program, arguments and variables into one object."""
-    command = read.get("command")
-    if isinstance(command, dict) and "path" in command:
-        read["command"] = command["path"]
-        given = {key: command[key] for key in ("args", "env") if command.get(key) is not None}
-        read.update({key: value for key, value in given.items() if key not in read})
 
 
 def _read_command(read: dict[str, object], where: str, warnings: list[str]) -> None:
@@ -107,9 +102,10 @@ def _read_command(read: dict[str, object], where: str, warnings: list[str]) -> N
         env = read.get("env", {})
         read["env"] = variables | env if isinstance(env, dict) else env
     if isinstance(command, str):
+        count = f"{len(arguments)} argument{'' if len(arguments) == 1 else 's'}"
         warnings.append(
             f"command of {where} is a whole command line, read as the program {display_value(program)} with "
-            f"{_count(len(arguments), 'argument')}: write the program into command and the rest into args"
+            f"{count}: write the program into command and the rest into args"
         )
 
 
@@ -130,8 +126,7 @@ def _split(command: str) -> list[str]:
         ) from error
     if _SHELL_WORDS.intersection(words):
         raise ConfigError(
-            "its command is a line for a shell",
-            hint='write "command": "sh" and "args": ["-c", "the line"]',
+            "its command is a line for a shell", hint='write "command": "sh" and "args": ["-c", "the line"]'
         )
     return words
 
@@ -155,8 +150,14 @@ def _read_env_file(
 
 def _read_timeout(read: dict[str, object], where: str, warnings: list[str]) -> None:
     """A number that is too large for seconds is one of milliseconds."""
-    milliseconds = _number(read.get("timeout"))
-    if milliseconds is None or not _LONGEST_SECONDS < milliseconds <= _LONGEST_MILLISECONDS:
+    given = read.get("timeout")
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        return
+    try:
+        milliseconds = float(given)
+    except (ValueError, OverflowError):
+        return
+    if not _LONGEST_SECONDS < milliseconds <= _LONGEST_MILLISECONDS:
         return
     seconds = min(milliseconds / 1000, _LONGEST_SECONDS)
     read["timeout"] = seconds
@@ -164,16 +165,3 @@ def _read_timeout(read: dict[str, object], where: str, warnings: list[str]) -> N
         f"timeout of {where} is {milliseconds:.16g}, which is read as milliseconds: "
         f"{seconds:g} s are in force; write seconds"
     )
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

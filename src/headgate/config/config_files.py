@@ -4,10 +4,9 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 
@@ -41,10 +40,7 @@ _FIXES = {
 def parse_jsonc(content: bytes, name: str) -> dict[str, object]:
     """The object in the file `name`; raises ConfigError with the place of the error and the fix."""
     if len(content) > MAX_CONFIG_BYTES:
-        raise ConfigError(
-            f"{name} is larger than {MAX_CONFIG_BYTES} bytes",
-            hint="check which file is named",
-        )
+        raise ConfigError(f"{name} is larger than {MAX_CONFIG_BYTES} bytes", hint="check which file is named")
     text = _plain_json(_decoded(content, name), name)
     try:
         value = json.loads(
@@ -64,7 +60,13 @@ def parse_jsonc(content: bytes, name: str) -> dict[str, object]:
         raise ConfigError(
             f"{name} does not hold a JSON object", hint='write {"mcpServers": {...}} as every MCP client does'
         )
-    _refuse_lone_surrogates(value, name)
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{name} holds a string with half of a character pair",
+            hint=r"write both halves of the \u escape, or the character itself",
+        ) from error
     return value
 
 
@@ -81,7 +83,9 @@ def _decoded(content: bytes, name: str) -> str:
 
 def _plain_json(text: str, name: str) -> str:
     """The same text with blanks for comments and trailing commas: every position stays true."""
-    text = _COMMENT_OR_STRING.sub(lambda found: _blank(found.group()), text)
+    text = _COMMENT_OR_STRING.sub(
+        lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text
+    )
     depth = 0
 
     def clean(found: re.Match[str]) -> str:
@@ -96,10 +100,6 @@ def _plain_json(text: str, name: str) -> str:
         return " " if token == "," else token
 
     return _COMMA_OR_STRING.sub(clean, text)
-
-
-def _blank(token: str) -> str:
-    return token if token.startswith('"') else re.sub(r"[^\n]", " ", token)
 
 
 def _without_duplicates(name: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -117,30 +117,6 @@ def _without_duplicates(name: str, pairs: list[tuple[str, object]]) -> dict[str,
 
 def _refuse_constant(name: str, word: str) -> object:
     raise ConfigError(f"{name} holds {word}, which is not a JSON number", hint="write a number")
-
-
-def _refuse_lone_surrogates(value: dict[str, object], name: str) -> None:
-    for text in _texts(value):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                f"{name} holds a string with half of a character pair",
-                hint=r"write both halves of the \u escape, or the character itself",
-            ) from error
-
-
-def _texts(value: object) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case list():
-            for item in value:
-                yield from _texts(item)
-        case dict():
-            for key, item in value.items():
-                yield key
-                yield from _texts(item)
 
 
 CONFIG_FILE_NAMES = ("headgate.json", "mcp.json", "mcp_config.json", "mcp-config.json")
@@ -180,11 +156,14 @@ def base_paths_of(environ: Mapping[str, str], cwd: Path) -> BasePaths:
 
 def find_config_file(named: Path | None, environ: Mapping[str, str], base_paths: BasePaths) -> Path | None:
     """The configuration file, or None; raises ConfigError if one is named and is not there."""
-    if named is not None:
-        return _existing(base_paths.resolve(named, "--config"), "--config")
-    for variable in CONFIG_PATH_VARIABLES:
-        if environ.get(variable):
-            return _existing(base_paths.resolve(environ[variable], variable), variable)
+    for where, given in _named_paths(named, environ)[:1]:
+        path = base_paths.resolve(given, where)
+        if not os.path.exists(path):
+            raise ConfigError(
+                f"the configuration file {path} that {where} names does not exist",
+                hint=f'create it, with {{"mcpServers": {{}}}} to begin with, or correct {where}',
+            )
+        return path
     directory = base_paths.cwd / (environ.get("XDG_CONFIG_HOME") or base_paths.home / ".config")
     candidates = [
         *(base_paths.cwd / name for name in CONFIG_FILE_NAMES),
@@ -198,21 +177,15 @@ def overridden_config_paths(
     named: Path | None, environ: Mapping[str, str], base_paths: BasePaths
 ) -> list[tuple[str, str]]:
     """Each variable that names another file than the one that is read, and what overrides it."""
+    given = _named_paths(named, environ)
+    resolved = [base_paths.resolve(path, where) for where, path in given]
+    return [(given[at][0], given[0][0]) for at, path in enumerate(resolved) if path != resolved[0]]
+
+
+def _named_paths(named: Path | None, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Every name of a configuration file and where it was given, the strongest first."""
     given = [("--config", str(named))] if named is not None else []
-    given += [(variable, environ[variable]) for variable in CONFIG_PATH_VARIABLES if environ.get(variable)]
-    if not given:
-        return []
-    winner = base_paths.resolve(given[0][1], given[0][0])
-    return [(where, given[0][0]) for where, path in given[1:] if base_paths.resolve(path, where) != winner]
-
-
-def _existing(path: Path, where: str) -> Path:
-    if not os.path.exists(path):
-        raise ConfigError(
-            f"the configuration file {path} that {where} names does not exist",
-            hint=f'create it, with {{"mcpServers": {{}}}} to begin with, or correct {where}',
-        )
-    return path
+    return given + [(name, environ[name]) for name in CONFIG_PATH_VARIABLES if environ.get(name)]
 
 
 def read_config_file(path: Path) -> bytes:
@@ -226,23 +199,14 @@ def read_config_file(path: Path) -> bytes:
         ) from error
 
 
-class VariableLookup:
-    """The values of `${VAR}`: the environment, then `.env` beside the file, then a secret file of that name.
+class VariableLookup(msgspec.Struct, frozen=True):
+    """The values of `${VAR}`: the environment, `.env` beside the file, then a secret file of that name."""
 
-    `defaults` come last: the values that the editor of the file would fill in.
-    """
-
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        dotenv: Mapping[str, str],
-        secrets: Path,
-        defaults: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        self._environ = environ
-        self._dotenv = dotenv
-        self._secrets = secrets
-        self._defaults = defaults
+    environ: Mapping[str, str]
+    dotenv: Mapping[str, str]
+    secrets: Path
+    # They come last: the values that the editor of the file would fill in.
+    defaults: Mapping[str, str] = {}
 
     def __call__(self, name: str) -> str | None:
         """The value, or None where it is not set or not text."""
@@ -250,34 +214,19 @@ class VariableLookup:
             value = self._value(name)
         elif (value := self._value(input_variable(name.removeprefix(INPUT_PREFIX)))) is None:
             value = self._value(name.removeprefix(INPUT_PREFIX))
-        return self._defaults.get(name) if value is None else value
+        return self.defaults.get(name) if value is None else value
 
     def _value(self, name: str) -> str | None:
-        value = self._environ.get(name)
-        if value is None:
-            value = self._dotenv.get(name)
-        if value is None:
-            value = _secret(self._secrets, name)
-        # Environment bytes that are not UTF-8 arrive as lone surrogates, which no message can carry.
-        return value if value is None or _is_text(value) else None
-
-
-def _secret(directory: Path, name: str) -> str | None:
-    if "/" in name or name.startswith("."):
-        # The id of an input is free text; it must not name a file elsewhere.
-        return None
-    try:
-        return read_regular(directory / name, _LARGEST_SECRET_BYTES).decode().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        value = self.environ.get(name, self.dotenv.get(name))
+        try:
+            # The id of an input is free text; it must not name a file elsewhere.
+            if value is None and "/" not in name and not name.startswith("."):
+                value = read_regular(self.secrets / name, _LARGEST_SECRET_BYTES).decode().rstrip("\r\n")
+            # Environment bytes that are not UTF-8 arrive as lone surrogates, which no message can carry.
+            (value or "").encode()
+        except (OSError, UnicodeError):
+            return None
+        return value
 
 
 def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:

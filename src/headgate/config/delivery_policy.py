@@ -67,7 +67,8 @@ class _PolicyReader:
             before = next((pattern for pattern in policies if matches_any(tool, (pattern,))), None)
             place = f"tool {display_value(tool)}"
             if before is not None:
-                self._warn(place, f"has no effect: {display_value(before)} before it stands for it too")
+                what = f"has no effect: {display_value(before)} before it stands for it too"
+                self._warnings.append(f"{self._place_name(place)} {what}")
             if entry.probe is not None and entry.probe.tool == tool:
                 raise ConfigError(f"the probe of {place} is the tool itself", hint="name a tool that reads")
             policies[tool] = self.policy(place, entry, everything)
@@ -90,7 +91,6 @@ class _PolicyReader:
         return policy
 
     def _probe(self, place: str, entry: ProbeEntry) -> Probe:
-        arguments = msgspec.json.encode(entry.arguments)
         for name, argument in entry.arguments.items():
             try:
                 fill_template(msgspec.json.encode(argument), _TEMPLATE_VALUES)
@@ -105,12 +105,12 @@ class _PolicyReader:
         if settle is None and not self._entry.url:
             # A process that is gone is at work no more; a server behind a url may well be.
             settle = _SETTLE_SECONDS
-        return Probe(entry.tool, arguments, entry.happened, settle)
+        return Probe(entry.tool, msgspec.json.encode(entry.arguments), entry.happened, settle)
 
     def _key_header(self, place: str, header: str) -> str:
-        where = f"keyHeader in {place}" if place else "keyHeader"
         if not header:
             return ""
+        where = f"keyHeader in {place}" if place else "keyHeader"
         if not is_custom_header(header):
             raise invalid_value_error(
                 where, display_value(header), "the name of a header that the gateway does not write itself"
@@ -136,14 +136,10 @@ class _PolicyReader:
             )
         has_key = any(one.key_argument or one.key_header for one in (policy, inherited))
         if policy.kind is ToolClass.KEYED and not has_key:
-            self._warn(
-                place,
-                "is keyed only if the server speaks rmcp with idempotency: "
-                "it has neither keyArgument nor keyHeader",
+            self._warnings.append(
+                f"{self._place_name(place)} is keyed only if the server speaks rmcp with idempotency: "
+                "it has neither keyArgument nor keyHeader"
             )
-
-    def _warn(self, place: str, what: str) -> None:
-        self._warnings.append(f"{self._place_name(place)} {what}")
 
     def _place_name(self, place: str) -> str:
         return f"{place} of {self._owner}" if place else self._owner

@@ -11,53 +11,24 @@ from headgate.config.setting_values import convert, display_value
 from headgate.domain.gateway_chain import CHAIN_VARIABLE
 
 # The last part of a name, the same under HEADGATE_ and MCPPROXY_, and the field of Settings, or its path.
+# fmt: off
+_FIELDS = (
+    "transport", "host", "port", "data_dir", "tool_name_limit", "log_level", "log_file", "log_format",
+    "reset_data", "list_changed_exec", "max_response_size", "max_response_tokens", "listing",
+    "listing_budget_tokens", "first_listing_timeout_seconds", "dialect", "top_k", "tools_limit", "embedder",
+    "hf_model", "openai_base_url", "openai_model", "openai_api_key", "ledger_window_seconds",
+    "doubt_window_seconds", "ledger_max_bytes", "rejoin_seconds", "list_delivery_tools",
+    "transaction_timeout_seconds", "chunk_above_bytes", "knowledge.store", "knowledge.replica",
+    "knowledge.embedder", "knowledge.token_budget",
+)
+# fmt: on
 SETTING_VARIABLES: Mapping[str, str] = {
-    "TRANSPORT": "transport",
-    "HOST": "host",
-    "PORT": "port",
-    "DATA_DIR": "data_dir",
-    "TOOL_NAME_LIMIT": "tool_name_limit",
-    "LOG_LEVEL": "log_level",
-    "LOG_FILE": "log_file",
-    "LOG_FORMAT": "log_format",
-    "RESET_DATA": "reset_data",
-    "LIST_CHANGED_EXEC": "list_changed_exec",
-    "MAX_RESPONSE_SIZE": "max_response_size",
-    "MAX_RESPONSE_TOKENS": "max_response_tokens",
-    "LISTING": "listing",
-    "LISTING_BUDGET_TOKENS": "listing_budget_tokens",
-    "FIRST_LISTING_TIMEOUT": "first_listing_timeout_seconds",
-    "DIALECT": "dialect",
-    "TOP_K": "top_k",
-    "TOOLS_LIMIT": "tools_limit",
-    "EMBEDDER": "embedder",
-    "HF_MODEL": "hf_model",
-    "OPENAI_BASE_URL": "openai_base_url",
-    "OPENAI_MODEL": "openai_model",
-    "OPENAI_API_KEY": "openai_api_key",
-    "LEDGER_WINDOW": "ledger_window_seconds",
-    "DOUBT_WINDOW": "doubt_window_seconds",
-    "LEDGER_MAX_BYTES": "ledger_max_bytes",
-    "REJOIN": "rejoin_seconds",
-    "LIST_DELIVERY_TOOLS": "list_delivery_tools",
-    "TRANSACTION_TIMEOUT": "transaction_timeout_seconds",
-    "CHUNK_ABOVE_BYTES": "chunk_above_bytes",
-    "KNOWLEDGE_STORE": "knowledge.store",
-    "KNOWLEDGE_REPLICA": "knowledge.replica",
-    "KNOWLEDGE_EMBEDDER": "knowledge.embedder",
-    "KNOWLEDGE_TOKEN_BUDGET": "knowledge.token_budget",
+    field.removesuffix("_seconds").replace(".", "_").upper(): field for field in _FIELDS
 }
 # The older word for the listing, which a variable for the listing itself overrides.
 ROUTING = "ROUTING_TYPE"
 ROUTING_TYPES = Literal["DYNAMIC", "CALL_TOOL"]
-_LISTING_OF = {"DYNAMIC": "dynamic", "CALL_TOOL": "search"}
-
-
-def listing_mode_of(routing: object, variable: str) -> str:
-    """The listing that a routing type stands for; raises ConfigError."""
-    return _LISTING_OF[str(convert(routing, ROUTING_TYPES, variable))]
-
-
+LISTING_OF_ROUTING = {"DYNAMIC": "dynamic", "CALL_TOOL": "search"}
 # Characters of head and tail of each result; 0 is the same as not set.
 TRUNCATE = "TRUNCATE_OUTPUT_LEN"
 # Somebody who sets one of these believes to be protected, so silence would be wrong.
@@ -75,8 +46,6 @@ _MORE_SPELLINGS = {
     "OPENAI_BASE_URL": ("OPENAI_BASE_URL",),
     "OPENAI_API_KEY": ("OPENAI_API_KEY",),
 }
-
-
 # Set for other programs too, so one that ours overrides is nothing to warn of.
 SHARED_WITH_OTHERS = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
 
@@ -106,10 +75,10 @@ def given_settings(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]
         for variable in _weakest_first(environ, part):
             yield field, environ[variable], variable
     # Last, so that its length is the one that counts.
-    length = _strongest(environ, TRUNCATE)
-    if length and convert(environ[length], Annotated[int, Meta(ge=0)], length):
-        yield "truncation", "head_tail", length
-        yield "max_response_size", environ[length], length
+    for length in _weakest_first(environ, TRUNCATE)[-1:]:
+        if convert(environ[length], Annotated[int, Meta(ge=0)], length):
+            yield "truncation", "head_tail", length
+            yield "max_response_size", environ[length], length
 
 
 def warn_unknown_variables(environ: Mapping[str, str], warnings: list[str]) -> None:
@@ -126,18 +95,15 @@ def warn_unknown_variables(environ: Mapping[str, str], warnings: list[str]) -> N
         for variable in UNPROTECTED
         if environ.get(variable)
     ]
-    warnings += [
-        _unknown(name) for name in environ if name.startswith(_PREFIXES) and name not in KNOWN_VARIABLES
-    ]
-
-
-def _unknown(variable: str) -> str:
-    # Without the prefix, which would make every two names similar.
-    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
-    parts = [name.removeprefix(prefix) for name in KNOWN_VARIABLES if name.startswith(prefix)]
-    nearest = difflib.get_close_matches(variable.removeprefix(prefix), parts, n=1)
-    meant = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
-    return f"the variable {display_value(variable)} is not known{meant}"
+    for variable in environ:
+        if not variable.startswith(_PREFIXES) or variable in KNOWN_VARIABLES:
+            continue
+        # Without the prefix, which would make every two names similar.
+        prefix = next(filter(variable.startswith, _PREFIXES))
+        parts = [name.removeprefix(prefix) for name in KNOWN_VARIABLES if name.startswith(prefix)]
+        nearest = difflib.get_close_matches(variable.removeprefix(prefix), parts, n=1)
+        meant = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
+        warnings.append(f"the variable {display_value(variable)} is not known{meant}")
 
 
 def overridden_warning(variable: str, by: str) -> str:
@@ -147,7 +113,3 @@ def overridden_warning(variable: str, by: str) -> str:
 
 def _weakest_first(environ: Mapping[str, str], part: str) -> list[str]:
     return [name for name in reversed(spellings(part)) if environ.get(name)]
-
-
-def _strongest(environ: Mapping[str, str], part: str) -> str | None:
-    return next((name for name in spellings(part) if environ.get(name)), None)

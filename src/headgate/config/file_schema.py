@@ -1,20 +1,18 @@
 """The JSON Schema of the configuration file, for editors."""
 
 import json
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
 
 from headgate.config.server_entries import SERVER_KEY_ALIASES, ServerEntry, fields_of
 from headgate.config.setting_checks import FILE_KEYS
-from headgate.config.setting_values import description, is_struct, plain_type
+from headgate.config.setting_values import description, is_struct, plain_type, type_if_set
 from headgate.config.settings import Settings
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # A number, a word or a boolean may also come out of a variable.
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
-_MORE_TRANSPORT_NAMES = ("streamable-http",)
 
 
 def config_schema() -> dict[str, Any]:
@@ -35,6 +33,15 @@ def config_schema() -> dict[str, Any]:
         },
         "$defs": {"server": _server()},
     }
+
+
+def _proxy_settings() -> dict[str, Any]:
+    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    properties = {
+        key: _property(fields[field].type, fields[field].default) for key, field in FILE_KEYS.items()
+    }
+    properties["transport"]["anyOf"][0]["enum"].append("streamable-http")
+    return properties
 
 
 def config_schema_text() -> str:
@@ -61,24 +68,17 @@ def _server() -> dict[str, Any]:
     return {"type": "object", "properties": properties, "oneOf": kinds}
 
 
-def _proxy_settings() -> dict[str, Any]:
-    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
-    properties = {
-        key: _property(fields[field].type, fields[field].default) for key, field in FILE_KEYS.items()
-    }
-    properties["transport"]["anyOf"][0]["enum"].extend(_MORE_TRANSPORT_NAMES)
-    return properties
-
-
 def _properties(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {key: _property(field.type, field.default) for key, field in fields_of(kind).items()}
 
 
 def _property(annotation: object, default: object) -> dict[str, Any]:
-    made = msgspec.json.schema(annotation, schema_hook=_path_schema)
-    # Null means "not set", which needs no offer.
-    kind = next((part for part in made.get("anyOf", ()) if part != {"type": "null"}), made)
-    kind = _with_own_keys(plain_type(annotation)) or kind
+    kind = _with_own_keys(plain_type(annotation)) or msgspec.json.schema(
+        # Null means "not set", which needs no offer.
+        type_if_set(annotation),
+        # Of a path.
+        schema_hook=lambda _: {"type": "string"},
+    )
     kind.pop("description", None)
     about: dict[str, Any] = {"description": description(annotation)}
     if default not in (msgspec.NODEFAULT, None, "", ()) and not is_struct(type(default)):
@@ -97,8 +97,3 @@ def _with_own_keys(kind: object) -> dict[str, Any]:
     if get_origin(kind) is dict and is_struct(get_args(kind)[1]):
         return {"type": "object", "additionalProperties": _with_own_keys(get_args(kind)[1])}
     return {}
-
-
-def _path_schema(kind: type) -> dict[str, Any]:
-    assert kind is Path
-    return {"type": "string"}

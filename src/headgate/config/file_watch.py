@@ -18,16 +18,12 @@ Fingerprint = tuple[int, int, int] | None
 Report = Callable[[ConfigError | None], None]
 
 
-def _ignore_error(_error: ConfigError | None) -> None:
-    """For callers that rely on the log."""
-
-
 async def watch_settings(
     load: Load,
     current: Settings,
     interval_seconds: float,
     *,
-    report: Report = _ignore_error,
+    report: Report = lambda _error: None,
     sleep: Sleep = asyncio.sleep,
 ) -> AsyncGenerator[Settings, None]:
     """Each new Settings, when the file that `current` came from has really changed; never ends by itself.
@@ -59,14 +55,11 @@ def servers_to_run(fresh: Settings, running: Sequence[ServerSpec], *, prefix: bo
         if not spec.enabled or spec.name not in fresh.left_out:
             continue
         if prefix or not any(server.enabled for server in servers):
-            servers.insert(_index_after(running[:position], servers), spec)
+            # Behind the last of those before it that is still there, or first.
+            names = [server.name for server in servers]
+            before = [names.index(one.name) + 1 for one in running[:position] if one.name in names]
+            servers.insert(before[-1] if before else 0, spec)
     return tuple(servers)
-
-
-def _index_after(before: Sequence[ServerSpec], servers: Sequence[ServerSpec]) -> int:
-    """The place behind the last of those before it that is still there, or the first place."""
-    names = [server.name for server in servers]
-    return next((names.index(spec.name) + 1 for spec in reversed(before) if spec.name in names), 0)
 
 
 async def _first_file(load: Load, interval_seconds: float, sleep: Sleep, report: Report) -> Settings:
@@ -105,8 +98,11 @@ class _WatchedConfigFile:
 
     def read_if_changed(self) -> Settings | None:
         """The settings to compare with those in force; None where there is nothing new or it is broken."""
-        if not self._has_changed():
+        files = (self._path, self._path.parent / ".env", *self._env_files)
+        seen = tuple(map(_fingerprint, files))
+        if seen == self._fingerprints and self._is_stable:
             return None
+        self._fingerprints, self._is_stable = seen, seen == self._fingerprints
         try:
             settings = self._read()
         except ConfigError as error:
@@ -116,15 +112,6 @@ class _WatchedConfigFile:
             return None
         self._report(None)
         return settings
-
-    def _has_changed(self) -> bool:
-        beside = (self._path.parent / ".env", *self._env_files)
-        seen = (_fingerprint(self._path), *map(_fingerprint, beside))
-        if seen != self._fingerprints:
-            self._fingerprints, self._is_stable = seen, False
-            return True
-        was_settled, self._is_stable = self._is_stable, True
-        return not was_settled
 
     def _read(self) -> Settings:
         if _fingerprint(self._path) is None:

@@ -36,19 +36,15 @@ class KnowledgeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """The store of the documents, and the parameters of their search."""
 
     # None is knowledge.db in the data directory.
-    store: (
-        Annotated[str, about("The PostgreSQL that keeps the documents; unset, knowledge.db in dataDir.")]
-        | None
-    ) = None
-    replica: Annotated[str, about("A replica of that PostgreSQL, which searches read from.")] | None = None
+    store: Annotated[
+        str | None, about("The PostgreSQL that keeps the documents; unset, knowledge.db in dataDir.")
+    ] = None
+    replica: Annotated[str | None, about("A replica of that PostgreSQL, which searches read from.")] = None
     # None is the gateway's own.
-    embedder: (
-        Annotated[
-            Literal["BM25", "SEMANTIC", "HF", "OPENAI"],
-            about("What documents are searched by besides words; unset, as the tools are."),
-        ]
-        | None
-    ) = None
+    embedder: Annotated[
+        Literal["BM25", "SEMANTIC", "HF", "OPENAI"] | None,
+        about("What documents are searched by besides words; unset, as the tools are."),
+    ] = None
     k: Annotated[int, between(1, 1000, "The constant of reciprocal rank fusion, 1 / (k + rank).")] = 60
     weights: Annotated[WeightSettings, about("How much meaning and words count; only the ratio matters.")] = (
         WeightSettings()
@@ -85,7 +81,7 @@ def check_store_address(value: object, where: str) -> object:
 def consistent_knowledge_settings(
     settings: KnowledgeSettings, given: Collection[str], warnings: list[str]
 ) -> KnowledgeSettings:
-    """The settings made consistent; `given` are the names of those that were set.
+    """The settings made consistent; `given` are the paths of those that were set.
 
     Raises ConfigError where given settings contradict each other.
     """
@@ -96,17 +92,13 @@ def consistent_knowledge_settings(
         )
     if settings.replica is not None and settings.store is None:
         warnings.append("knowledge.replica has no effect without knowledge.store, of which it is a replica")
-    return _with_consistent_pool(settings, given)
-
-
-def _with_consistent_pool(settings: KnowledgeSettings, given: Collection[str]) -> KnowledgeSettings:
     if settings.pool_min <= settings.pool_max:
         return settings
-    if {"pool_min", "pool_max"}.issubset(given):
+    if {"knowledge.pool_min", "knowledge.pool_max"}.issubset(given):
         raise ConfigError(
             f"knowledge.poolMin is {settings.pool_min}, which is more than poolMax, {settings.pool_max}",
             hint="make poolMax at least as large as poolMin",
         )
     # The one that was set wins.
-    size = settings.pool_min if "pool_min" in given else settings.pool_max
+    size = settings.pool_min if "knowledge.pool_min" in given else settings.pool_max
     return msgspec.structs.replace(settings, pool_min=size, pool_max=size)

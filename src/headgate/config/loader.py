@@ -1,7 +1,7 @@
 """Joins flags, environment and file into Settings: flags win over environment, environment over file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -75,8 +75,13 @@ def load(
     given += _from_flags(flags, base_paths)
     environment.warn_unknown_variables(environ, warnings)
     given_settings = resolve_settings(given, warnings)
-    values = {"data_dir": _default_data_dir(base_paths)} | assemble_struct(given_settings, Settings)
-    values["knowledge"] = _knowledge(values.get("knowledge", KnowledgeSettings()), given_settings, warnings)
+    ours, seeds = base_paths.home / ".headgate", base_paths.home / ".mcpproxy"
+    # Whoever comes from mcpproxy keeps the directory that is there.
+    data_dir = seeds if os.path.isdir(seeds) and not os.path.exists(ours) else ours
+    values = {"data_dir": data_dir} | assemble_struct(given_settings, Settings)
+    values["knowledge"] = consistent_knowledge_settings(
+        values.get("knowledge", KnowledgeSettings()), given_settings, warnings
+    )
     everywhere = inherited_names(values.get("inherit_env", ()), "proxySettings.inheritEnv", "", warnings)
     settings = Settings(
         servers=with_inherited_env(entries.servers, everywhere),
@@ -86,8 +91,7 @@ def load(
         warnings=tuple(warnings),
         **values,
     )
-    _refuse_ambiguous_names(settings)
-    return _with_consistent_doubt_window(settings, given_settings="doubt_window_seconds" in given_settings)
+    return _consistent_settings(settings, given_settings)
 
 
 def _editor_values(document: Mapping[str, object], path: Path, base_paths: BasePaths) -> dict[str, str]:
@@ -114,11 +118,8 @@ def _from_file(
     given = []
     values = known_values(raw, FILE_KEYS, where, warnings, later=RESERVED_PROXY_KEYS, aliases=FILE_ALIASES)
     for key, value in values.items():
-        field = FILE_KEYS[key]
-        kind = _KINDS[field]
-        for leaf, keys, one in setting_leaves(
-            value, kind, field, f"proxySettings.{key}", str(path), warnings
-        ):
+        field, place = FILE_KEYS[key], f"proxySettings.{key}"
+        for leaf, keys, one in setting_leaves(value, _KINDS[field], field, place, str(path), warnings):
             expanded, problems = expand(one, lookup)
             problem = problems[0] if problems else None
             given.append(GivenSetting(leaf, expanded, f"{keys} in {path}", base_paths, problem))
@@ -160,36 +161,19 @@ def _from_flags(flags: Flags, base_paths: BasePaths) -> list[GivenSetting]:
     ]
 
 
-def _default_data_dir(base_paths: BasePaths) -> Path:
-    ours, seeds = base_paths.home / ".headgate", base_paths.home / ".mcpproxy"
-    # Whoever comes from mcpproxy keeps the directory that is there.
-    return seeds if os.path.isdir(seeds) and not os.path.exists(ours) else ours
-
-
-def _with_consistent_doubt_window(settings: Settings, *, given_settings: bool) -> Settings:
-    """Raises ConfigError where operations in doubt would be forgotten before known ones."""
+def _consistent_settings(settings: Settings, given: Collection[str]) -> Settings:
+    """Raises ConfigError for ambiguous names, and if calls in doubt would be forgotten before known ones."""
+    enabled = sum(server.enabled for server in settings.servers)
+    if not settings.prefix and enabled > 1:
+        raise ConfigError(
+            f"prefix is false, but {enabled} servers are enabled, so two tools could have the same name",
+            hint="set prefix to true, or leave one server enabled",
+        )
     if settings.doubt_window_seconds >= settings.ledger_window_seconds:
         return settings
-    if given_settings:
+    if "doubt_window_seconds" in given:
         raise ConfigError(
             "doubtWindow is shorter than ledgerWindow, so that calls in doubt would be forgotten first",
             hint="make doubtWindow at least as long as ledgerWindow",
         )
     return msgspec.structs.replace(settings, doubt_window_seconds=settings.ledger_window_seconds)
-
-
-def _knowledge(
-    settings: KnowledgeSettings, given_settings: Mapping[str, object], warnings: list[str]
-) -> KnowledgeSettings:
-    """The settings of the documents, fitting each other; raises ConfigError."""
-    names = [path.partition(".")[2] for path in given_settings if path.startswith("knowledge.")]
-    return consistent_knowledge_settings(settings, names, warnings)
-
-
-def _refuse_ambiguous_names(settings: Settings) -> None:
-    enabled = [server.name for server in settings.servers if server.enabled]
-    if not settings.prefix and len(enabled) > 1:
-        raise ConfigError(
-            f"prefix is false, but {len(enabled)} servers are enabled, so two tools could have the same name",
-            hint="set prefix to true, or leave one server enabled",
-        )

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
 
 from headgate.config.config_files import BasePaths
 from headgate.config.setting_values import (
@@ -14,6 +13,7 @@ from headgate.config.setting_values import (
     display_value,
     invalid_value_error,
     seconds,
+    text,
     to_camel_case,
 )
 from headgate.domain.child_environment import loads_code
@@ -31,9 +31,7 @@ _DAY = 86_400
 class ProbeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How to ask a server whether a call has happened."""
 
-    tool: Annotated[
-        str, Meta(min_length=1, max_length=512, description="The tool of the same server that tells.")
-    ]
+    tool: Annotated[str, text(512, "The tool of the same server that tells.")]
     arguments: Annotated[
         dict[str, Any],
         about("Its arguments; $arguments.name, $key and $op_id stand for those of the call."),
@@ -42,15 +40,10 @@ class ProbeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str, about("The member of its answer that says so; without it, any answer with something in it.")
     ] = ""
     # None is 1 s for a process, and as long as one call may take for a url.
-    settle: (
-        Annotated[
-            float,
-            seconds(
-                0, 86_400, "Seconds after a lost connection before it is believed that nothing happened."
-            ),
-        ]
-        | None
-    ) = None
+    settle: Annotated[
+        float | None,
+        seconds(0, 86_400, "Seconds after a lost connection before it is believed that nothing happened."),
+    ] = None
 
 
 class RateEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,7 +73,7 @@ class BreakerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ClientCertEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The certificate that the gateway shows to a server."""
 
-    cert: Annotated[str, Meta(min_length=1, max_length=4096, description="The file of the certificate, PEM.")]
+    cert: Annotated[str, text(4096, "The file of the certificate, PEM.")]
     key: Annotated[
         str, about("The file of its key, PEM; without it the key is in the file of the certificate.")
     ] = ""
@@ -90,40 +83,27 @@ class ClientCertEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 class ToolPolicyEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How calls are carried: of a whole server, or of one tool."""
 
-    kind: Annotated[Class, about("What a second call with the same arguments would do.")] | None = (
+    kind: Annotated[Class | None, about("What a second call with the same arguments would do.")] = (
         msgspec.field(default=None, name="class")
     )
-    key_argument: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=512,
-            description="The argument in which the server takes an idempotency key.",
-        ),
-    ] = ""
-    key_header: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=512,
-            description="The HTTP header in which the server takes an idempotency key.",
-        ),
-    ] = ""
-    key_window: (
-        Annotated[float, seconds(1, 365 * _DAY, "Seconds for which the server remembers a key.")] | None
-    ) = None
-    probe: Annotated[ProbeEntry, about("How to ask whether a call has happened.")] | None = None
-    ledger: (
-        Annotated[Literal["keyed", "all"], about("Which calls are recorded: those with a key, or all.")]
-        | None
-    ) = None
-    priority: (
-        Annotated[Literal["low", "normal", "high"], about("Who goes first where calls have to wait.")] | None
-    ) = None
-    rate: Annotated[RateEntry, about("How many calls may begin.")] | None = None
-    call_timeout: (
-        Annotated[float, seconds(0.1, _DAY, "Seconds for one call, all of its attempts together.")] | None
-    ) = None
+    key_argument: Annotated[str, text(512, "The argument in which the server takes an idempotency key.")] = ""
+    key_header: Annotated[str, text(512, "The HTTP header in which the server takes an idempotency key.")] = (
+        ""
+    )
+    key_window: Annotated[
+        float | None, seconds(1, 365 * _DAY, "Seconds for which the server remembers a key.")
+    ] = None
+    probe: Annotated[ProbeEntry | None, about("How to ask whether a call has happened.")] = None
+    ledger: Annotated[
+        Literal["keyed", "all"] | None, about("Which calls are recorded: those with a key, or all.")
+    ] = None
+    priority: Annotated[
+        Literal["low", "normal", "high"] | None, about("Who goes first where calls have to wait.")
+    ] = None
+    rate: Annotated[RateEntry | None, about("How many calls may begin.")] = None
+    call_timeout: Annotated[
+        float | None, seconds(0.1, _DAY, "Seconds for one call, all of its attempts together.")
+    ] = None
 
 
 class ServerEntry(ToolPolicyEntry, frozen=True, kw_only=True, rename="camel"):
@@ -148,18 +128,17 @@ class ServerEntry(ToolPolicyEntry, frozen=True, kw_only=True, rename="camel"):
     ca_file: Annotated[
         str, about("PEM certificates that the server's is checked against, instead of the system's.")
     ] = ""
-    client_cert: (
-        Annotated[ClientCertEntry, about("The certificate to show to the server: a PEM file, or an object.")]
-        | None
-    ) = None
+    client_cert: Annotated[
+        ClientCertEntry | None, about("The certificate to show to the server: a PEM file, or an object.")
+    ] = None
     http2: Annotated[bool, about("Whether HTTP/2 is offered to the server; needs headgate-mcp[http2].")] = (
         False
     )
-    builtin: Annotated[Builtin, about("A server that is part of the gateway.")] | None = None
-    transport: (
-        Annotated[Word, about("How to speak to the server; a url ending in /sse means sse.")] | None
-    ) = None
-    type: Annotated[Word, about("The same as transport, as VS Code writes it.")] | None = None
+    builtin: Annotated[Builtin | None, about("A server that is part of the gateway.")] = None
+    transport: Annotated[
+        Word | None, about("How to speak to the server; a url ending in /sse means sse.")
+    ] = None
+    type: Annotated[Word | None, about("The same as transport, as VS Code writes it.")] = None
     enabled: Annotated[bool, about("Whether the server is used.")] = True
     disabled: Annotated[bool, about("The opposite of enabled, as other clients write it.")] = False
     timeout: Annotated[float, seconds(0.1, 3600, "Seconds for one call; progress starts them anew.")] = 60.0
@@ -173,13 +152,10 @@ class ServerEntry(ToolPolicyEntry, frozen=True, kw_only=True, rename="camel"):
     max_connections: Annotated[
         int, between(1, 10_000, "The most connections besides the main one, for clients it may ask.")
     ] = 32
-    listing: (
-        Annotated[
-            Literal["full", "partitioned", "slim", "search"],
-            about("How its tools are listed, whatever the gateway's mode; search lists none of them."),
-        ]
-        | None
-    ) = None
+    listing: Annotated[
+        Literal["full", "partitioned", "slim", "search"] | None,
+        about("How its tools are listed, whatever the gateway's mode; search lists none of them."),
+    ] = None
     pin: Annotated[
         tuple[str, ...], about("Tools that are shown in full before any other; a * stands for anything.")
     ] = ()
@@ -200,18 +176,16 @@ class ServerEntry(ToolPolicyEntry, frozen=True, kw_only=True, rename="camel"):
     trust_annotations: Annotated[
         bool, about("Whether what the server says of its own tools decides their class.")
     ] = True
-    retry: Annotated[RetryEntry, about("How a call is tried again, where that does no harm.")] | None = None
-    breaker: Annotated[BreakerEntry, about("When a server that fails is left alone.")] | None = None
+    retry: Annotated[RetryEntry | None, about("How a call is tried again, where that does no harm.")] = None
+    breaker: Annotated[BreakerEntry | None, about("When a server that fails is left alone.")] = None
     max_concurrency: Annotated[int, between(1, 100_000, "The most calls at a time.")] = 1024
     max_queue: Annotated[int, between(0, 1_000_000, "The most calls that wait for their turn.")] = 1024
-    cold: Annotated[bool, about("Whether it is started with its first call only.")] | None = None
-    hot: Annotated[bool, about("The opposite of cold.")] | None = None
-    idle_timeout: (
-        Annotated[
-            float, seconds(0.1, 7 * _DAY, "Seconds without a call after which it is stopped until the next.")
-        ]
-        | None
-    ) = None
+    cold: Annotated[bool | None, about("Whether it is started with its first call only.")] = None
+    hot: Annotated[bool | None, about("The opposite of cold.")] = None
+    idle_timeout: Annotated[
+        float | None,
+        seconds(0.1, 7 * _DAY, "Seconds without a call after which it is stopped until the next."),
+    ] = None
     max_restarts: Annotated[
         int, between(0, 1000, "How often in a row it may fail to start before only a call starts it.")
     ] = 20
@@ -228,8 +202,6 @@ RESERVED_SERVER_KEYS = ("limits", "oauth", "behaviour")
 SERVER_KEY_ALIASES = {"serverUrl": "url", "httpUrl": "url", "excludeTools": "hide", "disabledTools": "hide"}
 # A token is often among them, and an error message ends up in a log.
 SECRET_KEYS = ("command", "args", "env", "envFile", "cwd", "url", "headers", "arguments", "proxy", "password")
-
-
 # They are about TLS.
 _TLS_KEYS = ("ca_file", "client_cert", "http2")
 
@@ -261,21 +233,17 @@ def check_connection(name: str, entry: ServerEntry, warnings: list[str]) -> None
 
 def tls_of(entry: ServerEntry, base_paths: BasePaths) -> TlsFiles:
     """The files of the entry, relative to the configuration."""
-    client_cert = entry.client_cert
-    if not entry.ca_file and client_cert is None:
+
+    def path(name: str, where: str) -> str:
+        return str(base_paths.resolve(name, where)) if name else ""
+
+    own = entry.client_cert
+    if not entry.ca_file and own is None:
         return DEFAULT_TLS
-    ca_file = _path(entry.ca_file, "caFile", base_paths)
-    if client_cert is None:
+    ca_file = path(entry.ca_file, "caFile")
+    if own is None:
         return TlsFiles(ca_file)
-    cert, key = (
-        _path(client_cert.cert, "clientCert", base_paths),
-        _path(client_cert.key, "key in clientCert", base_paths),
-    )
-    return TlsFiles(ca_file, cert, key, client_cert.password)
-
-
-def _path(text: str, where: str, base_paths: BasePaths) -> str:
-    return str(base_paths.resolve(text, where)) if text else ""
+    return TlsFiles(ca_file, path(own.cert, "clientCert"), path(own.key, "key in clientCert"), own.password)
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -325,20 +293,16 @@ def inherited_names(names: tuple[str, ...], where: str, owner: str, warnings: li
                 "the name of a variable; its value, if it has a new one, goes into env",
             )
     inside = f"{where} of {owner}" if owner else where
-    warnings += [_code_loading_warning(name, inside) for name in names if loads_code(name)]
-    return names
-
-
-def _code_loading_warning(name: str, inside: str) -> str:
-    if "*" in name:
-        return (
-            f"{display_value(name)} in {inside} does not pass on variables that load code into programs: "
-            "write the whole name of each that is needed"
-        )
-    return (
-        f"{inside} passes on {display_value(name)}, which loads code into every program that reads it: "
+    warnings += [
+        f"{display_value(name)} in {inside} does not pass on variables that load code into programs: "
+        "write the whole name of each that is needed"
+        if "*" in name
+        else f"{inside} passes on {display_value(name)}, which loads code into every program that reads it: "
         "remove it unless the server needs it"
-    )
+        for name in names
+        if loads_code(name)
+    ]
+    return names
 
 
 def with_inherited_env(servers: Sequence[ServerSpec], names: tuple[str, ...]) -> tuple[ServerSpec, ...]:

@@ -41,9 +41,7 @@ MAX_SERVER_NAME = 128
 
 _TRANSPORTS = {
     "stdio": TransportType.STDIO,
-    "http": TransportType.STREAMABLE_HTTP,
-    "streamable-http": TransportType.STREAMABLE_HTTP,
-    "streamableHttp": TransportType.STREAMABLE_HTTP,
+    **dict.fromkeys(("http", "streamable-http", "streamableHttp"), TransportType.STREAMABLE_HTTP),
     "sse": TransportType.SSE,
 }
 _TRANSPORTS_BY_KEY: Mapping[str, tuple[TransportType, ...]] = {
@@ -51,11 +49,12 @@ _TRANSPORTS_BY_KEY: Mapping[str, tuple[TransportType, ...]] = {
     "url": (TransportType.STREAMABLE_HTTP, TransportType.SSE),
     "builtin": (TransportType.BUILTIN,),
 }
-_CONNECTION_KEYS = ("proxy", "ca_file", "client_cert", "http2")
+_PROCESS_KEYS = ("args", "env", "env_file", "inherit_env", "cwd")
+_REQUEST_KEYS = ("headers", "proxy", "ca_file", "client_cert", "http2")
 _FOREIGN_KEYS = {
-    "command": ("headers", *_CONNECTION_KEYS),
-    "url": ("args", "env", "env_file", "inherit_env", "cwd"),
-    "builtin": ("args", "env", "env_file", "inherit_env", "cwd", "headers", *_CONNECTION_KEYS),
+    "command": _REQUEST_KEYS,
+    "url": _PROCESS_KEYS,
+    "builtin": (*_PROCESS_KEYS, *_REQUEST_KEYS),
 }
 _DISABLED_BY_ENTRY = "its entry in the configuration says so (enabled or disabled)"
 _LETTER = re.compile(r"[A-Za-z0-9]")
@@ -112,24 +111,25 @@ def _read_server(
     if not problems:
         values = normalise_entry(expanded, base_paths, where, warnings, env_files)
         return _spec(name, read_fields(values, ServerEntry, "", where, warnings), base_paths, warnings)
-    if not _is_switched_off(expanded):
-        warnings += [f"{where} is disabled: {problem}" for problem in problems]
-    return _disabled(name, raw, _DISABLED_BY_ENTRY if _is_switched_off(expanded) else "; ".join(problems))
-
-
-def _is_switched_off(expanded: Mapping[str, object]) -> bool:
-    """Whether the operator disabled it, so that its missing variables are not reported."""
     enabled, disabled = str(expanded.get("enabled", True)), str(expanded.get("disabled", False))
-    return enabled.lower() in ("false", "0") or disabled.lower() in ("true", "1")
+    if enabled.lower() in ("false", "0") or disabled.lower() in ("true", "1"):
+        # The operator disabled it, so its missing variables are not reported.
+        return _disabled(name, raw, _DISABLED_BY_ENTRY)
+    warnings += [f"{where} is disabled: {problem}" for problem in problems]
+    return _disabled(name, raw, "; ".join(problems))
 
 
 def _disabled(name: str, raw: Mapping[str, object], reason: str) -> ServerSpec:
     """A server whose variables are missing: enough to display it, too little to start it."""
-    command, url = raw.get("command"), raw.get("url")
+    command, url, builtin = raw.get("command"), raw.get("url"), None
+    if "builtin" in raw:
+        known: tuple[Builtin, ...] = get_args(Builtin)
+        # Any one where the name itself is missing.
+        builtin = next((word for word in known if word == str(raw["builtin"]).casefold()), known[0])
     entry = ServerEntry(
         command=command if isinstance(command, str) else "",
         url=url if isinstance(url, str) else "",
-        builtin=_builtin(raw["builtin"]) if "builtin" in raw else None,
+        builtin=builtin,
     )
     return ServerSpec(
         name=name,
@@ -142,18 +142,14 @@ def _disabled(name: str, raw: Mapping[str, object], reason: str) -> ServerSpec:
     )
 
 
-def _builtin(given: object) -> Builtin:
-    """The built-in server of that name, or any one where the name itself is missing."""
-    known: tuple[Builtin, ...] = get_args(Builtin)
-    return next((word for word in known if word == str(given).casefold()), known[0])
-
-
 def _spec(name: str, entry: ServerEntry, base_paths: BasePaths, warnings: list[str]) -> ServerSpec:
     kind = _kind(entry)
     transport = _transport(entry, kind)
     enabled = entry.enabled and not entry.disabled
     _check_process(entry)
     _check_request(entry)
+    if entry.cold is not None and entry.cold is entry.hot:
+        raise ConfigError("its cold and hot contradict each other", hint="remove one of the two")
     check_connection(name, entry, warnings)
     warnings += [
         f"{to_camel_case(key)!r} in server {display_value(name)} has no effect on a server with {kind!r}"
@@ -187,16 +183,10 @@ def _spec(name: str, entry: ServerEntry, base_paths: BasePaths, warnings: list[s
         shared=entry.shared,
         curation=_curation(name, entry, warnings),
         policy=upstream_policy_of(f"server {display_value(name)}", entry, warnings),
-        cold=_is_cold(entry),
+        cold=entry.hot is False if entry.cold is None else entry.cold,
         idle_timeout_seconds=entry.idle_timeout,
         max_restarts=entry.max_restarts,
     )
-
-
-def _is_cold(entry: ServerEntry) -> bool:
-    if entry.cold is not None and entry.cold is entry.hot:
-        raise ConfigError("its cold and hot contradict each other", hint="remove one of the two")
-    return entry.hot is False if entry.cold is None else entry.cold
 
 
 def _curation(name: str, entry: ServerEntry, warnings: list[str]) -> Curation:
@@ -204,8 +194,7 @@ def _curation(name: str, entry: ServerEntry, warnings: list[str]) -> Curation:
     renamed = {tool: given for tool, given in entry.rename.items() if _LETTER.search(given)}
     warnings += [
         f"rename in server {display_value(name)} gives {display_value(tool)} the name "
-        f"{display_value(given)}, which has no effect: "
-        "a name needs a letter or a digit"
+        f"{display_value(given)}, which has no effect: a name needs a letter or a digit"
         for tool, given in entry.rename.items()
         if tool not in renamed
     ]

@@ -104,7 +104,9 @@ def _read_value(
     kind = plain_type(annotation)
     if is_struct(kind):
         return _read_object(value, kind, where, owner, warnings)
-    if get_origin(kind) is dict and isinstance(value, dict) and is_struct(get_args(kind)[1]):
+    if get_origin(kind) is dict and is_struct(get_args(kind)[1]):
+        if not isinstance(value, dict):
+            raise invalid_value_error(where, display_value(value), allowed_values(kind))
         # There is one such map, that of the tools.
         return {
             name: _read_object(one, get_args(kind)[1], f"tool {display_value(name)}", owner, warnings)
@@ -180,44 +182,28 @@ def resolve_settings(given: Sequence[GivenSetting], warnings: list[str]) -> dict
             warnings.append(f"{error.message}; it has no effect, because it is overridden")
             continue
         winner = winners.setdefault(one.field, one)
-        if values.setdefault(one.field, value) != value and _warns_when_overridden(one):
+        # A variable may have been set long ago, so its author should hear that it is overridden.
+        heard = one.where in environment.KNOWN_VARIABLES and one.where not in environment.SHARED_WITH_OTHERS
+        if values.setdefault(one.field, value) != value and heard:
             warnings.append(environment.overridden_warning(one.where, winner.where))
     return values
-
-
-def _warns_when_overridden(given: GivenSetting) -> bool:
-    """Whether its author should hear that it is overridden: a variable may have been set long ago."""
-    return given.where in environment.KNOWN_VARIABLES and given.where not in environment.SHARED_WITH_OTHERS
 
 
 def _accept(given: GivenSetting) -> object:
     value, where = given.value, given.where
     if given.problem is not None:
         raise ConfigError(f"{where} cannot be read: {given.problem}", hint="or write ${NAME:-default}")
-    prepare = _PREPARATIONS.get(given.field)
-    if prepare is not None:
-        value = prepare(value, where)
+    if given.field == "listing" and where in environment.spellings(environment.ROUTING):
+        value = environment.LISTING_OF_ROUTING[str(convert(value, environment.ROUTING_TYPES, where))]
+    elif given.field == "transport" and isinstance(value, str) and value.casefold() in _STREAMABLE:
+        value = "http"
     annotation = _TYPES[given.field]
-    if _is_path(annotation):
+    if plain_type(annotation) is Path:
         path = convert(str(value) if isinstance(value, Path) else value, str, where)
         return given.base_paths.resolve(str(path), where)
     converted = convert(value, annotation, where, private=given.field in _SECRET_SETTINGS)
     check = _CHECKS.get(given.field)
     return converted if check is None else check(converted, where)
-
-
-def _is_path(annotation: object) -> bool:
-    return annotation is Path or any(_is_path(part) for part in get_args(annotation))
-
-
-def _known_listing(value: object, where: str) -> object:
-    if where in environment.spellings(environment.ROUTING):
-        return environment.listing_mode_of(value, where)
-    return value
-
-
-def _server_transport(value: object, _where: str) -> object:
-    return "http" if isinstance(value, str) and value.casefold() in _STREAMABLE else value
 
 
 def _one_line(value: object, where: str) -> object:
@@ -275,10 +261,6 @@ def _notice(value: object, where: str) -> object:
     return value
 
 
-_PREPARATIONS: Mapping[str, _ValueStep] = {
-    "listing": _known_listing,
-    "transport": _server_transport,
-}
 _CHECKS: Mapping[str, _ValueStep] = {
     "name": _one_line,
     "host": _loopback,

@@ -30,25 +30,29 @@ def seconds(least: float, most: float, description: str) -> msgspec.Meta:
     return msgspec.Meta(ge=least, le=most, description=description, extra={"unit": "seconds"})
 
 
+def text(most: int, description: str) -> msgspec.Meta:
+    """The most characters of a text that is not empty."""
+    return msgspec.Meta(min_length=1, max_length=most, description=description)
+
+
 def convert(value: object, annotation: object, where: str, *, private: bool = False) -> object:
     """The value as `annotation`; text stands for numbers and booleans, because `${VAR}` yields text.
 
     Raises ConfigError with the setting, its value unless that is private, and the allowed values.
     """
-    target = _without_none(annotation)
     try:
-        return msgspec.convert(_fold_case(value, target), target, strict=False)
+        return msgspec.convert(_fold_case(value, annotation), type_if_set(annotation), strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        for place, part, kind in () if private else _parts_of(value, target):
+        for place, part, kind in () if private else _parts_of(value, annotation):
             # The error of the invalid part is more precise.
             convert(part, kind, f"{place} of {where}")
         what = "of another kind" if private else display_value(value)
-        raise invalid_value_error(where, what, allowed_values(target)) from error
+        raise invalid_value_error(where, what, allowed_values(annotation)) from error
 
 
-def _parts_of(value: object, target: object) -> list[tuple[str, object, object]]:
+def _parts_of(value: object, annotation: object) -> list[tuple[str, object, object]]:
     """The name, value and type of each part of an object or a list."""
-    plain, _ = _parts(target)
+    plain = plain_type(annotation)
     if isinstance(value, dict) and get_origin(plain) is dict:
         return [(display_value(key), part, get_args(plain)[1]) for key, part in value.items()]
     if isinstance(value, list) and get_origin(plain) is tuple:
@@ -58,10 +62,7 @@ def _parts_of(value: object, target: object) -> list[tuple[str, object, object]]
 
 def invalid_value_error(where: str, what: str, what_is_allowed: str) -> ConfigError:
     """The error for a value that a setting cannot take."""
-    return ConfigError(
-        f"{where} is {what}, allowed is {what_is_allowed}",
-        hint=f"correct or remove {where}",
-    )
+    return ConfigError(f"{where} is {what}, allowed is {what_is_allowed}", hint=f"correct or remove {where}")
 
 
 def display_value(value: object) -> str:
@@ -84,7 +85,7 @@ _FIXED: Mapping[object, str] = {tuple: "a list of strings", bool: "true or false
 
 def allowed_values(annotation: object) -> str:
     """The values that a setting of this type takes, in words."""
-    plain, meta = _parts(_without_none(annotation))
+    plain, meta = _parts(annotation)
     match get_origin(plain) or plain:
         case _ if _words(plain):
             *first, last = _words(plain)
@@ -95,11 +96,13 @@ def allowed_values(annotation: object) -> str:
             *first, last = (field.encode_name for field in msgspec.structs.fields(kind))
             return f"an object with {', '.join(first)} and {last}"
         case origin if origin is dict:
-            return _map(get_args(plain)[1])
-        case origin if origin is int:
-            return _number("an integer", meta)
-        case origin if origin is float:
-            return _number("a number", meta)
+            values = get_args(plain)[1]
+            words = ", ".join(_words(values)) or ("objects" if is_struct(values) else "strings")
+            return "an object" if values is Any else f"an object whose values are {words}"
+        case origin if origin in (int, float):
+            unit = f" of {meta.extra['unit']}" if meta.extra else ""
+            most = f", at least {meta.ge}" if meta.le is None else f" from {meta.ge} to {meta.le}"
+            return f"{'an integer' if origin is int else 'a number'}{unit}{most}"
     return f"text of 1 to {meta.max_length} characters" if meta.max_length else "text"
 
 
@@ -110,31 +113,23 @@ def is_struct(kind: object) -> TypeGuard[type[msgspec.Struct]]:
 
 def plain_type(annotation: object) -> object:
     """The type of a setting without its range and without the None of one that is not set."""
-    return _parts(_without_none(annotation))[0]
+    return _parts(annotation)[0]
+
+
+def type_if_set(annotation: object) -> object:
+    """The type of a setting with its range, without the None of one that is not set."""
+    type_: object = Annotated[_parts(annotation)]
+    return type_
 
 
 def description(annotation: object) -> str:
     """The sentence that was given to `about`, `between` or `seconds`."""
-    return _parts(_without_none(annotation))[1].description or ""
+    return _parts(annotation)[1].description or ""
 
 
-def _map(values: object) -> str:
-    if values is Any:
-        return "an object"
-    words = ", ".join(_words(values))
-    return f"an object whose values are {words or ('objects' if is_struct(values) else 'strings')}"
-
-
-def _number(kind: str, meta: msgspec.Meta) -> str:
-    unit = f" of {meta.extra['unit']}" if meta.extra else ""
-    if meta.le is None:
-        return f"{kind}{unit}, at least {meta.ge}"
-    return f"{kind}{unit} from {meta.ge} to {meta.le}"
-
-
-def _fold_case(value: object, target: object) -> object:
+def _fold_case(value: object, annotation: object) -> object:
     """A word in the case that it is declared in, so that `info` means `INFO`."""
-    plain, _ = _parts(target)
+    plain = plain_type(annotation)
     if isinstance(value, dict) and get_origin(plain) is dict:
         return {key: _fold_case(one, get_args(plain)[1]) for key, one in value.items()}
     if isinstance(value, str):
@@ -148,19 +143,13 @@ def _words(plain: object) -> tuple[str, ...]:
     return tuple(str(word) for word in get_args(plain)) if get_origin(plain) is Literal else ()
 
 
-def _without_none(annotation: object) -> object:
-    # The absence of a setting is not a value, and msgspec would read the text "null" as None.
-    kinds = get_args(annotation)
-    if NoneType not in kinds:
-        return annotation
-    return next(kind for kind in kinds if kind is not NoneType)
-
-
 def _parts(annotation: object) -> tuple[object, msgspec.Meta]:
+    meta = msgspec.Meta()
     if get_origin(annotation) is Annotated:
-        plain, meta, *_ = get_args(annotation)
-        return plain, meta
-    return annotation, msgspec.Meta()
+        annotation, meta, *_ = get_args(annotation)
+    # The absence of a setting is not a value, and msgspec would read the text "null" as None.
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return (kinds[0] if NoneType in get_args(annotation) else annotation), meta
 
 
 _ABBREVIATED = {"ttl": "TTL"}

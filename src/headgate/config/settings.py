@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from headgate.config.knowledge_settings import KnowledgeSettings
-from headgate.config.setting_values import about, between, seconds
+from headgate.config.setting_values import about, between, seconds, text
 from headgate.domain.server_spec import ServerSpec
 
 Listing = Literal["auto", "full", "partitioned", "slim", "search", "dynamic", "budget"]
@@ -36,9 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # From the environment only: in a file it would erase the data on every start.
     reset_data: bool = False
 
-    name: Annotated[
-        str, Meta(min_length=1, max_length=64, description="The name that clients see of this gateway.")
-    ] = "headgate"
+    name: Annotated[str, text(64, "The name that clients see of this gateway.")] = "headgate"
     prefix: Annotated[
         bool, about("Names of tools and prompts begin with their server's; false needs a single server.")
     ] = True
@@ -77,13 +75,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, between(1, 100, "How many found tools a client's list has in the listing mode dynamic.")
     ] = 15
     # None means that the installed packages decide.
-    embedder: (
-        Annotated[
-            Literal["BM25", "SEMANTIC", "HF", "OPENAI"],
-            about("What search goes by besides words; BM25 is words alone."),
-        ]
-        | None
-    ) = None
+    embedder: Annotated[
+        Literal["BM25", "SEMANTIC", "HF", "OPENAI"] | None,
+        about("What search goes by besides words; BM25 is words alone."),
+    ] = None
     hf_model: Annotated[str, about("The model of the embedder HF.")] = (
         "sentence-transformers/all-MiniLM-L6-v2"
     )
@@ -91,11 +86,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "https://api.openai.com/v1"
     )
     openai_model: Annotated[str, about("The model of the embedder OPENAI.")] = "text-embedding-3-small"
-    openai_api_key: Annotated[str, about("The key of the embedder OPENAI.")] | None = None
+    openai_api_key: Annotated[str | None, about("The key of the embedder OPENAI.")] = None
     # None means that it is not set, so the limit follows from the prefix of the client.
-    tool_name_limit: (
-        Annotated[int, between(10, 200, "The longest public name of a tool or prompt.")] | None
-    ) = None
+    tool_name_limit: Annotated[
+        int | None, between(10, 200, "The longest public name of a tool or prompt.")
+    ] = None
 
     max_response_size: Annotated[
         int,
@@ -104,9 +99,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 8000
     # None is no such limit.
-    max_response_tokens: (
-        Annotated[int, between(1, 100_000_000, "The same limit in tokens, which are estimated.")] | None
-    ) = None
+    max_response_tokens: Annotated[
+        int | None, between(1, 100_000_000, "The same limit in tokens, which are estimated.")
+    ] = None
     enable_auto_truncation: Annotated[
         bool,
         about(
@@ -122,26 +117,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "cache"
     # None is a quarter of the limit.
-    excerpt_size: (
-        Annotated[
-            int, between(1, 100_000_000, "The most characters of an excerpt; unset, a quarter of the limit.")
-        ]
-        | None
-    ) = None
+    excerpt_size: Annotated[
+        int | None,
+        between(1, 100_000_000, "The most characters of an excerpt; unset, a quarter of the limit."),
+    ] = None
     # None is built in.
-    truncation_message: (
-        Annotated[
-            str,
-            Meta(
-                max_length=2000,
-                description=(
-                    "The notice below an excerpt, with {cache_id} and, if wanted, {shown}, {size}, {tokens}, "
-                    "{minutes} and {tools}."
-                ),
+    truncation_message: Annotated[
+        str | None,
+        Meta(
+            max_length=2000,
+            description=(
+                "The notice below an excerpt, with {cache_id} and, if wanted, {shown}, {size}, {tokens}, "
+                "{minutes} and {tools}."
             ),
-        ]
-        | None
-    ) = None
+        ),
+    ] = None
     compact_tables: Annotated[
         bool,
         about("Whether excerpts of tables name their columns once, where that takes fewer tokens."),
@@ -191,12 +181,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         seconds(0, 900, "How long a recorded call goes on whose client was cut off, before it is cancelled."),
     ] = 5.0
     # None lists them where some server has something of delivery configured.
-    list_delivery_tools: (
-        Annotated[
-            bool, about("Whether the tools of transactions are listed; unset, where a server needs them.")
-        ]
-        | None
-    ) = None
+    list_delivery_tools: Annotated[
+        bool | None, about("Whether the tools of transactions are listed; unset, where a server needs them.")
+    ] = None
     transaction_timeout_seconds: Annotated[
         float, seconds(1, _DAY, "How long a transaction may take that does not say.")
     ] = 300.0
@@ -232,10 +219,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], about("The least important lines that are logged.")
     ] = "INFO"
-    log_file: Annotated[Path, about("A file for the log.")] | None = None
+    log_file: Annotated[Path | None, about("A file for the log.")] = None
     # None means pretty on a terminal and json elsewhere.
-    log_format: Annotated[Literal["pretty", "json"], about("How a log line looks.")] | None = None
-    list_changed_exec: Annotated[str, about("A command that runs after the tools have changed.")] | None = (
+    log_format: Annotated[Literal["pretty", "json"] | None, about("How a log line looks.")] = None
+    list_changed_exec: Annotated[str | None, about("A command that runs after the tools have changed.")] = (
         None
     )
 

@@ -32,12 +32,12 @@ def _expand(value: object, lookup: Lookup, problems: list[str], key: str) -> obj
     match value:
         case str() if "${" in value:
             text = _TemplateExpander(value, lookup, key.removeprefix("."))
-            expanded = text.expand()
+            expanded = text.read(depth=0)
             problems += text.problems
             return expanded
         case dict():
             return {
-                name: _expand(item, lookup, problems, f"{key}.{_on_one_line(name)}")
+                name: _expand(item, lookup, problems, f"{key}.{name if name.isprintable() else ascii(name)}")
                 for name, item in value.items()
             }
         case list():
@@ -51,25 +51,6 @@ def input_variable(identifier: str) -> str:
     return name if name and not name[0].isdigit() else f"INPUT_{name}"
 
 
-def _not_set(kind: str | None, name: str) -> str:
-    if kind == "input":
-        variable = input_variable(name)
-        return (
-            f"${{input:{name}}} is a value that VS Code asks for: "
-            f"set {variable} in the environment or in .env beside the file"
-        )
-    return f"${{{name}}} is not set: set {name} in the environment or in .env beside the file"
-
-
-def _first_match(patterns: tuple[re.Pattern[str], ...], text: str, position: int) -> re.Match[str] | None:
-    matches = (pattern.match(text, position) for pattern in patterns)
-    return next((match for match in matches if match), None)
-
-
-def _on_one_line(name: str) -> str:
-    return name if name.isprintable() else ascii(name)
-
-
 class _TemplateExpander:
     """One string, read from left to right."""
 
@@ -80,10 +61,7 @@ class _TemplateExpander:
         self._key = key
         self._position = 0
 
-    def expand(self) -> str:
-        return self._read(depth=0)
-
-    def _read(self, depth: int) -> str:
+    def read(self, depth: int) -> str:
         """Up to the end of the string, or in a default up to the brace that closes it."""
         pieces: list[str] = []
         escaped = 0
@@ -111,18 +89,29 @@ class _TemplateExpander:
         if separator := _SEPARATOR.match(self._text, self._position):
             self._position = separator.end()
             return os.sep
-        reference = _first_match((_INPUT, _REFERENCE), self._text, self._position)
+        reference = _INPUT.match(self._text, self._position) or _REFERENCE.match(self._text, self._position)
         if reference is None or depth == _DEEPEST_DEFAULT:
-            return self._unreadable()
+            closing = self._text.find("}", self._position)
+            self._position = len(self._text) if closing < 0 else closing + 1
+            self._problem(
+                "a ${ is not followed by a name and }: write ${NAME}, or $${ for the text ${ itself"
+            )
+            return ""
         self._position = reference.end()
         kind, name, end = reference.groups()
         value = self._value(kind, name)
         if end == "}":
             if value is None:
-                self._problem(_not_set(kind, name))
+                why, variable = f"${{{name}}} is not set", name
+                if kind == "input":
+                    why, variable = (
+                        f"${{input:{name}}} is a value that VS Code asks for",
+                        input_variable(name),
+                    )
+                self._problem(f"{why}: set {variable} in the environment or in .env beside the file")
             return value or ""
         known = len(self.problems)
-        default = self._read(depth + 1)
+        default = self.read(depth + 1)
         # As in a shell: an empty variable takes the default too.
         if value:
             del self.problems[known:]
@@ -134,16 +123,8 @@ class _TemplateExpander:
             return self._lookup(name)
         if kind == "input":
             return self._lookup(f"{INPUT_PREFIX}{name}")
-        if kind in ("secret", "keyring"):
-            self._problem(f"${{{kind}:{name}}} is not available in this version: use ${{{name}}}")
-        else:
-            self._problem(f"${{{kind}:{name}}} is not known here: use ${{{name}}}")
-        return ""
-
-    def _unreadable(self) -> str:
-        closing = self._text.find("}", self._position)
-        self._position = len(self._text) if closing < 0 else closing + 1
-        self._problem("a ${ is not followed by a name and }: write ${NAME}, or $${ for the text ${ itself")
+        why = "available in this version" if kind in ("secret", "keyring") else "known here"
+        self._problem(f"${{{kind}:{name}}} is not {why}: use ${{{name}}}")
         return ""
 
     def _problem(self, sentence: str) -> None:
