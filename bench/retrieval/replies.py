@@ -4,7 +4,7 @@ import asyncio
 import lzma
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import quantiles
 from typing import Final
@@ -14,12 +14,13 @@ import msgspec
 from bench.retrieval.peers import count_tokens
 from bench.retrieval.semantic import BOTH, WORDS, open_finder, prepared
 from bench.retrieval.synthetic import template_questions
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.public_names import Key, public_name
 from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.search.tool_document import document_of
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.client_profile import ClientProfile
-from headgate.domain.identity import EVERYTHING, LOCAL_IDENTITY, Identity, Visibility
+from headgate.domain.identity import LOCAL_IDENTITY, Identity, everything_visible
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import ClientSession, McpRequest
 
@@ -46,45 +47,36 @@ class Replies(msgspec.Struct, frozen=True, kw_only=True):
     tokens_most: int
 
 
-class Shop:
+class NoNameOwners:
+    """Stores nothing: the catalog lives as long as the measurement."""
+
+    def owner(self, public_name: str) -> Key | None:
+        """Nobody."""
+
+    def claim(self, names: Mapping[str, Key]) -> None:
+        """Forgotten at once."""
+
+
+def catalog_of(items: Sequence[Item]) -> Catalog:
     """Tools of real servers as a catalog in which everybody may see everything."""
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self.items = list(items)
-        self._by_key = {(item.server, item.name): item for item in items}
-
-    def every_tool(self) -> list[Item]:
-        """All of them, the same list each time."""
-        return self.items
-
-    def visibility(self, caller: Identity) -> Visibility:
-        """Everything."""
-        return EVERYTHING
-
-    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """The servers."""
-        return tuple(dict.fromkeys(item.server for item in self.items))
-
-    def shows_all(self, profile: ClientProfile) -> bool:
-        """Always."""
-        return True
-
-    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
-        """All of them."""
-        return self.items
-
-    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
-        """One tool, if there is such a one."""
-        return self._by_key.get(key)
-
-    def __len__(self) -> int:
-        return len(self.items)
+    catalog = Catalog(
+        name_limit=TOOL_NAME_LIMIT,
+        prefixed=True,
+        page_bytes=1 << 18,
+        owners=NoNameOwners(),
+        visible=everything_visible,
+    )
+    catalog.set_servers(list(dict.fromkeys(item.server for item in items)))
+    for server in catalog.servers():
+        own = [item.definition for item in items if item.server == server]
+        catalog.replace_listing(server, ItemKind.TOOLS, own)
+    return catalog
 
 
 def replies() -> list[Replies]:
     """Ask for some of the tools, by words and by both, for short answers and for whole schemas."""
     print(f"bench: retrieval, replies with {TOOLS} tools", file=sys.stderr, flush=True)
-    return asyncio.run(_replies(Shop(real_tools(TOOLS))))
+    return asyncio.run(_replies(catalog_of(real_tools(TOOLS))))
 
 
 def real_tools(count: int) -> list[Item]:
@@ -114,14 +106,14 @@ class _Listed(msgspec.Struct):
     listing: _Tools
 
 
-async def _replies(shop: Shop) -> list[Replies]:
-    questions = requests_for(shop.items, _QUESTIONS)
+async def _replies(catalog: Catalog) -> list[Replies]:
+    questions = requests_for(catalog.every_tool, _QUESTIONS)
     found = []
     for way, embedder in ((WORDS, None), (BOTH, prepared(questions))):
-        async with open_finder(shop.every_tool, embedder) as finder:
+        async with open_finder(lambda: catalog.every_tool, embedder) as finder:
             tool = RetrieveTools(
                 finder,
-                shop,
+                catalog,
                 ToolPools(1, lambda: 0.0),
                 lambda request: False,
                 top_k=_TOP_K,
@@ -130,7 +122,7 @@ async def _replies(shop: Shop) -> list[Replies]:
             )
             for detail in ("brief", "full"):
                 texts = [await _ask(tool, question, detail) for question in questions]
-                found.append(_counted(way, detail, len(shop), texts))
+                found.append(_counted(way, detail, len(catalog), texts))
     return found
 
 

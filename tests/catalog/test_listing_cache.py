@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from headgate.catalog.expand_schema import ExpandableTools
 from headgate.catalog.listing_variant import KnownClients
-from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.client_profile import PLAIN_PROFILE

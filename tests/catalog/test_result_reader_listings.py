@@ -8,11 +8,11 @@ import pytest
 from msgspec import Raw
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.expand_schema import ExpandSchema
+from headgate.catalog.expand_schema import ExpandableTools, ExpandSchema
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
 from headgate.catalog.listing_variant import KnownClients
-from headgate.catalog.own_tools import ExpandableTools, OwnToolDefinition
+from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools

@@ -8,12 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from headgate.app.delivery_services import listed_delivery_tools
 from headgate.app.stored_results import listed_result_tools
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.expand_schema import ExpandSchema
+from headgate.catalog.expand_schema import ExpandableTools, ExpandSchema
 from headgate.catalog.finder import Finder, ToolSemanticSearch
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
 from headgate.catalog.listing_variant import KnownClients
-from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.public_names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.retrieve_tools import AwaitTools, NotifyListChanged, RetrieveTools
 from headgate.catalog.tool_dialects import Dialect

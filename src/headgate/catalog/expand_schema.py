@@ -9,27 +9,23 @@ import msgspec
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.definition_text import split_definition
 from headgate.catalog.errors import InvalidExpansionRequest, SchemaNotFound
-from headgate.catalog.public_names import EXPAND_SCHEMA
+from headgate.catalog.own_tools import (
+    CALL_DEFINITION,
+    EXPAND_DEFINITION,
+    OwnToolDefinition,
+    retrieve_definition,
+)
+from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 from headgate.domain.client_profile import ClientProfile
+from headgate.domain.errors import InvalidArguments
 from headgate.domain.identity import Identity
-from headgate.domain.item import Item
+from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse
-from headgate.domain.tool_arguments import (
-    list_in_text,
-    text_member,
-    unknown_argument_message,
-    unknown_names,
-)
-from headgate.schema.path_lookup import (
-    LONGEST_PATH,
-    NavigableSchema,
-    PathFound,
-    PathNotFound,
-    SchemaChild,
-    SchemaPart,
-)
+from headgate.domain.tool_arguments import argument_members, list_in_text, refuse_unknown, text_member
+from headgate.schema.path_lookup import LONGEST_PATH, NavigableSchema, PathFound, PathNotFound, SchemaPart
 from headgate.schema.references import pointer_steps, string_value
 
 _MOST_NAMED: Final = 20
@@ -45,7 +41,6 @@ _ARGUMENT_NAMES: Final = ("toolName", "path", "mode")
 _NOTHING: Final = Raw(b"null")
 # A property of that name has an object as its value, not a text.
 _REFERENCE: Final = re.compile(rb'"\$ref"\s*+:\s*+("(?:[^"\\]|\\.)*+")')
-_object = Decoder(dict[str, Raw])
 # An index may be a number.
 _steps = Decoder(list[str | int])
 _one_step = Decoder(str | int)
@@ -61,6 +56,30 @@ class ToolDefinitionLookup(Protocol):
 
     def nearest(self, name: str, caller: Identity) -> list[str]:
         """Similar names of the caller's tools."""
+
+
+class ExpandableTools:
+    """Every tool that expandSchema can return, including the gateway's own, which a small budget shortens."""
+
+    def __init__(self, catalog: Catalog, readers: Sequence[OwnToolDefinition] = ()) -> None:
+        """`readers` are the gateway's own tools that are listed after those of servers."""
+        self._catalog = catalog
+        self._readers = {reader.name: reader.whole for reader in readers}
+        self.nearest = catalog.nearest
+
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
+        """The tool of that name, if the client sees it."""
+        found = self._catalog.find(name, caller, profile)
+        if found is not None:
+            return found
+        servers = self._catalog.visible_servers(self._catalog.visibility(caller))
+        own = {
+            RETRIEVE_TOOLS: retrieve_definition(servers),
+            CALL_TOOL: CALL_DEFINITION,
+            EXPAND_SCHEMA: EXPAND_DEFINITION,
+            **self._readers,
+        }
+        return Item(ItemKind.TOOLS, "", name, name, own[name]) if name in own else None
 
 
 class _ExpandSchemaArguments(msgspec.Struct, frozen=True):
@@ -101,7 +120,9 @@ class ExpandSchema:
         parted = split_definition(definition)
         if parted is None:
             if arguments.path:
-                raise _nested_too_deep(tool.public_name)
+                raise InvalidExpansionRequest(
+                    f"{tool.public_name} is nested too deep to be taken apart; leave path out to get it whole"
+                )
             return [definition]
         if not arguments.path:
             return [parted.docs if arguments.docs else parted.schema]
@@ -110,52 +131,40 @@ class ExpandSchema:
 
 def _read_arguments(params: Mapping[str, Raw]) -> _ExpandSchemaArguments:
     """The arguments; raises InvalidExpansionRequest."""
-    arguments = bytes(params.get("arguments", b""))
     try:
-        given = _object.decode(arguments) if arguments[:1] == b"{" else {}
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable_arguments() from error
-    # First, because clients rely on the wording of that message.
-    tool = text_member(given, "toolName")
-    if not tool.strip():
-        raise _missing_tool_name()
-    unknown = unknown_names(given, _ARGUMENT_NAMES)
-    if unknown:
-        raise _unknown_members(unknown, _ARGUMENT_NAMES)
-    return _ExpandSchemaArguments(
-        tool,
-        _path(given.get("path", _NOTHING)),
-        _docs(given.get("mode", _NOTHING)),
-    )
+        is_object = bytes(params.get("arguments", b""))[:1] == b"{"
+        given = argument_members(params, EXPAND_SCHEMA, "") if is_object else {}
+        # First, because clients rely on the wording of that message.
+        tool = text_member(given, "toolName")
+        if not tool.strip():
+            raise InvalidExpansionRequest("toolName is required")
+        refuse_unknown(EXPAND_SCHEMA, given, _ARGUMENT_NAMES, hint="")
+    except InvalidArguments as error:
+        raise InvalidExpansionRequest(error.message.removeprefix(f"{EXPAND_SCHEMA}: ")) from error
+    path = _path(bytes(given.get("path", _NOTHING)))
+    try:
+        mode: str | None = _mode.decode(given.get("mode", _NOTHING))
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidExpansionRequest('mode must be "schema" or "docs"') from error
+    return _ExpandSchemaArguments(tool, path, mode == "docs")
 
 
-def _path(value: Raw) -> tuple[str, ...]:
-    raw = bytes(value)
+def _path(raw: bytes) -> tuple[str, ...]:
     if raw in (b"null", b'""'):
         return ()
     try:
-        steps = _steps.decode(raw) if raw[:1] == b"[" else _steps_in(_one_step.decode(raw))
+        one = [] if raw[:1] == b"[" else [_one_step.decode(raw)]
+        steps = one or _steps.decode(raw)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid_path() from error
+        message = 'path must be a list of names, such as ["metadata","shipping"]'
+        raise InvalidExpansionRequest(message) from error
+    if one and isinstance(one[0], str) and one[0].lstrip()[:1] == "[":
+        # The list was sent as a text, or a name begins with a bracket.
+        inside = list_in_text(one[0], list[str | int])
+        steps = one if inside is None else inside
     if len(steps) > LONGEST_PATH:
-        raise _path_too_long(len(steps))
+        raise InvalidExpansionRequest(f"path has {len(steps)} names, and at most {LONGEST_PATH} are followed")
     return tuple(map(str, steps))
-
-
-def _steps_in(step: str | int) -> list[str | int]:
-    """The one name, or the list that was sent as a text; a name may begin with a bracket."""
-    if isinstance(step, str) and step.lstrip()[:1] == "[":
-        steps = list_in_text(step, list[str | int])
-        return [step] if steps is None else steps
-    return [step]
-
-
-def _docs(value: Raw) -> bool:
-    try:
-        mode: str | None = _mode.decode(value)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise _invalid_mode() from error
-    return mode == "docs"
 
 
 def _expand_part(schema: NavigableSchema, arguments: _ExpandSchemaArguments, tool: str) -> list[str]:
@@ -179,19 +188,16 @@ def _describe_part(schema: NavigableSchema, part: SchemaPart) -> bytes:
     children = schema.children(part, _MOST_CHILDREN)
     if children.first:
         description["children"] = {
-            _replace_lone_surrogates(name): _describe_child(schema, child)
+            _replace_lone_surrogates(name): {
+                **_keyword_values(schema, child.value, ("type",)),
+                **({"required": True} if child.required else {}),
+                **_keyword_values(schema, child.value, ("description",)),
+            }
             for name, child in children.first.items()
         }
     if children.total > len(children.first):
         description["more"] = children.total - len(children.first)
     return msgspec.json.encode(description)
-
-
-def _describe_child(schema: NavigableSchema, child: SchemaChild) -> dict[str, object]:
-    line: dict[str, object] = dict(_keyword_values(schema, child.value, ("type",)))
-    if child.required:
-        line["required"] = True
-    return line | _keyword_values(schema, child.value, ("description",))
 
 
 def _keyword_values(schema: NavigableSchema, value: bytes, keywords: tuple[str, ...]) -> dict[str, Raw]:
@@ -203,29 +209,27 @@ def _keyword_values(schema: NavigableSchema, value: bytes, keywords: tuple[str, 
             if member and keyword not in values:
                 values[keyword] = Raw(member)
     if "type" in keywords and "type" not in values:
-        values |= _type_of_branches(schema, value)
+        # The types of the alternatives.
+        branches = schema.subschemas.with_branches(value)
+        kinds = (schema.json.member(subschema.value, "type") for subschema in branches)
+        types: dict[bytes, None] = {}
+        for kind in kinds:
+            if kind[:1] == b'"':
+                types[kind] = None
+            if len(types) == _MOST_TYPES:
+                break
+        if types:
+            listed = b",".join(types)
+            values["type"] = Raw(listed if len(types) == 1 else b"[" + listed + b"]")
     return {keyword: values[keyword] for keyword in keywords if keyword in values}
-
-
-def _type_of_branches(schema: NavigableSchema, value: bytes) -> dict[str, Raw]:
-    """The types of the alternatives."""
-    types: dict[bytes, None] = {}
-    for subschema in schema.subschemas.with_branches(value):
-        kind = schema.json.member(subschema.value, "type")
-        if kind[:1] == b'"':
-            types[kind] = None
-        if len(types) == _MOST_TYPES:
-            break
-    if not types:
-        return {}
-    return {"type": Raw(next(iter(types)) if len(types) == 1 else b"[" + b",".join(types) + b"]")}
 
 
 def _notes(schema: NavigableSchema, found: PathFound, blocks: list[bytes]) -> list[str]:
     """How to continue from a part with references or alternatives."""
     there: dict[str, bytes] = {}
     gone: list[str] = []
-    for reference in _references(blocks):
+    written = (match[1] for block in blocks for match in _REFERENCE.finditer(block))
+    for reference in dict.fromkeys(islice(written, _MOST_REFERENCES)):
         pointer = string_value(reference) or ""
         target = schema.subschemas.reference_target(reference)
         if target:
@@ -243,11 +247,6 @@ def _notes(schema: NavigableSchema, found: PathFound, blocks: list[bytes]) -> li
     return notes
 
 
-def _references(blocks: list[bytes]) -> dict[bytes, None]:
-    every = (match[1] for block in blocks for match in _REFERENCE.finditer(block))
-    return dict.fromkeys(islice(every, _MOST_REFERENCES))
-
-
 def _path_to(schema: NavigableSchema, reference: str, target: bytes) -> str:
     """A path to the target of the reference; the reference itself if names would lead elsewhere."""
     steps = pointer_steps(reference)
@@ -256,38 +255,6 @@ def _path_to(schema: NavigableSchema, reference: str, target: bytes) -> str:
     found = schema.find(steps)
     straight = isinstance(found, PathFound) and found.part.value == target
     return _path_text(steps if straight else [reference])
-
-
-def _missing_tool_name() -> InvalidExpansionRequest:
-    return InvalidExpansionRequest("toolName is required")
-
-
-def _unreadable_arguments() -> InvalidExpansionRequest:
-    return InvalidExpansionRequest(
-        "the arguments cannot be read: a text in them is broken, or they are nested too deep"
-    )
-
-
-def _unknown_members(unknown: Sequence[str], known: Sequence[str]) -> InvalidExpansionRequest:
-    return InvalidExpansionRequest(unknown_argument_message(EXPAND_SCHEMA, unknown, known))
-
-
-def _invalid_path() -> InvalidExpansionRequest:
-    return InvalidExpansionRequest('path must be a list of names, such as ["metadata","shipping"]')
-
-
-def _path_too_long(length: int) -> InvalidExpansionRequest:
-    return InvalidExpansionRequest(f"path has {length} names, and at most {LONGEST_PATH} are followed")
-
-
-def _invalid_mode() -> InvalidExpansionRequest:
-    return InvalidExpansionRequest('mode must be "schema" or "docs"')
-
-
-def _nested_too_deep(tool: str) -> InvalidExpansionRequest:
-    return InvalidExpansionRequest(
-        f"{tool} is nested too deep to be taken apart; leave path out to get it whole"
-    )
 
 
 def _part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> InvalidExpansionRequest:

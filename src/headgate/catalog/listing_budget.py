@@ -3,8 +3,10 @@ to search.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -111,15 +113,14 @@ class ListingTokenMeter:
         if cost is None:
             if len(self._costs) >= _MOST_COSTS:
                 self._costs.clear()
-            self._costs[key] = cost = self._too_much(form) or self._count(b"}}," + form) - 1
+            cost, sample = 0, (self._enough or 0) * _SAMPLE_BYTES
+            if self._enough is not None and len(form) > sample:
+                # An estimate for a form that is far too large: counting a megabyte would block other threads.
+                cost = self._count(form[:sample]) * len(form) // sample
+            if self._enough is None or cost <= self._enough:
+                cost = self._count(b"}}," + form) - 1
+            self._costs[key] = cost
         return cost
-
-    def _too_much(self, form: bytes) -> int | None:
-        """An estimate for a form that is far too large: counting a megabyte would block other threads."""
-        if self._enough is None or len(form) <= (sample := self._enough * _SAMPLE_BYTES):
-            return None
-        estimate = self._count(form[:sample]) * len(form) // sample
-        return estimate if estimate > self._enough else None
 
 
 def fit_to_budget(
@@ -224,7 +225,9 @@ class _BudgetFill:
         self._levels: dict[str, DetailLevel] = {one.name: DetailLevel.NONE for one in candidates}
         self._room = budget - meter.tokens(own)
         # In order of preference: added first, demoted last.
-        self._favoured = sorted(self._candidates, key=lambda one: (not one.pinned, _rank(one)))
+        self._favoured = sorted(
+            self._candidates, key=lambda one: (not one.pinned, one.rank is None, one.rank or 0)
+        )
 
     def take_all(self, level: DetailLevel) -> bool:
         """List everything at that level or a shorter one; returns whether it fits."""
@@ -354,15 +357,11 @@ class _BudgetFill:
         return self._meter.tokens(self._array())
 
 
-def _rank(one: ListingCandidate) -> float:
-    return float("inf") if one.rank is None else one.rank
-
-
-def _round_robin(candidates: Sequence[ListingCandidate]) -> list[ListingCandidate]:
+def _round_robin(candidates: Iterable[ListingCandidate]) -> list[ListingCandidate]:
     """The first of each server, then the second of each, and so on."""
-    positions: dict[str, int] = {}
-    rounds: list[tuple[int, int]] = []
-    for index, one in enumerate(candidates):
-        positions[one.server] = round_number = positions.get(one.server, -1) + 1
-        rounds.append((round_number, index))
-    return [candidates[index] for _, index in sorted(rounds)]
+    seen: Counter[str] = Counter()
+    rounds: list[tuple[int, ListingCandidate]] = []
+    for one in candidates:
+        rounds.append((seen[one.server], one))
+        seen[one.server] += 1
+    return [one for _, one in sorted(rounds, key=itemgetter(0))]

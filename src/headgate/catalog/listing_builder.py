@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_budget import (
     DetailLevel,
     FittedListing,
@@ -37,7 +38,7 @@ from headgate.catalog.public_names import (
 from headgate.catalog.tool_dialects import AdaptedTool, Dialect
 from headgate.catalog.tool_forms import ReducedTools, ToolForms
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.listing_mode import Curation, ListingMode
+from headgate.domain.listing_mode import ListingMode
 from headgate.protocol.protocol_version import Era
 
 # In a report; a dialect may change every one of thousands of tools.
@@ -91,22 +92,12 @@ class BuiltListing(msgspec.Struct, frozen=True):
         return self.levels.get(DetailLevel.NONE, 0)
 
 
-class CurationSource(Protocol):
-    """The operator's choices for the listings of servers."""
-
-    def curation(self, server: str) -> Curation:
-        """The curation of the server's tools."""
-
-    def servers(self) -> tuple[str, ...]:
-        """The servers, in the order of the configuration."""
-
-
 class ListingBuilder:
     """Builds listings; thousands of tools take a second, so it runs in another thread."""
 
     def __init__(
         self,
-        curations: CurationSource,
+        catalog: Catalog,
         count_tokens: Callable[[bytes], int],
         *,
         budget_tokens: int,
@@ -117,7 +108,7 @@ class ListingBuilder:
         """`readers` are the gateway's own tools that are listed after those of servers."""
         self.budget_tokens = budget_tokens
         self.readers = readers
-        self._curations = curations
+        self._catalog = catalog
         self._meter = ListingTokenMeter(count_tokens, enough=budget_tokens)
         self._page_bytes = page_bytes
         self._ranks = ranks
@@ -132,9 +123,7 @@ class ListingBuilder:
     def has_server_modes(self, items: Sequence[Item]) -> bool:
         """Whether a server has a listing mode of its own."""
         # Checked for every listing; mostly no server has one.
-        server_modes = {
-            server for server in self._curations.servers() if self._curations.curation(server).mode
-        }
+        server_modes = {server for server in self._catalog.servers() if self._catalog.curation(server).mode}
         return bool(server_modes) and any(item.server in server_modes for item in items)
 
     def search_tools(self, listing_format: ListingFormat, servers: tuple[str, ...]) -> list[NamedDefinition]:
@@ -151,9 +140,10 @@ class ListingBuilder:
         self, listing_format: ListingFormat, items: Sequence[Item], servers: tuple[str, ...]
     ) -> BuiltListing:
         """The listing of these tools in the modes auto, full, partitioned, slim and budget."""
-        build = _ListingBuild(self._curations, self._forms, listing_format, items)
+        build = _ListingBuild(self._catalog, self._forms, listing_format, items)
         own = self._own(listing_format, servers)
-        if listing_format.mode in (ListingMode.FULL, ListingMode.PARTITIONED, ListingMode.SLIM):
+        mode = listing_format.mode
+        if mode in (ListingMode.FULL, ListingMode.PARTITIONED, ListingMode.SLIM):
             fitted = build.uniform(own)
         else:
             fitted = fit_to_budget(
@@ -165,10 +155,12 @@ class ListingBuilder:
                 serve=lambda form: self.adapted(form, listing_format.dialect),
             )
         counted = Counter(fitted.levels.values())
+        choice = ""
+        if mode is ListingMode.AUTO:
+            mode = _resulting_mode(counted.keys())
+            choice = self._choice(mode, fitted.tokens, build, own) if items else ""
         return BuiltListing(
-            _resulting_mode(counted.keys())
-            if listing_format.mode is ListingMode.AUTO
-            else listing_format.mode,
+            mode,
             PagedListing(ItemKind.TOOLS.result_member, fitted.listed, self._page_bytes),
             dict(counted),
             fitted.own,
@@ -176,21 +168,18 @@ class ListingBuilder:
             fitted.pins_left,
             build.changes(fitted.levels) if listing_format.dialect is not Dialect.PLAIN else {},
             build.shared_texts(fitted.levels),
-            self._choice(fitted, build, own) if listing_format.mode is ListingMode.AUTO and items else "",
+            choice,
         )
 
-    def _choice(self, fitted: FittedListing, build: "_ListingBuild", own: OwnToolForms) -> str:
+    def _choice(self, mode: ListingMode, tokens: int, build: "_ListingBuild", own: OwnToolForms) -> str:
         """The choice of auto with the numbers behind it; a large catalog is not counted to its end."""
-        resulting_mode = _resulting_mode(set(fitted.levels.values()))
         sizes = {
             ListingMode.FULL: self._size(build.forms_at(DetailLevel.WHOLE), own.readers),
             ListingMode.SLIM: self._size(build.forms_at(DetailLevel.SLIM), own.expander + own.reader_stubs),
+            # The listing may have fewer of the gateway's own tools than the mode itself.
+            mode: f"{tokens:,}",
         }
-        # The listing may have fewer of the gateway's own tools than the mode itself.
-        sizes |= {resulting_mode: f"{fitted.tokens:,}"}
-        return choice_line(
-            resulting_mode, sizes[ListingMode.FULL], sizes[ListingMode.SLIM], self.budget_tokens
-        )
+        return choice_line(mode, sizes[ListingMode.FULL], sizes[ListingMode.SLIM], self.budget_tokens)
 
     def _size(self, forms: Iterator[bytes], beside: Sequence[NamedDefinition]) -> str:
         """The tokens of a listing, counted up to a limit."""
@@ -206,58 +195,45 @@ class ListingBuilder:
 
     def _own(self, listing_format: ListingFormat, servers: tuple[str, ...]) -> OwnToolForms:
         key = (listing_format.dialect, servers)
-        own = self._own_forms.get(key)
-        if own is None:
-            if len(self._own_forms) >= _MOST_OWN_FORMS:
-                self._own_forms.clear()
-            own = self._own_forms[key] = self._own_tools(servers, listing_format.dialect)
-        return own
+        if key in self._own_forms:
+            return self._own_forms[key]
+        if len(self._own_forms) >= _MOST_OWN_FORMS:
+            self._own_forms.clear()
 
-    def _own_tools(self, servers: tuple[str, ...], dialect: Dialect) -> OwnToolForms:
         def served(*tools: NamedDefinition) -> tuple[NamedDefinition, ...]:
-            return tuple((name, self.adapted(definition, dialect)) for name, definition in tools)
+            return tuple((name, self.adapted(form, listing_format.dialect)) for name, form in tools)
 
-        retrieve = retrieve_definition(servers)
+        retrieve = (RETRIEVE_TOOLS, retrieve_definition(servers))
         expand = (EXPAND_SCHEMA, EXPAND_DEFINITION)
         stubs = ((RETRIEVE_TOOLS, RETRIEVE_STUB), (CALL_TOOL, CALL_STUB))
-        return OwnToolForms(
+        own = self._own_forms[key] = OwnToolForms(
             expander=served(expand),
             finders=(
-                served((RETRIEVE_TOOLS, retrieve), (CALL_TOOL, CALL_DEFINITION), expand),
+                served(retrieve, (CALL_TOOL, CALL_DEFINITION), expand),
                 served(*stubs, (EXPAND_SCHEMA, EXPAND_STUB)),
                 served(*stubs),
             ),
             readers=served(*((reader.name, reader.whole) for reader in self.readers)),
             reader_stubs=served(*((reader.name, reader.stub) for reader in self.readers)),
         )
+        return own
 
 
 class _ListingBuild:
     """One listing being built."""
 
     def __init__(
-        self,
-        curations: CurationSource,
-        words: ToolForms,
-        listing_format: ListingFormat,
-        items: Sequence[Item],
+        self, catalog: Catalog, words: ToolForms, listing_format: ListingFormat, items: Sequence[Item]
     ) -> None:
-        self._curations = curations
+        self._curation = catalog.curation
         self._tool_forms = words
         self._listing_format = listing_format
         self._items = items
-        self._reduced: dict[str, ReducedTools] = (
-            words.reduced(items, listing_format.dialect) if self._has_slim else {}
-        )
-
-    @property
-    def _has_slim(self) -> bool:
-        servers = {item.server for item in self._items}
-        server_modes = {self._curations.curation(server).mode for server in servers}
-        return ListingMode.SLIM in server_modes or self._listing_format.mode not in (
-            ListingMode.FULL,
-            ListingMode.PARTITIONED,
-        )
+        self._reduced: dict[str, ReducedTools] = {}
+        server_modes = {self._curation(server).mode for server in {item.server for item in items}}
+        whole = listing_format.mode in (ListingMode.FULL, ListingMode.PARTITIONED)
+        if ListingMode.SLIM in server_modes or not whole:
+            self._reduced = words.reduced(items, listing_format.dialect)
 
     def forms_at(self, level: DetailLevel) -> Iterator[bytes]:
         """Every tool as it is served at that level."""
@@ -268,9 +244,8 @@ class _ListingBuild:
 
     def shared_texts(self, levels: Mapping[str, DetailLevel]) -> dict[str, str]:
         """The shared text of each server that has several slim tools."""
-        slim_counts = Counter(
-            item.server for item in self._items if levels[item.public_name] is DetailLevel.SLIM
-        )
+        slim = (item.server for item in self._items if levels[item.public_name] is DetailLevel.SLIM)
+        slim_counts = Counter(slim)
         return {
             server: worded.shared_text
             for server, worded in self._reduced.items()
@@ -302,7 +277,7 @@ class _ListingBuild:
                 item.public_name,
                 item.server,
                 self._forms(item),
-                self._curations.curation(item.server).pins(item.name),
+                self._curation(item.server).pins(item.name),
                 ranks.get((item.server, item.name)),
             )
             for item in self._items
@@ -322,7 +297,7 @@ class _ListingBuild:
         return self._tool_forms.adapted(form, self._listing_format.dialect)
 
     def _level(self, item: Item) -> DetailLevel:
-        curation = self._curations.curation(item.server)
+        curation = self._curation(item.server)
         mode = curation.mode or self._listing_format.mode
         if mode is ListingMode.SEARCH and not curation.pins(item.name):
             return DetailLevel.NONE
@@ -337,13 +312,12 @@ class _ListingBuild:
         return self._tool_forms.partitioned(item.definition, self._listing_format.dialect)
 
     def _forms(self, item: Item) -> tuple[bytes | None, bytes | None, bytes | None]:
-        curation = self._curations.curation(item.server)
-        if curation.mode is ListingMode.SEARCH and not curation.pins(item.name):
+        curation = self._curation(item.server)
+        mode = None if curation.pins(item.name) else curation.mode
+        if mode is ListingMode.SEARCH:
             return None, None, None
-        reduced = curation.mode in (ListingMode.PARTITIONED, ListingMode.SLIM) and not curation.pins(
-            item.name
-        )
-        partitioned = reduced and curation.mode is ListingMode.PARTITIONED
+        reduced = mode in (ListingMode.PARTITIONED, ListingMode.SLIM)
+        partitioned = mode is ListingMode.PARTITIONED
         # A model that obeys an empty schema strictly could send nothing.
         stubbed = self._listing_format.dialect is not Dialect.OPENAI
         return (

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_builder import BuiltListing, ListingBuilder
 from headgate.catalog.listing_variant import ListingVariant
-from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
-from headgate.domain.identity import Visibility
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.item import Item
 
 log = logging.getLogger("headgate.catalog")
@@ -24,27 +24,14 @@ _MOST_REBUILDS: Final = 3
 _MOST_NAMED: Final = 20
 
 
-class VisibleTools(Protocol):
-    """The tools of the catalog."""
-
-    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
-        """The tools that such clients see; an equal list until something changes."""
-
-    def differs(self, profile: ClientProfile) -> bool:
-        """Whether they see other tools than clients without capabilities."""
-
-    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """Their servers, in the order of the configuration; the search tool's description names them."""
-
-
-# The inputs of a built listing.
+# The inputs of a built listing: tools, and the servers that the search tool's description names.
 _BuildInput = tuple[list[Item], tuple[str, ...]]
 
 
 class ListingCache:
     """One built listing for each variant; profiles that see the same tools share one."""
 
-    def __init__(self, everything: VisibleTools, views: ListingBuilder) -> None:
+    def __init__(self, everything: Catalog, views: ListingBuilder) -> None:
         self._tools = everything
         self._builder = views
         # Each with its inputs.
@@ -68,11 +55,9 @@ class ListingCache:
 
     def shared_variant(self, variant: ListingVariant) -> ListingVariant:
         """The variant of all clients that see the same."""
-        return (
-            variant
-            if self._tools.differs(variant.profile)
-            else ListingVariant(PLAIN_PROFILE, variant.listing_format, variant.visibility)
-        )
+        if self._tools.differs(variant.profile):
+            return variant
+        return ListingVariant(PLAIN_PROFILE, variant.listing_format, variant.visibility)
 
     async def get(self, variant: ListingVariant) -> BuiltListing:
         """The listing of the current catalog, or of a moment ago if it changes all the time."""
@@ -86,10 +71,9 @@ class ListingCache:
                 return made[1]
             rounds += 1
             if variant not in self._building:
-                self._building[variant] = making = asyncio.create_task(
-                    self._build(variant), name="listing-build"
-                )
+                making = asyncio.create_task(self._build(variant), name="listing-build")
                 making.add_done_callback(partial(self._build_ended, variant))
+                self._building[variant] = making
             await asyncio.shield(self._building[variant])
 
     def _build_ended(self, variant: ListingVariant, making: "asyncio.Task[None]") -> None:
@@ -107,10 +91,8 @@ class ListingCache:
         loop = asyncio.get_running_loop()
         # In another thread: thousands of tools take a second.
         built = await loop.run_in_executor(self._thread, self._builder.build, variant.listing_format, *source)
-        if forgotten == self._generation:
-            self._keep(variant, source, built)
-
-    def _keep(self, variant: ListingVariant, source: _BuildInput, built: BuiltListing) -> None:
+        if forgotten != self._generation:
+            return
         before = self._built.pop(variant, None)
         self._built[variant] = (source, built)
         if len(self._built) > _MOST_LISTINGS:
@@ -131,16 +113,13 @@ class ListingCache:
 
 def _log_listing(variant: ListingVariant, built: BuiltListing, before: BuiltListing | None) -> None:
     """Log once what an operator should know about a listing."""
-    if (
-        built.choice
-        and variant.profile == PLAIN_PROFILE
-        and (before is None or before.choice != built.choice)
-    ):
+    old = before or BuiltListing(built.mode, built.listing, {}, frozenset())
+    if built.choice not in ("", old.choice) and variant.profile == PLAIN_PROFILE:
         log.info(built.choice, extra={"listing": variant.label})
-    if built.pins_left and (before is None or before.pins_left != built.pins_left):
+    if built.pins_left not in ((), old.pins_left):
         extra = {"listing": variant.label, "tools": list(built.pins_left[:_MOST_NAMED])}
         log.warning("pinned tools do not fit the budget and are left to search", extra=extra)
-    if built.adapted and (before is None or before.adapted.keys() != built.adapted.keys()):
+    if built.adapted and old.adapted.keys() != built.adapted.keys():
         extra = {"listing": variant.label, "tools": list(built.adapted)[:_MOST_NAMED]}
         log.info("schemas were changed for the client's dialect", extra=extra)
 

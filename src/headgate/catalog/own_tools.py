@@ -1,16 +1,13 @@
 """Definitions of the gateway's own tools for finding and calling tools, and readers of their arguments."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Raw
 
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.domain.client_profile import ClientProfile
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.identity import Identity, Visibility
-from headgate.domain.item import Item, ItemKind
 from headgate.domain.tool_arguments import (
     ARGUMENT_CONTAINERS,
     ArgumentReader,
@@ -130,47 +127,6 @@ CALL_STUB: Final = _stub(_CALL, "Call a tool that was found.", "name", "args")
 EXPAND_STUB: Final = _stub(_EXPAND, "The whole schema of a tool.", "toolName")
 
 
-class ToolLookup(Protocol):
-    """The tools of the servers."""
-
-    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name in any spelling, if the caller may see it."""
-
-    def nearest(self, name: str, caller: Identity) -> list[str]:
-        """The most similar names."""
-
-    def visibility(self, caller: Identity) -> Visibility:
-        """The part of the catalog that the caller may see."""
-
-    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """The servers that such callers see, in the order of the configuration."""
-
-
-class ExpandableTools:
-    """Every tool that expandSchema can return, including the gateway's own, which a small budget shortens."""
-
-    def __init__(self, tools: ToolLookup, readers: Sequence[OwnToolDefinition] = ()) -> None:
-        """`readers` are the gateway's own tools that are listed after those of servers."""
-        self._tools = tools
-        self._readers = {reader.name: reader.whole for reader in readers}
-        self.nearest = tools.nearest
-
-    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name, if the client sees it."""
-        return self._tools.find(name, caller, profile) or self._own(name, caller)
-
-    def _own(self, name: str, caller: Identity) -> Item | None:
-        servers = self._tools.visible_servers(self._tools.visibility(caller))
-        own = {
-            RETRIEVE_TOOLS: retrieve_definition(servers),
-            CALL_TOOL: CALL_DEFINITION,
-            EXPAND_SCHEMA: EXPAND_DEFINITION,
-            **self._readers,
-        }
-        definition = own.get(name)
-        return Item(ItemKind.TOOLS, "", name, name, definition) if definition is not None else None
-
-
 _EXAMPLE = 'call it with {"query": "what the tool should do"}'
 _CALL_EXAMPLE = 'call it with {"name": "a tool", "args": {}}, as retrieve_tools names it'
 
@@ -240,9 +196,8 @@ def _read_lenient_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
     given = argument_members(params, CALL_TOOL, _CALL_EXAMPLE)
     name = text_member(given, "name")
     target = name or CALL_TOOL
-    hint = (
-        f"give the arguments of {target[:_LONGEST_TOOL_NAME]} in args" if "name" in given else _CALL_EXAMPLE
-    )
+    here = f"give the arguments of {target[:_LONGEST_TOOL_NAME]} in args"
+    hint = here if "name" in given else _CALL_EXAMPLE
     refuse_unknown(CALL_TOOL, given, _WRAPPED, hint=hint, accepted=ARGUMENT_CONTAINERS, target=target)
     # The reader explains an invalid name.
     return name or _wrapped_call_name.read(params).name, nested_arguments(given, CALL_TOOL, _CALL_EXAMPLE)

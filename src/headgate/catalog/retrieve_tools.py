@@ -1,10 +1,11 @@
 """retrieve_tools: searches the catalog for an agent, and in dynamic mode adds found tools to its list."""
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.definition_text import read_tool
 from headgate.catalog.errors import ServerNotFound
 from headgate.catalog.finder import Finder, MatchGroups, MatchReason, ToolQuery
@@ -54,25 +55,6 @@ _NARROW: Final = (
 _SENTENCES: Final = 800
 
 
-class SearchableTools(Protocol):
-    """The tools that can be found."""
-
-    def visibility(self, caller: Identity) -> Visibility:
-        """The part of them that the caller may see."""
-
-    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """The servers that such callers see, in the order of the configuration."""
-
-    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
-        """The tools that such clients see."""
-
-    def shows_all(self, profile: ClientProfile) -> bool:
-        """Whether clients of that profile see every tool."""
-
-    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
-        """One tool as such clients see it, or None."""
-
-
 # Waits for a moment until servers that have just started have listed.
 AwaitTools = Callable[[ClientProfile, ClientSession | None, Identity], Awaitable[None]]
 # Whether tools that a client finds are added to its list.
@@ -87,7 +69,7 @@ class RetrieveTools:
     def __init__(
         self,
         finder: Finder,
-        tools: SearchableTools,
+        tools: Catalog,
         pools: ToolPools,
         grows: IsDynamic,
         *,
@@ -113,6 +95,10 @@ class RetrieveTools:
         visibility = self._tools.visibility(request.caller)
         servers = self._servers(arguments.servers, visibility)
         await self._await_tools(request.profile, request.session, request.caller)
+
+        def allowed(key: Key) -> bool:
+            return self._tools.tool(key, request.profile, visibility) is not None
+
         searched = []
         time_slice = TimeSlice()
         queries = list(dict.fromkeys(arguments.queries or [arguments.query or ""]))
@@ -120,8 +106,9 @@ class RetrieveTools:
             await time_slice.yield_if_expired()
             tool_query = ToolQuery(query, arguments.limit or self._top_k, servers, bool(arguments.read_only))
             more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
-            allowed = self._allowed(request.profile, visibility)
-            searched.append(await self._search(tool_query, more, allowed, arguments))
+            # As in most cases.
+            sees_all = self._tools.shows_all(request.profile) and visibility.is_unrestricted
+            searched.append(await self._search(tool_query, more, None if sees_all else allowed, arguments))
         visibility_group = visibility_group_of(request.session, request.caller)
         registration = self._register(request, {one.query: one.best for one in searched})
         builder = _RetrievalReply(self._tools, request.profile, visibility, arguments, registration)
@@ -132,7 +119,9 @@ class RetrieveTools:
             reply["message"] += _UNFINISHED
         if registration is not None and (registration.new or registration.evicted):
             self._notify_list_changed(visibility_group)
-        return McpResponse(_result(reply))
+        text = msgspec.json.encode(reply).decode()
+        result = {"content": [{"type": "text", "text": text}], "structuredContent": reply}
+        return McpResponse(msgspec.json.encode(result))
 
     async def _search(
         self, tool_query: ToolQuery, more: int, allowed: Allowed | None, arguments: RetrieveToolsArguments
@@ -175,12 +164,6 @@ class RetrieveTools:
                 raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
         return frozenset(requested) if requested else None
 
-    def _allowed(self, profile: ClientProfile, visibility: Visibility) -> Allowed | None:
-        """Whether a tool may be returned; None if all may, as in most cases."""
-        if self._tools.shows_all(profile) and visibility.is_unrestricted:
-            return None
-        return lambda key: self._tools.tool(key, profile, visibility) is not None
-
     def _register(self, request: McpRequest, found: dict[str, list[FusedScore]]) -> PoolUpdate | None:
         if not self._is_dynamic(request):
             return None
@@ -189,11 +172,8 @@ class RetrieveTools:
         for answers in found.values():
             for one in answers:
                 scores[one.key] = max(one.score, scores.get(one.key, 0.0))
-        return (
-            self._pools.register(visibility_group_of(request.session, request.caller), scores)
-            if scores
-            else None
-        )
+        group = visibility_group_of(request.session, request.caller)
+        return self._pools.register(group, scores) if scores else None
 
 
 class _QueryMatches(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +197,7 @@ class _RetrievalReply:
 
     def __init__(
         self,
-        tools: SearchableTools,
+        tools: Catalog,
         profile: ClientProfile,
         visibility: Visibility,
         arguments: RetrieveToolsArguments,
@@ -238,22 +218,19 @@ class _RetrievalReply:
             "pool_limit": pool_limit,
             "total_available_tools": len(self._tools.visible(PLAIN_PROFILE, self._visibility)),
         }
-        results = self._results(searched, MOST_CHARACTERS - size_of(around) - _SENTENCES)
-        if self._arguments.queries is None:
-            reply = results[0]
-        else:
-            reply = {"message": _summary(results), "results": results}
-            if not any(map(_has_found, results)):
-                reply |= NO_MATCH
-        return reply | around
-
-    def _results(self, searched: list[_QueryMatches], room: int) -> list[dict[str, Any]]:
-        """The results of the queries; each may take an equal share of the remaining room."""
+        room = MOST_CHARACTERS - size_of(around) - _SENTENCES
         results = list[dict[str, Any]]()
+        # Each may take an equal share of the remaining room.
         for left, one in zip(range(len(searched), 0, -1), searched, strict=True):
             results.append(self._query_result(one, room // left))
             room -= size_of(results[-1])
-        return results
+        if self._arguments.queries is None:
+            return results[0] | around
+        # With a tool, in full or by name.
+        answered = [one for one in results if one["tools"] or one.get("also")]
+        count = sum(len(one["tools"]) for one in answered) or len(answered)
+        message = _message(count, weak=all("weak" in one for one in answered))
+        return {"message": message, "results": results} | ({} if answered else NO_MATCH) | around
 
     def _query_result(self, searched: _QueryMatches, room: int) -> dict[str, Any]:
         also, query = self._names(searched.also), searched.query[:200]
@@ -298,8 +275,10 @@ class _RetrievalReply:
             "description": tool.text if full else brief(tool.text),
             "score": round(one.score, 2),
         }
-        listed = self._on_list(item)
+        # On the client's list after this search.
+        listed = False
         if self._registration is not None:
+            listed = item.public_name not in OWN_NAMES and one.key not in self._registration.left_out
             entry["newly_registered"] = one.key in self._registration.new
             entry["listed"] = listed
         if full or not listed:
@@ -307,12 +286,6 @@ class _RetrievalReply:
             schema = schema_of(tool)
             entry["input_schema"] = schema if full else compact(schema)
         return entry
-
-    def _on_list(self, item: Item) -> bool:
-        """Whether the tool is on the client's list after this search, in dynamic mode."""
-        if self._registration is None or item.public_name in OWN_NAMES:
-            return False
-        return (item.server, item.name) not in self._registration.left_out
 
     def _names(self, keys: Collection[Key]) -> list[str]:
         """Their listed names; tools that only others of the group see are omitted."""
@@ -340,18 +313,6 @@ def _left_out(fitted: FittedReply) -> str:
     return f"The answer is limited to {MOST_CHARACTERS:,} characters: {omitted}. {_NARROW}"
 
 
-def _summary(results: list[dict[str, Any]]) -> str:
-    """The message for several queries; weak if none has a sure match."""
-    answered = list(filter(_has_found, results))
-    weak = all("weak" in one for one in answered)
-    return _message(sum(len(one["tools"]) for one in answered) or len(answered), weak=weak)
-
-
-def _has_found(result: dict[str, Any]) -> bool:
-    """Whether it has a tool, in full or by name."""
-    return bool(result["tools"] or result.get("also"))
-
-
 def _why(reason: MatchReason) -> dict[str, Any]:
     """The matching words and fields, and the similarity of meaning."""
     why: dict[str, Any] = {"lexical": round(reason.words, 4)}
@@ -369,8 +330,3 @@ def _why(reason: MatchReason) -> dict[str, Any]:
         if reason.explanation.clause:
             why["clause"] = list(reason.explanation.clause)
     return why
-
-
-def _result(reply: dict[str, Any]) -> bytes:
-    text = msgspec.json.encode(reply).decode()
-    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": reply})

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Collection, Container, Sequence
-from typing import Final, Protocol
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_budget import NamedDefinition
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_cache import AllExcept, LastListed, ListingCache
@@ -25,12 +27,10 @@ from headgate.catalog.public_names import (
     OWN_NAMES,
     RESULT_READERS,
     RETRIEVE_TOOLS,
-    Key,
 )
 from headgate.catalog.tool_dialects import Dialect, restore_arguments
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
-from headgate.domain.identity import Identity, Visibility
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest, visibility_group_of
@@ -40,47 +40,13 @@ from headgate.protocol.protocol_version import Era
 _PLAIN_DIGEST: Final = "as defined"
 
 
-class ListingSource(Protocol):
-    """The catalog as the listings need it."""
-
-    def visibility(self, caller: Identity) -> Visibility:
-        """The part of the catalog that the caller may see."""
-
-    def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
-        """The client's listing of a kind, as servers defined it; the same object until something changes."""
-
-    def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
-        """The tools that such clients see; an equal list until something changes."""
-
-    def differs(self, profile: ClientProfile) -> bool:
-        """Whether they see other tools than clients without capabilities."""
-
-    def visible_servers(self, visibility: Visibility) -> tuple[str, ...]:
-        """The servers that such clients see, in the order of the configuration."""
-
-    def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
-        """Record that clients of that profile have listed, and are to be notified of changes."""
-
-    def has(self, key: Key) -> bool:
-        """Whether the server has such a tool, visible or not."""
-
-    def tool(self, key: Key, profile: ClientProfile, visibility: Visibility) -> Item | None:
-        """One tool as such clients see it, or None."""
-
-    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
-        """The tool of that name in any spelling, if the caller may see it."""
-
-    def cache_hint(self, kind: ItemKind, profile: ClientProfile, visibility: Visibility) -> CacheHint:
-        """How long, and by whom, a listing of everything may be cached."""
-
-
 class ToolListings:
     """Listings in every mode; prompts and resources are always listed in full."""
 
     def __init__(
         self,
         mode: ListingMode,
-        everything: ListingSource,
+        everything: Catalog,
         pools: ToolPools,
         views: ListingBuilder,
         clients: KnownClients,
@@ -127,12 +93,9 @@ class ToolListings:
 
     def _is_plain(self, variant: ListingVariant) -> bool:
         """Whether every tool is listed as its server defined it, so that no listing is built."""
-        listing_format = variant.listing_format
-        return (
-            listing_format.mode is ListingMode.FULL
-            and listing_format.dialect is Dialect.PLAIN
-            and not self._curated(variant)
-        )
+        form = variant.listing_format
+        is_full = form.mode is ListingMode.FULL and form.dialect is Dialect.PLAIN
+        return is_full and not self._curated(variant)
 
     def _curated(self, variant: ListingVariant) -> bool:
         return self._builder.has_server_modes(self._catalog.visible(variant.profile, variant.visibility))
@@ -146,9 +109,8 @@ class ToolListings:
         if built is not None:
             return built.is_full
         # A client may have listed before the gateway was restarted.
-        return variant.listing_format.mode in (ListingMode.FULL, ListingMode.AUTO) and not self._curated(
-            variant
-        )
+        is_full = variant.listing_format.mode in (ListingMode.FULL, ListingMode.AUTO)
+        return is_full and not self._curated(variant)
 
     def shows_verbatim(self, request: McpRequest) -> bool:
         """Whether the client sees definitions exactly as servers wrote them, including header annotations."""
@@ -162,9 +124,8 @@ class ToolListings:
             return self._catalog.find(request.name, request.caller, request.profile) is None
         # Its listing before a restart is unknown: the own tools may have been in it.
         variant = self._variant(listing_context_of(request))
-        unknown = (
-            variant.listing_format.mode is ListingMode.AUTO and self._listing_cache.cached(variant) is None
-        )
+        is_auto = variant.listing_format.mode is ListingMode.AUTO
+        unknown = is_auto and self._listing_cache.cached(variant) is None
         return unknown and self._catalog.find(request.name, request.caller, request.profile) is None
 
     def lists_search_tool(self, request: McpRequest) -> bool:
@@ -177,9 +138,8 @@ class ToolListings:
         """Whether the client's list has the tool that calls any tool by name."""
         variant = self._variant(listing_context_of(request))
         built = self._listing_cache.cached(variant)
-        return variant.listing_format.mode is ListingMode.SEARCH or (
-            built is not None and CALL_TOOL in built.own
-        )
+        is_listed = built is not None and CALL_TOOL in built.own
+        return is_listed or variant.listing_format.mode is ListingMode.SEARCH
 
     def lists_result_readers(self, request: McpRequest) -> bool:
         """Whether the client's list has the tools that read large results, as far as known."""
@@ -188,7 +148,8 @@ class ToolListings:
         if variant.listing_format.mode is ListingMode.SEARCH or not readers:
             return False
         if self._is_plain(variant):
-            return any(self.serves_gateway_tools(_request_for(name, request)) for name in readers)
+            requests = (msgspec.structs.replace(request, name=name) for name in readers)
+            return any(map(self.serves_gateway_tools, requests))
         built = self._listing_cache.cached(variant)
         # A client may have listed before the gateway was restarted.
         return built is None or built.lists_result_readers
@@ -201,9 +162,8 @@ class ToolListings:
         """Record a call; in dynamic mode it keeps the tool on the list for longer."""
         # There are no pools outside dynamic mode, and this runs for every call.
         if self._pools.by_group:
-            self._pools.refresh(
-                visibility_group_of(request.session, request.caller), (tool.server, tool.name)
-            )
+            group = visibility_group_of(request.session, request.caller)
+            self._pools.refresh(group, (tool.server, tool.name))
 
     def restore_arguments(self, request: McpRequest, tool: Item) -> McpRequest:
         """The request with arguments for the tool's own schema, if the client saw another dialect."""
@@ -235,11 +195,8 @@ class ToolListings:
 
     async def _listing(self, variant: ListingVariant, listing_context: ListingContext) -> PagedListing:
         if not variant.is_built:
-            return PagedListing(
-                ItemKind.TOOLS.result_member,
-                self._short_listing(listing_context.visibility_group, variant),
-                self._page_bytes,
-            )
+            short = self._short_listing(listing_context.visibility_group, variant)
+            return PagedListing(ItemKind.TOOLS.result_member, short, self._page_bytes)
         if self._is_plain(variant):
             return self._catalog.listing(ItemKind.TOOLS, listing_context)
         return (await self._listing_cache.get(variant)).listing
@@ -248,24 +205,15 @@ class ToolListings:
         """The gateway's own tools, and the tools that the group has found."""
         listing_format = variant.listing_format
         own = self._builder.search_tools(listing_format, self._catalog.visible_servers(variant.visibility))
-        found: list[Item] = []
-        if listing_format.mode is ListingMode.DYNAMIC:
-            tools = (
-                self._catalog.tool(key, variant.profile, variant.visibility)
-                for key in self._pools.keys(visibility_group)
-            )
-            found = [tool for tool in tools if tool is not None]
-        stateless = listing_format.era is Era.STATELESS
-        forms = (
-            (item.public_name, item.definition if stateless else item.handshake_definition) for item in found
-        )
-        # The name of an own tool means the own tool, even where names are not reserved.
-        others = [
-            (name, self._builder.adapted(form, listing_format.dialect))
-            for name, form in forms
-            if name not in OWN_NAMES
-        ]
-        return [*own, *others]
+        found = self._pools.keys(visibility_group) if listing_format.mode is ListingMode.DYNAMIC else ()
+        for key in found:
+            item = self._catalog.tool(key, variant.profile, variant.visibility)
+            # The name of an own tool means the own tool, even where names are not reserved.
+            if item is not None and item.public_name not in OWN_NAMES:
+                stateless = listing_format.era is Era.STATELESS
+                form = item.definition if stateless else item.handshake_definition
+                own.append((item.public_name, self._builder.adapted(form, listing_format.dialect)))
+        return own
 
     def _record_listed(
         self, variant: ListingVariant, listing_context: ListingContext, fingerprint: ListingFingerprint
@@ -278,12 +226,8 @@ class ToolListings:
             mark = _process_digest(self._short_listing(listing_context.visibility_group, variant))
         else:
             mark = _PLAIN_DIGEST if self._is_plain(variant) else fingerprint.digest
-        self._last_listed.record(
-            listing_context.visibility_group,
-            variant,
-            mark,
-            shared=listing_context.owner is None and variant.is_built,
-        )
+        shared = listing_context.owner is None and variant.is_built
+        self._last_listed.record(listing_context.visibility_group, variant, mark, shared=shared)
 
     # Instructions, cache hints and reports.
 
@@ -292,12 +236,11 @@ class ToolListings:
     ) -> str:
         """The instructions that a model needs to use every tool."""
         variant = self._variant(listing_context)
+        mode = variant.listing_format.mode
         if not variant.is_built or self._is_plain(variant):
-            return mode_instructions(
-                variant.listing_format.mode, variant.listing_format.mode, missing=missing
-            )
+            return mode_instructions(mode, mode, missing=missing)
         built = await self._listing_cache.get(variant)
-        return mode_instructions(variant.listing_format.mode, built.mode, built, missing)
+        return mode_instructions(mode, built.mode, built, missing)
 
     def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         """How long, and by whom, a listing may be cached."""
@@ -347,52 +290,39 @@ class ToolListings:
         searched: dict[ListingVariant, str] = {}
         changed: set[str] = set()
         for visibility_group, seen in self._last_listed:
-            now = {
-                variant: self._short_listing_digest(visibility_group, variant, searched)
-                for variant in seen
-                if not variant.is_built
-            }
+            now = {variant: searched.get(variant, "") for variant in seen if not variant.is_built}
+            for variant in [variant for variant, digest in now.items() if not digest]:
+                now[variant] = _process_digest(self._short_listing(visibility_group, variant))
+                if variant.listing_format.mode is not ListingMode.DYNAMIC:
+                    searched[variant] = now[variant]
             if any(digest != seen[variant] for variant, digest in now.items()):
                 changed.add(visibility_group)
                 self._last_listed.mark_notified(visibility_group, now)
         return changed
 
-    def _short_listing_digest(
-        self, visibility_group: str, variant: ListingVariant, searched: dict[ListingVariant, str]
-    ) -> str:
-        if variant.listing_format.mode is ListingMode.DYNAMIC:
-            return _process_digest(self._short_listing(visibility_group, variant))
-        if variant not in searched:
-            searched[variant] = _process_digest(self._short_listing(visibility_group, variant))
-        return searched[variant]
-
     def _defaults_to_full(self) -> bool:
         """Whether clients that have not listed yet will see every tool as its server defined it."""
         if self.default is not ListingMode.AUTO:
             return self.default is ListingMode.FULL
-        views = self._listing_cache.listings.items()
         return all(
             built.mode is ListingMode.FULL
-            for variant, built in views
+            for variant, built in self._listing_cache.listings.items()
             if variant.listing_format.mode is ListingMode.AUTO
         )
 
     async def refresh(self) -> Collection[str]:
         """Rebuild listings before they are requested, and return the groups whose listing changed."""
-        variants = self._last_listed.variants() or (
-            ListingVariant(
-                PLAIN_PROFILE, ListingFormat(self.default, self._clients.dialect(""), Era.HANDSHAKE)
-            ),
-        )
+        default = ListingFormat(self.default, self._clients.dialect(""), Era.HANDSHAKE)
+        variants = self._last_listed.variants() or (ListingVariant(PLAIN_PROFILE, default),)
         for variant in [variant for variant in variants if variant.is_built and not self._is_plain(variant)]:
             await self._listing_cache.get(variant)
         # Compared after all are built: a client may have listed meanwhile.
-        marks = (
-            (variant, self._built_digest(variant))
-            for variant in self._last_listed.variants()
-            if variant.is_built
-        )
-        digests = {variant: mark for variant, mark in marks if mark is not None}
+        digests: dict[ListingVariant, str] = {}
+        for variant in filter(attrgetter("is_built"), self._last_listed.variants()):
+            if self._is_plain(variant):
+                digests[variant] = _PLAIN_DIGEST
+            elif (built := self._listing_cache.cached(variant)) is not None:
+                digests[variant] = built.listing.digest
         changed = {
             visibility_group
             for visibility_group, seen in self._last_listed
@@ -403,12 +333,6 @@ class ToolListings:
         # The search tool names the servers, including one without tools.
         return changed | self._groups_with_new_short_listing()
 
-    def _built_digest(self, variant: ListingVariant) -> str | None:
-        if self._is_plain(variant):
-            return _PLAIN_DIGEST
-        built = self._listing_cache.cached(variant)
-        return built.listing.digest if built is not None else None
-
     def clear_cache(self) -> None:
         """Drop built listings: an input other than the catalog has changed."""
         self._listing_cache.clear()
@@ -416,10 +340,9 @@ class ToolListings:
     @property
     def needs_search(self) -> bool:
         """Whether some client does not see every tool and will search."""
-        few = (ListingMode.SEARCH, ListingMode.DYNAMIC)
-        return self.default in few or any(
-            built.unlisted_count for built in self._listing_cache.listings.values()
-        )
+        if self.default in (ListingMode.SEARCH, ListingMode.DYNAMIC):
+            return True
+        return any(built.unlisted_count for built in self._listing_cache.listings.values())
 
     def forget_group(self, visibility_group: str) -> None:
         """Forget a group whose client is gone."""
@@ -429,10 +352,6 @@ class ToolListings:
     def close(self) -> None:
         """Build no more listings."""
         self._listing_cache.close()
-
-
-def _request_for(name: str, request: McpRequest) -> McpRequest:
-    return msgspec.structs.replace(request, name=name)
 
 
 def _process_digest(tools: Sequence[NamedDefinition]) -> str:
