@@ -43,28 +43,6 @@ log = logging.getLogger("headgate.catalog")
 _MOST_NAMED = 20
 
 
-class CurationWarnings:
-    """Logs a warning for curated tools that do not exist, once for each set of them."""
-
-    def __init__(self) -> None:
-        self._warned: dict[str, Curation] = {}
-
-    def check(self, server: str, curation: Curation, tools: Collection[str]) -> None:
-        """Compare the curation of a server with the tools that it has."""
-        if not (curation.hidden or curation.renamed):
-            self._warned.pop(server, None)
-            return
-        idle = curation.without_effect(tools)
-        if idle not in (NO_CURATION, self._warned.get(server)):
-            extra = {
-                "server": server,
-                "hide": list(idle.hidden[:_MOST_NAMED]),
-                "rename": list(idle.renamed)[:_MOST_NAMED],
-            }
-            log.warning("the server has no such tools to hide or rename", extra=extra)
-        self._warned[server] = idle
-
-
 class Catalog:
     """Tools, prompts, resources and templates of all servers.
 
@@ -95,20 +73,19 @@ class Catalog:
         self._settled = asyncio.Event()
         self._settled.set()
         self._curations: Mapping[str, Curation] = {}
-        self._curation_warnings = CurationWarnings()
+        # Curations of each server without effect, as last logged.
+        self._unmatched_curations: dict[str, Curation] = {}
         self._listeners: list[Callable[[ItemKind], None]] = []
         self._recent_profiles = RecentProfiles()
         # Calls of each tool since the last `drain_usage`.
         self._call_counts: dict[Key, int] = {}
-        naming = (
-            _name_allocators(owners, name_limit)
-            if prefixed
-            else dict.fromkeys(ItemKind, UnchangedNames(name_limit))
-        )
+        self._naming: dict[ItemKind, NameAllocator] = dict.fromkeys(ItemKind, UnchangedNames(name_limit))
+        if prefixed:
+            self._naming = _name_allocators(owners, name_limit)
         last = {ItemKind.TOOLS: [(reader.name, reader.whole) for reader in readers]}
         self._registries = {
-            kind: KindRegistry(kind, naming[kind], page_bytes, last.get(kind, ()), truncated=truncates)
-            for kind in ItemKind
+            kind: KindRegistry(kind, naming, page_bytes, last.get(kind, ()), truncated=truncates)
+            for kind, naming in self._naming.items()
         }
         self._name_indexes = {
             kind: NameIndex(self._registries[kind]) for kind in (ItemKind.TOOLS, ItemKind.PROMPTS)
@@ -137,9 +114,9 @@ class Catalog:
         `disabled` servers are not listed and keep their names.
         """
         self._server_order = tuple(servers)
-        for kind in [
-            kind for kind, registry in self._registries.items() if registry.set_servers(servers, disabled)
-        ]:
+        registries = self._registries.items()
+        changed = [kind for kind, registry in registries if registry.set_servers(servers, disabled)]
+        for kind in changed:
             self._notify(kind)
 
     def set_unavailable_servers(self, reasons: Mapping[str, str]) -> None:
@@ -153,14 +130,14 @@ class Catalog:
         first that connects.
         """
         self._settled.clear()
-        for registry in self._registries.values():
-            registry.hold_names()
+        for naming in self._naming.values():
+            naming.hold()
 
     def settle_names(self) -> None:
         """Make all names final: new servers have listed, or the wait for them is over."""
         if not self._settled.is_set():
-            for registry in self._registries.values():
-                registry.settle_names()
+            for naming in self._naming.values():
+                naming.settle()
             self._settled.set()
 
     def is_settled(self, kind: ItemKind, name: str) -> bool:
@@ -176,7 +153,7 @@ class Catalog:
             return False
         rivals = self._registries[kind].pending_servers()
         if item.public_name == name:
-            if not self._registries[kind].is_provisional(item):
+            if not self._naming[kind].is_provisional((item.server, item.name)):
                 return False
             before = self._server_order[: self._server_order.index(item.server)]
             rivals = [server for server in rivals if server in before]
@@ -279,13 +256,11 @@ class Catalog:
             return self._pending_reader(name, visibility)
         if self._name_indexes[kind].find(name) is not None:
             return None
-        silent = [
-            server for server in self._registries[kind].pending_servers() if visibility.allows_server(server)
-        ]
+        silent = list(filter(visibility.allows_server, self._registries[kind].pending_servers()))
         if not self._prefixed:
             return silent[0] if silent else None
         for server in silent:
-            if name in map(self._registries[kind].given_name, self.curation(server).renamed.values()):
+            if name in map(self._naming[kind].operator_name, self.curation(server).renamed.values()):
                 return server
         return server_of(name, silent, self._name_limit)
 
@@ -366,9 +341,16 @@ class Catalog:
         return len(self._registries[ItemKind.TOOLS].plain_items)
 
     def _warn_of_unmatched_curation(self, server: str) -> None:
+        """Log curated tools that the server does not have, once for each set of them."""
         tools = self._registries[ItemKind.TOOLS].listed_names(server)
-        if tools is not None:
-            self._curation_warnings.check(server, self.curation(server), tools)
+        if tools is None:
+            return
+        idle = self.curation(server).without_effect(tools)
+        if idle not in (NO_CURATION, self._unmatched_curations.get(server)):
+            hidden, renamed = list(idle.hidden[:_MOST_NAMED]), list(idle.renamed)[:_MOST_NAMED]
+            extra = {"server": server, "hide": hidden, "rename": renamed}
+            log.warning("the server has no such tools to hide or rename", extra=extra)
+        self._unmatched_curations[server] = idle
 
     def _notify(self, kind: ItemKind) -> None:
         for listener in self._listeners:
@@ -396,11 +378,9 @@ class Catalog:
         for server in self._unavailable:
             if name.startswith((f"{server}:", f"{server}__")):
                 return server
-        meant = (
-            server_of(name, (*self._server_order, *self._unavailable), self._name_limit)
-            if self._prefixed
-            else None
-        )
+        if not self._prefixed:
+            return None
+        meant = server_of(name, (*self._server_order, *self._unavailable), self._name_limit)
         return meant if meant in self._unavailable else None
 
     def _pending_reader(self, uri: str, visibility: Visibility) -> str | None:
@@ -438,17 +418,15 @@ class CatalogChange:
         if visibility.is_unrestricted:
             return True
         if visibility not in self._seen_by:
-            self._seen_by[visibility] = self._is_seen_by(visibility)
+            seen = any(map(visibility.allows_server, self._changed_for_profiles))
+            if not seen and self._before == self._after:
+                # Where no server is known for it, the configuration has changed.
+                seen = not self._changed_for_profiles
+            elif not seen:
+                allows = visibility.allows
+                seen = list(filter(allows, self._before)) != list(filter(allows, self._after))
+            self._seen_by[visibility] = seen
         return self._seen_by[visibility]
-
-    def _is_seen_by(self, visibility: Visibility) -> bool:
-        if any(map(visibility.allows_server, self._changed_for_profiles)):
-            return True
-        if self._before == self._after:
-            # Where no server is known for it, the configuration has changed.
-            return not self._changed_for_profiles
-        allows = visibility.allows
-        return list(filter(allows, self._before)) != list(filter(allows, self._after))
 
 
 def _name_allocators(owners: NameOwners, name_limit: int) -> dict[ItemKind, NameAllocator]:

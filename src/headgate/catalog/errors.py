@@ -78,7 +78,8 @@ class PromptNotFound(HeadgateError):
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
-        super().__init__(f"Unknown prompt: {name[:200]!r}", hint=_nearest_hint("prompt", nearest))
+        hint = f"{_similar_names('prompt', nearest)}; prompts/list shows all"
+        super().__init__(f"Unknown prompt: {name[:200]!r}", hint=hint)
 
 
 class ResourceNotFound(HeadgateError):
@@ -94,10 +95,6 @@ class ResourceNotFound(HeadgateError):
             f"Resource not found: {uri[:500]!r}",
             hint="resources/list and resources/templates/list show all; headgate://SERVER/URI names a server",
         )
-
-
-def _nearest_hint(kind: str, names: list[str]) -> str:
-    return f"{_similar_names(kind, names)}; {kind}s/list shows all"
 
 
 def _similar_names(kind: str, names: list[str]) -> str:

@@ -3,7 +3,7 @@
 import difflib
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from headgate.catalog.kind_registry import KindRegistry
@@ -50,17 +50,15 @@ def nearest_servers(name: str, servers: Sequence[str]) -> list[str]:
 
 def server_of(name: str, servers: Sequence[str], limit: int) -> str | None:
     """The server to which the name belongs by its prefix."""
-    shares = {server: _prefix_length(name, server, limit) for server in servers}
-    # The longest prefix: `big_two_x` is more likely a tool of `big_two` than of `big`.
-    server = max(shares, key=shares.__getitem__, default="")
-    return server if shares.get(server) else None
-
-
-def _prefix_length(name: str, server: str, limit: int) -> int:
-    """The length of the prefix that names this server, in any spelling; 0 without one."""
-    known = (*known_prefixes(server, limit), "")
-    share = max(len(beginning) for beginning in known if name.startswith(beginning))
-    return share or server_prefix_length(server, name, limit)
+    found, longest = None, 0
+    for server in servers:
+        known = (*known_prefixes(server, limit), "")
+        length = max(len(beginning) for beginning in known if name.startswith(beginning))
+        length = length or server_prefix_length(server, name, limit)
+        # The longest prefix: `big_two_x` is more likely a tool of `big_two` than of `big`.
+        if length > longest:
+            found, longest = server, length
+    return found
 
 
 def aliases(item: Item) -> tuple[str, str]:
@@ -89,11 +87,6 @@ _MOST_PATTERNS = 1_000
 _MOST_TABLES = 64
 
 
-class _TemplatePattern(NamedTuple):
-    template: UriTemplate
-    item: Item
-
-
 class _UriTables(NamedTuple):
     """Lookup tables of the two listings for one visibility, built once after each change."""
 
@@ -106,7 +99,7 @@ class _UriTables(NamedTuple):
     # The public URI of each server's resources.
     public: dict[tuple[str, str], str]
     # The most specific first.
-    patterns: list[_TemplatePattern]
+    patterns: list[tuple[UriTemplate, Item]]
     servers: set[str]
     # Servers with URIs that differ from their public ones.
     renamed: set[str]
@@ -131,8 +124,12 @@ class UriRouter:
         found = self.find_listed(uri, servers, visibility)
         if found is not None:
             return found
-        server = self._only_candidate(uri, servers, visibility)
-        return None if server is None else _unlisted(server, uri, uri)
+        # The only possible server: many servers read more URIs than they list.
+        likely: Collection[str] = servers[:1]
+        if self._prefixed:
+            tables = self._tables(visibility)
+            likely = tables.servers if len(tables.servers) == 1 else tables.by_scheme.get(scheme(uri), ())
+        return _unlisted(next(iter(likely)), uri, uri) if len(likely) == 1 else None
 
     def find_listed(
         self, uri: str, servers: Sequence[str], visibility: Visibility = EVERYTHING
@@ -148,9 +145,9 @@ class UriRouter:
         named = split_server_uri(uri, servers) if self._prefixed else None
         if named is not None:
             return _unlisted(*named, uri)
-        for pattern in tables.patterns:
-            if pattern.template.matches(uri):
-                return _unlisted(pattern.item.server, uri, uri)
+        for pattern, item in tables.patterns:
+            if pattern.matches(uri):
+                return _unlisted(item.server, uri, uri)
         return None
 
     def public_uri(self, server: str, uri: str, servers: Sequence[str]) -> str:
@@ -166,14 +163,6 @@ class UriRouter:
     def renames(self, server: str) -> bool:
         """Whether some of the server's URIs have another public URI."""
         return server in self._tables().renamed
-
-    def _only_candidate(self, uri: str, servers: Sequence[str], visibility: Visibility) -> str | None:
-        """The only possible server; many servers read more URIs than they list."""
-        if not self._prefixed:
-            return servers[0] if servers else None
-        tables = self._tables(visibility)
-        likely = tables.servers if len(tables.servers) == 1 else tables.by_scheme.get(scheme(uri), set())
-        return next(iter(likely)) if len(likely) == 1 else None
 
     def _tables(self, visibility: Visibility = EVERYTHING) -> _UriTables:
         resources, templates = self._resources.items, self._templates.items
@@ -210,8 +199,8 @@ def _uri_tables(all_resources: list[Item], all_templates: list[Item], visibility
     )
 
 
-def _template_patterns(templates: list[Item]) -> list[_TemplatePattern]:
-    patterns: list[_TemplatePattern] = []
+def _template_patterns(templates: list[Item]) -> list[tuple[UriTemplate, Item]]:
+    patterns: list[tuple[UriTemplate, Item]] = []
     tried: Counter[str] = Counter()
     for item in templates:
         tried[item.server] += 1
@@ -219,8 +208,8 @@ def _template_patterns(templates: list[Item]) -> list[_TemplatePattern]:
         if item.public_name != item.name or tried[item.server] > _MOST_PATTERNS:
             continue
         try:
-            patterns.append(_TemplatePattern(UriTemplate(item.name), item))
+            patterns.append((UriTemplate(item.name), item))
         except ValueError:
             # Listed all the same: its server may understand it.
             continue
-    return sorted(patterns, key=lambda pattern: -pattern.template.fixed)
+    return sorted(patterns, key=lambda pattern: -pattern[0].fixed)

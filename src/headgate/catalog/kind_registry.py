@@ -1,7 +1,6 @@
 """Registry of the items of one kind: validated, named, and listed for each client profile and era."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 
 from headgate.catalog.listing_validation import (
     CheckedDefinition,
@@ -109,22 +108,6 @@ class KindRegistry:
             if self._profile_listings.differs(profile)
         ]
 
-    def given_name(self, name: str) -> str:
-        """The name that an operator's choice results in, before collisions."""
-        return self._name_allocator.operator_name(name)
-
-    def hold_names(self) -> None:
-        """Keep names without an owner provisional until they are settled."""
-        self._name_allocator.hold()
-
-    def settle_names(self) -> None:
-        """Make the current names final."""
-        self._name_allocator.settle()
-
-    def is_provisional(self, item: Item) -> bool:
-        """Whether the item may still get another name."""
-        return self._name_allocator.is_provisional((item.server, item.name))
-
     def find_former(self, name: str) -> Item | None:
         """The item that had this name in version 0.1.0 or under another limit; not listed under it."""
         key = self._name_allocator.find_former(name, [key for key, _ in self._plain_names], self._renamed)
@@ -180,18 +163,13 @@ class KindRegistry:
         known = self._profile_listings.entries_by_text(server)
         sources = {text: offer.source for text, offer in known.items()}
         intake = validate_listing(server, self.kind, definitions, sources, self._checked.pop(server, {}))
-        entries = [
-            known.get(source.definition.text)
-            or CatalogEntry(
-                self.kind,
-                server,
-                source,
-                self._name_allocator.plain_name(server, source.name),
-                truncated=self._truncated,
-            )
-            for source in intake.sources
-        ]
-        listed = {offer.key: offer for offer in entries}
+        listed: ServerListing = {}
+        for source in intake.sources:
+            offer = known.get(source.definition.text)
+            if offer is None:
+                name = self._name_allocator.plain_name(server, source.name)
+                offer = CatalogEntry(self.kind, server, source, name, truncated=self._truncated)
+            listed[offer.key] = offer
         return intake, self._profile_listings.put(server, profile, listed, hint)
 
     def forget_profile(self, profile: ClientProfile) -> None:
@@ -215,11 +193,7 @@ class KindRegistry:
 
     def listed_names(self, server: str) -> set[str] | None:
         """The server's own names of its items, of any profile; None if it has not listed yet."""
-        if (
-            server not in self._server_order
-            or server in self._restored_servers
-            or not self._profile_listings.has_any_listing(server)
-        ):
+        if server not in self._server_order or server in self.pending_servers():
             return None
         return {name for listed in self._profile_listings.all_listings_of(server) for _, name in listed}
 
@@ -327,25 +301,21 @@ class KindRegistry:
     def _rebuild(self) -> bool:
         """Allocate all names again; returns whether the plain listing changed."""
         entries = self._all_entries()
-        name = self._plain_name if self._renaming else attrgetter("plain_name")
-        plain_names = [(offer.key, name(offer)) for offer in entries]
+        plain_names = [(offer.key, offer.plain_name) for offer in entries]
+        if self._renaming:
+            plain_names = [(key, self._given_name(key) or name) for key, name in plain_names]
         if self._curated or entries != self._entries or plain_names != self._plain_names:
             if self._curated or plain_names != self._plain_names:
                 self._rename(plain_names)
             self._entries, self._plain_names = entries, plain_names
             self.items = [offer.as_item(self._names[offer.key]) for offer in entries]
-        alike = self._profile_listings.is_uniform
-        before, self.plain_items = (
-            self.plain_items,
-            self.items if alike else list(self._items_of(PLAIN_PROFILE)),
-        )
+        before, self.plain_items = self.plain_items, self.items
+        if not self._profile_listings.is_uniform:
+            self.plain_items = list(self._items_of(PLAIN_PROFILE))
         if before == self.plain_items:
             return False
         self._listings.clear()
         return True
-
-    def _plain_name(self, offer: CatalogEntry) -> str:
-        return self._given_name(offer.key) or offer.plain_name
 
     def _renamed(self, key: Key) -> str | None:
         return self._curations.get(key[0], NO_CURATION).renamed.get(key[1])
@@ -360,10 +330,8 @@ class KindRegistry:
 
     def _rename(self, plain_names: list[tuple[Key, str]]) -> None:
         configured = {*self._server_order, *self._disabled, *self._curations}
-        names = self._name_allocator.allocate(
-            plain_names, self._plain_name_of, configured, anew=self._curated
-        )
-        before, self._names = self._names, names
+        before, anew = self._names, self._curated
+        self._names = self._name_allocator.allocate(plain_names, self._plain_name_of, configured, anew=anew)
         self._curated = False
         if any(self._names.get(key, name) != name for key, name in before.items()):
             self._listings.clear()

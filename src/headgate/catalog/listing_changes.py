@@ -42,14 +42,13 @@ class ListingDigestStore(Protocol):
         """Store a digest."""
 
 
-class _TrackedListing:
+class _TrackedListing(msgspec.Struct):
     """One listing as it was last served."""
 
-    def __init__(self, label: str, fingerprint: ListingFingerprint, changes: int) -> None:
-        self.label = label
-        self.fingerprint = fingerprint
-        self.changes = changes
-        self.last: ListingChange | None = None
+    label: str
+    fingerprint: ListingFingerprint
+    changes: int
+    last: ListingChange | None = None
 
 
 class ListingChangeLog:
@@ -68,8 +67,15 @@ class ListingChangeLog:
         self._known[key] = known
         if known.fingerprint.digest != fingerprint.digest:
             known.changes += 1
-            known.last = _difference(known.fingerprint, fingerprint, self._now())
-            _log_change(label, known)
+            known.last = change = _difference(known.fingerprint, fingerprint, self._now())
+            extra = {
+                "listing": label,
+                "added": list(change.added),
+                "removed": list(change.removed),
+                "changed": list(change.changed),
+                "changes": known.changes,
+            }
+            log.info("listing changed", extra=extra)
         known.fingerprint = fingerprint
         self._memory.remember_listing(key, fingerprint.digest)
 
@@ -106,30 +112,11 @@ class ListingChangeLog:
 
 def _difference(before: ListingFingerprint, after: ListingFingerprint, at: float) -> ListingChange:
     old, new = before.items, after.items
-    added = [name for name in new if name not in old]
-    removed = [name for name in old if name not in new]
-    changed = [name for name in new if name in old and new[name] != old[name]]
-    named = sum(min(len(names), _MOST_NAMED) for names in (added, removed, changed))
-    return ListingChange(
-        at,
-        tuple(added[:_MOST_NAMED]),
-        tuple(removed[:_MOST_NAMED]),
-        tuple(changed[:_MOST_NAMED]),
-        len(added) + len(removed) + len(changed) - named,
-    )
-
-
-def _log_change(label: str, known: _TrackedListing) -> None:
-    change = known.last
-    assert change is not None
-    extra = {
-        "listing": label,
-        "added": list(change.added),
-        "removed": list(change.removed),
-        "changed": list(change.changed),
-        "changes": known.changes,
-    }
-    log.info("listing changed", extra=extra)
+    added = tuple(name for name in new if name not in old)
+    removed = tuple(name for name in old if name not in new)
+    changed = tuple(name for name in new if name in old and new[name] != old[name])
+    more = sum(len(names[_MOST_NAMED:]) for names in (added, removed, changed))
+    return ListingChange(at, added[:_MOST_NAMED], removed[:_MOST_NAMED], changed[:_MOST_NAMED], more)
 
 
 class ListingReport(msgspec.Struct, frozen=True):
@@ -155,25 +142,23 @@ def listing_reports(
     """Every listing that was built or served."""
     made = {variant.label: built for variant, built in views.items()}
     prints = changes.latest() | {label: built.listing.fingerprint for label, built in made.items()}
-    return [
-        _listing_report(label, fingerprint, made.get(label), changes) for label, fingerprint in prints.items()
-    ]
-
-
-def _listing_report(
-    label: str, fingerprint: ListingFingerprint, built: BuiltListing | None, changes: ListingChangeLog
-) -> ListingReport:
-    levels = built.levels if built is not None else {}
-    return ListingReport(
-        label,
-        built.mode if built is not None else ListingMode(label.split(maxsplit=1)[0]),
-        len(fingerprint.items),
-        fingerprint.size,
-        built.tokens if built is not None else None,
-        fingerprint.digest,
-        changes.counts().get(label, 0),
-        {level.name.lower(): count for level, count in sorted(levels.items())},
-        built.pins_left if built is not None else (),
-        dict(built.adapted) if built is not None else {},
-        changes.last(label),
-    )
+    reports = []
+    for label, fingerprint in prints.items():
+        built = made.get(label)
+        levels = built.levels if built is not None else {}
+        reports.append(
+            ListingReport(
+                label,
+                built.mode if built is not None else ListingMode(label.split(maxsplit=1)[0]),
+                len(fingerprint.items),
+                fingerprint.size,
+                built.tokens if built is not None else None,
+                fingerprint.digest,
+                changes.counts().get(label, 0),
+                {level.name.lower(): count for level, count in sorted(levels.items())},
+                built.pins_left if built is not None else (),
+                dict(built.adapted) if built is not None else {},
+                changes.last(label),
+            )
+        )
+    return reports

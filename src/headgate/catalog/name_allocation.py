@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from typing import Protocol
 from urllib.parse import quote, unquote
 
 from headgate.catalog.public_names import (
@@ -29,58 +28,48 @@ class Namespace:
         self._owners = owners
         self._prefix = prefix
         self._others = others
-        self._used: Collection[str] = ()
+        # The names that are in use.
+        self.used: Collection[str] = ()
         others.append(self)
 
     def owner(self, public_name: str) -> Key | None:
-        """The owner of the name."""
         return self._owners.owner(self._prefix + public_name)
 
     def claim(self, names: Mapping[str, Key]) -> None:
-        """Store the owners of these names."""
         if names:
             # The store evicts the least recently used names. A server that lists new names all the time must
-            # not evict those that other kinds use.
+            # not evict those that other kinds use, so these are read.
             for namespace in self._others:
-                namespace.touch()
+                for name in namespace.used:
+                    namespace.owner(name)
             self._owners.claim({self._prefix + name: key for name, key in names.items()})
 
-    def set_in_use(self, names: Collection[str]) -> None:
-        """Set the names that are in use."""
-        self._used = names
 
-    def touch(self) -> None:
-        """Read the names in use, so that they are not evicted."""
-        for name in self._used:
-            self.owner(name)
-
-
+PlainNames = Sequence[tuple[Key, str]]
 # The name that an operator gave to a tool, as written; None for most.
 OperatorNameOf = Callable[[Key], str | None]
 
 
-class NameAllocator(Protocol):
-    """Allocates a public name to each item of a kind."""
+class NameAllocator:
+    """Allocates a public name to each item of a kind; leaves it unchanged where no other rule is given."""
 
     def plain_name(self, server: str, name: str) -> str:
         """The name before collisions are resolved; computed once for each item."""
+        return name
 
     def operator_name(self, name: str) -> str:
         """The name that an operator's choice results in."""
+        return name
 
     def allocate(
-        self,
-        plain_names: Sequence[tuple[Key, str]],
-        plain_name_of: PlainNameOf,
-        configured: Container[str],
-        *,
-        anew: bool,
+        self, plain_names: PlainNames, plain_name_of: PlainNameOf, configured: Container[str], *, anew: bool
     ) -> dict[Key, str]:
         """A unique name for each key, given with its plain name in the order of the configuration.
 
         `plain_name_of` gives the plain name of any item; `anew` is whether it may have changed. Names of
         servers that are no longer `configured` are free.
         """
+        raise NotImplementedError
 
     def hold(self) -> None:
         """Keep names without an owner provisional until `settle`: a server that starts later may get them."""
@@ -89,34 +78,26 @@ class NameAllocator(Protocol):
         """Make the current names final."""
 
     def is_provisional(self, key: Key) -> bool:
-        """Whether the item may still get another name."""
+        """Whether the item may still get another name; never for a URI, whose server is known."""
+        return False
 
     def find_former(self, name: str, keys: Sequence[Key], given: OperatorNameOf) -> Key | None:
         """The one of these items that had the name before, if it is unambiguous."""
+        return None
 
 
-class UnchangedNames:
+class UnchangedNames(NameAllocator):
     """Leaves names and URIs unchanged; for a single server."""
 
     def __init__(self, limit: int) -> None:
         """`limit` applies to names that an operator chose."""
         self._limit = limit
 
-    def plain_name(self, server: str, name: str) -> str:
-        """The name."""
-        return name
-
     def operator_name(self, name: str) -> str:
-        """The name in the characters that every client accepts."""
         return sanitised_name(name, self._limit)
 
     def allocate(
-        self,
-        plain_names: Sequence[tuple[Key, str]],
-        plain_name_of: PlainNameOf,
-        configured: Container[str],
-        *,
-        anew: bool,
+        self, plain_names: PlainNames, plain_name_of: PlainNameOf, configured: Container[str], *, anew: bool
     ) -> dict[Key, str]:
         """The names; a tool that was renamed to the name of another keeps its own."""
         # Including tools that are renamed themselves: they may have to keep their name.
@@ -128,22 +109,8 @@ class UnchangedNames:
             taken.add(names[key])
         return names
 
-    def hold(self) -> None:
-        """Does nothing: there is one server and nothing to wait for."""
 
-    def settle(self) -> None:
-        """Does nothing: no name is provisional."""
-
-    def is_provisional(self, key: Key) -> bool:
-        """False."""
-        return False
-
-    def find_former(self, name: str, keys: Sequence[Key], given: OperatorNameOf) -> Key | None:
-        """None: these names are the server's own."""
-        return None
-
-
-class PrefixedNames:
+class PrefixedNames(NameAllocator):
     """Allocates `{server}_{name}` to tools and prompts; the owner of a name keeps it."""
 
     def __init__(self, limit: int, namespace: Namespace, reserved: Collection[str] = ()) -> None:
@@ -156,35 +123,25 @@ class PrefixedNames:
         self._provisional: dict[Key, str] | None = None
 
     def plain_name(self, server: str, name: str) -> str:
-        """The name with the server's as a prefix."""
         return public_name(server, name, self._limit)
 
     def operator_name(self, name: str) -> str:
-        """The name in the characters that every client accepts."""
         return sanitised_name(name, self._limit)
 
     def hold(self) -> None:
-        """Keep names without an owner provisional until `settle`."""
         if self._provisional is None:
             self._provisional = {}
 
     def settle(self) -> None:
-        """Claim the current names."""
         provisional, self._provisional = self._provisional, None
         if provisional:
             self._namespace.claim({name: key for key, name in provisional.items()})
 
     def is_provisional(self, key: Key) -> bool:
-        """Whether a server that is still starting may get the item's name."""
         return self._provisional is not None and key in self._provisional
 
     def allocate(
-        self,
-        plain_names: Sequence[tuple[Key, str]],
-        plain_name_of: PlainNameOf,
-        configured: Container[str],
-        *,
-        anew: bool,
+        self, plain_names: PlainNames, plain_name_of: PlainNameOf, configured: Container[str], *, anew: bool
     ) -> dict[Key, str]:
         """A unique name for each key, given with its plain name; `anew` allocates names with a hash again."""
         plain = dict(plain_names)
@@ -194,20 +151,23 @@ class PrefixedNames:
         if anew:
             # The owner of the plain name of an item with a hash may have another name now.
             names = {key: name for key, name in names.items() if name == plain[key]}
+        owners: NameOwners = self._namespace
         if self._provisional is not None:
-            names = _uncontested(names, plain, self._provisional)
+            # Without names that a new item may get, and without those that have a hash to lose.
+            contested = {name for key, name in plain.items() if key not in names}
+            names = {
+                key: name
+                for key, name in names.items()
+                if key not in self._provisional or (name == plain[key] and name not in contested)
+            }
             # Claimed again below, unless they are gone.
             self._provisional = {key: name for key, name in self._provisional.items() if key in names}
+            owners = _ProvisionalOwners(self._namespace, self._provisional)
         new = [key for key in plain if key not in names]
         reserved = {*self._reserved, *names.values()}
-        owners = (
-            self._namespace
-            if self._provisional is None
-            else _ProvisionalOwners(self._namespace, self._provisional)
-        )
         names |= allocate_names(new, self._limit, owners, plain, reserved, plain_name_of, configured)
         self._known = plain, names
-        self._namespace.set_in_use(names.values())
+        self._namespace.used = names.values()
         return names
 
     def find_former(self, name: str, keys: Sequence[Key], given: OperatorNameOf) -> Key | None:
@@ -217,7 +177,11 @@ class PrefixedNames:
         owner = self._namespace.owner(name)
         if owner is not None:
             # The owner of the name is known, existing or not.
-            return owner if owner in keys and self._had(owner, name, given(owner)) else None
+            if owner not in keys:
+                return None
+            if (chosen := given(owner)) is not None:
+                return owner if name in former_names(owner, self._limit, chosen) else None
+            return owner if name.endswith(hash_suffix(*owner)) or is_default_name(owner, name) else None
         # Grouped by server: most of thousands of names have another prefix.
         servers = {server for server, _ in keys}
         likely = {server for server in servers if name.startswith(known_prefixes(server, self._limit)[-1])}
@@ -228,38 +192,16 @@ class PrefixedNames:
         )
         return next(found, None)
 
-    def _had(self, owner: Key, name: str, given: str | None) -> bool:
-        if given is not None:
-            return name in former_names(owner, self._limit, given)
-        return name.endswith(hash_suffix(*owner)) or is_default_name(owner, name)
-
 
 class _ProvisionalOwners:
     """The owners of names while servers start: claims are not stored yet."""
 
     def __init__(self, namespace: Namespace, provisional: dict[Key, str]) -> None:
-        self._namespace = namespace
+        self.owner = namespace.owner
         self._provisional = provisional
 
-    def owner(self, public_name: str) -> Key | None:
-        """The owner before the start."""
-        return self._namespace.owner(public_name)
-
     def claim(self, names: Mapping[str, Key]) -> None:
-        """Keep these claims provisional."""
         self._provisional.update((key, name) for name, key in names.items())
-
-
-def _uncontested(
-    names: Mapping[Key, str], plain: Mapping[Key, str], provisional: Container[Key]
-) -> dict[Key, str]:
-    """The names that no new item may get, and that have no hash to lose."""
-    contested = {name for key, name in plain.items() if key not in names}
-    return {
-        key: name
-        for key, name in names.items()
-        if key not in provisional or (name == plain[key] and name not in contested)
-    }
 
 
 _SERVER_SCHEME = "headgate://"
@@ -313,7 +255,8 @@ def is_client_readable(uri: str) -> bool:
     rest = len(known) + 1
     if not known or not uri.startswith("//", rest):
         return known not in ("", "file", *_WEB) or re.match(r"file:/[^/\\]", uri, re.IGNORECASE) is not None
-    authority = _authority(known).match(uri, rest + 2)
+    pattern = _WEB_AUTHORITY if known in _WEB else _AUTHORITY
+    authority = (_FILE_AUTHORITY if known == "file" else pattern).match(uri, rest + 2)
     return (
         authority is not None
         and int(authority["port"] or 0) <= 65535
@@ -321,13 +264,7 @@ def is_client_readable(uri: str) -> bool:
     )
 
 
-def _authority(known_scheme: str) -> re.Pattern[str]:
-    if known_scheme == "file":
-        return _FILE_AUTHORITY
-    return _WEB_AUTHORITY if known_scheme in _WEB else _AUTHORITY
-
-
-class PublicUris:
+class PublicUris(NameAllocator):
     """Allocates public URIs; the first owner of one keeps it, also after a restart."""
 
     def __init__(self, namespace: Namespace, *, parsed: bool) -> None:
@@ -341,22 +278,12 @@ class PublicUris:
         self._provisional: dict[str, Key] | None = None
 
     def hold(self) -> None:
-        """Keep URIs without an owner provisional until `settle`."""
         if self._provisional is None:
             self._provisional, self._before = {}, self._first
 
     def settle(self) -> None:
-        """Make the current owners final."""
         provisional, self._provisional = self._provisional, None
         self._namespace.claim(provisional or {})
-
-    def is_provisional(self, key: Key) -> bool:
-        """Not used: a URI is routed to the server that has it."""
-        return False
-
-    def find_former(self, name: str, keys: Sequence[Key], given: Callable[[Key], str | None]) -> Key | None:
-        """None: `headgate://` names every server."""
-        return None
 
     def plain_name(self, server: str, name: str) -> str:
         """The URI itself, unless no client could use it."""
@@ -364,19 +291,9 @@ class PublicUris:
             return with_server(server, name)
         return name
 
-    def operator_name(self, name: str) -> str:
-        """The URI itself: URIs are not renamed."""
-        return name
-
     def allocate(
-        self,
-        plain_names: Sequence[tuple[Key, str]],
-        plain_name_of: PlainNameOf,
-        configured: Container[str],
-        *,
-        anew: bool,
+        self, plain_names: PlainNames, plain_name_of: PlainNameOf, configured: Container[str], *, anew: bool
     ) -> dict[Key, str]:
-        """A unique URI for each key, given with its plain one."""
         names: dict[Key, str] = {}
         claims: dict[str, Key] = {}
         first: dict[str, str] = {}
@@ -386,22 +303,19 @@ class PublicUris:
                 names[key] = plain
                 continue
             had_first = self._first if self._provisional is None else self._before
-            owner = self._owner(plain) or had_first.get(plain) or first.get(plain)
+            stored = self._namespace.owner(_entry(plain))
+            owner = stored[0] if stored else had_first.get(plain) or first.get(plain)
             if owner is None and len(first) < _MOST_REMEMBERED:
                 claims[_entry(plain)] = (server, "")
             first[plain] = owner = owner or server
             names[key] = plain if owner == server else with_server(server, plain)
         self._first = first
-        self._namespace.set_in_use([_entry(plain) for plain in list(first)[:_MOST_REMEMBERED]])
+        self._namespace.used = [_entry(plain) for plain in list(first)[:_MOST_REMEMBERED]]
         if self._provisional is None:
             self._namespace.claim(claims)
         else:
             self._provisional = claims
         return names
-
-    def _owner(self, uri: str) -> str | None:
-        owner = self._namespace.owner(_entry(uri))
-        return owner[0] if owner else None
 
 
 def _entry(uri: str) -> str:

@@ -3,7 +3,7 @@ differs.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any
 
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.catalog.public_names import Key
@@ -75,9 +75,6 @@ class RecentProfiles:
         self._profiles.pop(profile, None)
 
 
-_Listed = TypeVar("_Listed")
-
-
 class ProfileListings:
     """Listings by profile and server; a profile without a listing of its own has the plain one."""
 
@@ -89,11 +86,10 @@ class ProfileListings:
 
     def keep_servers(self, servers: Sequence[str]) -> None:
         """Remove every other server."""
-        _keep(self._plain, servers)
-        for own in self._own.values():
-            _keep(own, servers)
-        for hints in self._hints.values():
-            _keep(hints, servers)
+        tables: list[dict[str, Any]] = [self._plain, *self._own.values(), *self._hints.values()]
+        for table in tables:
+            for server in table.keys() - set(servers):
+                del table[server]
 
     def put(self, server: str, profile: ClientProfile, listing: ServerListing, hint: CacheHint) -> bool:
         """Replace one listing; returns whether the profile's clients see a difference."""
@@ -101,18 +97,14 @@ class ProfileListings:
         before = self.listing_of(server, profile)
         if profile == PLAIN_PROFILE:
             self._plain[server] = listing
-            self._share(server, listing)
         else:
-            plain = self._plain.get(server)
-            shared = plain is not None and same_listing(plain, listing)
-            self._own.setdefault(profile, {})[server] = None if shared else listing
-        return not same_listing(before or {}, listing)
-
-    def _share(self, server: str, plain: ServerListing) -> None:
+            self._own.setdefault(profile, {})[server] = listing
+        plain = self._plain.get(server)
         for listings in self._own.values():
-            listing = listings.get(server)
-            if listing is not None and same_listing(listing, plain):
+            own = listings.get(server)
+            if own is not None and plain is not None and same_listing(own, plain):
                 listings[server] = None
+        return not same_listing(before or {}, listing)
 
     def forget(self, profile: ClientProfile) -> bool:
         """Drop a profile's own listings; returns whether one of them differed."""
@@ -162,8 +154,3 @@ class ProfileListings:
         """How long the profile's listing of the server may be cached."""
         plain = self._hints.get(PLAIN_PROFILE, {}).get(server, NO_HINT)
         return self._hints.get(profile, {}).get(server, plain)
-
-
-def _keep(listings: dict[str, _Listed], servers: Sequence[str]) -> None:
-    for server in listings.keys() - set(servers):
-        del listings[server]

@@ -24,17 +24,12 @@ EXPAND_SCHEMA = "expandSchema"
 # The tools that read large results.
 RESULT_READERS = frozenset(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query"))
 # The tools for transactions and the status of a call.
-DELIVERY_TOOLS = frozenset(
-    {
-        "transaction_begin",
-        "transaction_step",
-        "transaction_commit",
-        "transaction_rollback",
-        "get_transaction",
-        "get_operation",
-        "resolve_operation",
-    }
-)
+# fmt: off
+DELIVERY_TOOLS = frozenset([
+    "transaction_begin", "transaction_step", "transaction_commit", "transaction_rollback",
+    "get_transaction", "get_operation", "resolve_operation"
+])
+# fmt: on
 # Listed after the tools of servers, if at all.
 LISTED_LAST = RESULT_READERS | DELIVERY_TOOLS
 OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA}) | LISTED_LAST
@@ -80,7 +75,12 @@ def public_name(server: str, tool: str, limit: int) -> str:
         name = _joined(part, own)
         if len(name) <= limit:
             return name
-    return _cut(part, own, limit)
+    # Nothing else is left to remove: cut the server part, then the tool's name.
+    alone = with_leading_letter(own)
+    if limit < _SHORTEST_PAIR or len(name) <= len(alone):
+        return alone[:limit].rstrip("_")
+    kept = max(_SHORTEST_SERVER, len(part) - (len(name) - limit))
+    return with_leading_letter(f"{part[:kept].rstrip('_')}_{own}")[:limit].rstrip("_")
 
 
 def _joined(part: str, own: str) -> str:
@@ -107,15 +107,6 @@ def _words(text: str) -> list[str]:
 
 def _part(segments: Sequence[Sequence[str]]) -> str:
     return "_".join(word for words in segments for word in words)
-
-
-def _cut(part: str, own: str, limit: int) -> str:
-    """Cuts the server part, then the tool's name: nothing else is left to remove."""
-    whole = _joined(part, own)
-    if limit < _SHORTEST_PAIR or len(whole) <= len(with_leading_letter(own)):
-        return with_leading_letter(own)[:limit].rstrip("_")
-    kept = max(_SHORTEST_SERVER, len(part) - (len(whole) - limit))
-    return with_leading_letter(f"{part[:kept].rstrip('_')}_{own}")[:limit].rstrip("_")
 
 
 def sanitised_name(name: str, limit: int) -> str:
@@ -206,27 +197,22 @@ def allocate_names(
     }
     taken = {*names.values(), *reserved}
     claims: dict[str, Key] = {}
-    for key in _in_server_order(tools):
+    order = {server: place for place, server in enumerate(dict.fromkeys(server for server, _ in tools))}
+    for key in sorted(tools, key=lambda key: (order[key[0]], key[1])):
         if key in names:
             continue
         name = plain[key]
         owner = owners.owner(name)
         free = owner is None or _passes_on(owner, key, name, limit, owners, plain_name_of, configured)
-        names[key] = name = (
-            name if free and name not in taken else _with_distinct_hash(name, key, taken, limit)
-        )
+        if not free or name in taken:
+            hashed = (with_hash(name, *key, limit, salt) for salt in count())
+            name = next(one for one in hashed if one not in taken)
+        names[key] = name
         taken.add(name)
         if owners.owner(name) != key:
             claims[name] = key
     owners.claim(claims)
     return {key: names[key] for key in tools}
-
-
-def _in_server_order(tools: Sequence[Key]) -> list[Key]:
-    server_order = {
-        server: position for position, server in enumerate(dict.fromkeys(server for server, _ in tools))
-    }
-    return sorted(tools, key=lambda key: (server_order[key[0]], key[1]))
 
 
 def _passes_on(
@@ -243,17 +229,13 @@ def _passes_on(
     if configured is not None and owner[0] not in configured:
         # A tool with a hash keeps it: clients know the tool by that name.
         return not by_itself or owners.owner(with_hash(name, *key, limit)) != key
-    return plain_name_of is not None and not _keeps(owner, name, plain_name_of, by_itself=by_itself)
-
-
-def _keeps(owner: Key, name: str, plain_name_of: PlainNameOf, *, by_itself: bool) -> bool:
-    """Whether an owner keeps its name against another tool, which has it by default or by its operator."""
     with_its_hash = name.endswith(hash_suffix(*owner))
     # Only an operator takes a default name away, whatever the limit was then.
-    if by_itself and (with_its_hash or is_default_name(owner, name)):
-        return True
+    is_kept = by_itself and (with_its_hash or is_default_name(owner, name))
+    if plain_name_of is None or is_kept:
+        return False
     wanted_name = plain_name_of(owner)
-    return wanted_name is not None and (wanted_name == name or with_its_hash)
+    return wanted_name is None or (wanted_name != name and not with_its_hash)
 
 
 def is_default_name(key: Key, name: str) -> bool:
@@ -276,7 +258,3 @@ def known_prefixes(server: str, limit: int) -> tuple[str, str, str]:
     """The prefixes of alternative spellings, and of all names of version 0.1.0."""
     former = with_leading_letter(f"{sanitise(server) or 'server'}_")[: limit - HASH_LENGTH - 1]
     return f"{server}:", f"{server}__", former
-
-
-def _with_distinct_hash(name: str, key: Key, taken: Container[str], limit: int) -> str:
-    return next(hashed for salt in count() if (hashed := with_hash(name, *key, limit, salt)) not in taken)
