@@ -1,6 +1,4 @@
-"""Filters: which sources pass, how loose values are widened, and suggestions when a filter matches no
-document.
-"""
+"""Filters: which sources pass, how loose values are widened, and suggestions when no document matches."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -34,14 +32,20 @@ _ENDINGS: Final = {"markdown": (".md", ".markdown", ".mdown", ".mkd")}
 
 def passes(filters: DocumentFilters, file: str, category: str, doc_type: str, date: str) -> bool:
     """Whether a source passes; phrases are a matter of its chunks. Case matters only in files."""
+    # Bytes, so that only ASCII has a case, as in every store.
+    name, endings = file.encode(errors="replace").lower(), file_suffixes(filters.doc_types)
     return (
         _one_of(category, filters.categories)
         and (not filters.files or matches_any(file, filters.files))
-        and (_one_of(doc_type, filters.doc_types) or _ends(file, file_suffixes(filters.doc_types)))
+        and (_one_of(doc_type, filters.doc_types) or any(name.endswith(one.encode()) for one in endings))
         # A document without a date matches no range.
         and (not filters.date_from or (bool(date) and date >= filters.date_from))
         and (not filters.date_to or (bool(date) and date <= filters.date_to))
     )
+
+
+def _one_of(value: str, accepted: tuple[str, ...]) -> bool:
+    return not accepted or value.casefold() in {one.casefold() for one in accepted}
 
 
 def file_suffixes(doc_types: Iterable[str]) -> tuple[str, ...]:
@@ -51,35 +55,15 @@ def file_suffixes(doc_types: Iterable[str]) -> tuple[str, ...]:
 
 def widen_filters(filters: DocumentFilters) -> DocumentFilters:
     """With what is meant besides: a type by another name, and a file by the last parts of its path."""
+    bare = [word.removeprefix(".") for word in filters.doc_types]
+    types = {_DOC_TYPE_BY_NAME.get(word.casefold(), word) for word in bare}
+    # A pattern that begins with a star fits any path already.
+    paths = {f"*/{file}" for file in filters.files if "/" not in file and not file.startswith("*")}
     return msgspec.structs.replace(
         filters,
-        doc_types=_with(filters.doc_types, (_type_of(word) for word in filters.doc_types)),
-        files=_with(filters.files, (f"*/{file}" for file in filters.files if _is_part(file))),
+        doc_types=tuple(sorted({*filters.doc_types, *types})),
+        files=tuple(sorted({*filters.files, *paths})),
     )
-
-
-def _with(given: tuple[str, ...], meant: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({*given, *meant}))
-
-
-def _type_of(word: str) -> str:
-    bare = word.removeprefix(".")
-    return _DOC_TYPE_BY_NAME.get(bare.casefold(), bare)
-
-
-def _is_part(file: str) -> bool:
-    # One that begins with a star fits any path already.
-    return "/" not in file and not file.startswith("*")
-
-
-def _ends(file: str, endings: Iterable[str]) -> bool:
-    # Bytes, so that only ASCII has a case, as in every store.
-    name = file.encode(errors="replace").lower()
-    return any(name.endswith(ending.encode()) for ending in endings)
-
-
-def _one_of(value: str, accepted: tuple[str, ...]) -> bool:
-    return not accepted or value.casefold() in {one.casefold() for one in accepted}
 
 
 NOTHING_INGESTED: Final = Notice(
@@ -112,7 +96,11 @@ async def suggest_filters(passages: IndexReader, filters: DocumentFilters) -> tu
         return ()
     found = [
         await _value_suggestions("source_category", source_filters.categories, there.categories),
-        await _type_suggestions(passages, source_filters.doc_types, there.doc_types),
+        # A document with a type of its own still has the type of its file.
+        await _value_suggestions("doc_type", source_filters.doc_types, there.doc_types)
+        if source_filters.doc_types
+        and not await passages.source_ids(DocumentFilters(doc_types=source_filters.doc_types))
+        else None,
         await _file_suggestions(passages, source_filters.files),
         await _date_suggestions(passages, source_filters, there),
     ]
@@ -134,15 +122,6 @@ async def _value_suggestions(name: str, values: Sequence[str], there: Iterable[s
     return _notice(name, values, known)
 
 
-async def _type_suggestions(
-    passages: IndexReader, values: Sequence[str], there: Iterable[str]
-) -> Notice | None:
-    # A document with a type of its own still has the type of its file.
-    if not values or await passages.source_ids(DocumentFilters(doc_types=tuple(values))):
-        return None
-    return await _value_suggestions("doc_type", values, there)
-
-
 async def _file_suggestions(passages: IndexReader, values: Sequence[str]) -> Notice | None:
     if not values or await passages.source_ids(DocumentFilters(files=tuple(values))):
         return None
@@ -151,7 +130,10 @@ async def _file_suggestions(passages: IndexReader, values: Sequence[str]) -> Not
     for start in range(0, len(ids), _BATCH):
         batch = await passages.sources(ids[start : start + _BATCH])
         files += [source.file for source in batch.values()]
-    near = _holding(files, values)
+    # The first whose path contains one of the names, in any case.
+    parts = [one.strip("*/").casefold() for one in values[:_MOST_VALUES]]
+    parts = [part for part in parts if len(part) >= _SHORTEST_PART]
+    near = sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
     if not near:
         names = {file: _last(file) for file in files}
         near = await asyncio.to_thread(_nearest, [_last(one) for one in values], names)
@@ -168,23 +150,12 @@ async def _date_suggestions(
         return None
     given = (("date_from", days.date_from), ("date_to", days.date_to))
     described = " and ".join(f"{name} {day}" for name, day in given if day)
+    days_there = f"the oldest is of {there.first_date}, the newest of {there.last_date}"
     return _suggestion_notice(
-        f"No document has a date that passes {described}; {_days_of(there)}",
+        f"No document has a date that passes {described}; "
+        f"{days_there if there.first_date else 'none has a date at all'}",
         "ask for other days, or leave the dates out",
     )
-
-
-def _days_of(there: StoreStatistics) -> str:
-    if not there.first_date:
-        return "none has a date at all"
-    return f"the oldest is of {there.first_date}, the newest of {there.last_date}"
-
-
-def _holding(files: Iterable[str], values: Sequence[str]) -> list[str]:
-    """The first files whose path contains one of the names, in any case."""
-    parts = [one.strip("*/").casefold() for one in values[:_MOST_VALUES]]
-    parts = [part for part in parts if len(part) >= _SHORTEST_PART]
-    return sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
 
 
 def _last(path: str) -> str:
@@ -217,9 +188,4 @@ def _notice(name: str, values: Sequence[str], near: Sequence[str]) -> Notice:
 
 
 def _suggestion_notice(message: str, suggestion: str) -> Notice:
-    return Notice(
-        level="warning",
-        code="NO_SUCH_SOURCE",
-        message=message,
-        suggestion=suggestion,
-    )
+    return Notice(level="warning", code="NO_SUCH_SOURCE", message=message, suggestion=suggestion)

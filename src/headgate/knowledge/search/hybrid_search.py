@@ -22,8 +22,7 @@ from headgate.knowledge.search.query import (
     ChunkRanking,
     SearchQuery,
     SearchStrategy,
-    phrases_ignored_notice,
-    phrases_not_found_notice,
+    phrases_notice,
     route_query,
     with_phrases,
 )
@@ -123,42 +122,39 @@ class HybridSearch:
         with _log_failures():
             revision = await self._passages.revision()
             answer, hit = await self._cache.get(
-                normalized, revision, lambda: self._made(normalized, revision)
+                normalized, revision, lambda: self._search(normalized, revision)
             )
-        return (self._explained(query, answer) if query.explain else answer.ranking), hit
-
-    def _explained(self, query: SearchQuery, answer: CachedRanking) -> ChunkRanking:
         ranking = answer.ranking
+        if not query.explain:
+            return ranking, hit
         chosen = (route_query(query.text).notice,) if query.strategy is SearchStrategy.AUTO else ()
-        return msgspec.structs.replace(
+        explained = msgspec.structs.replace(
             ranking,
             warnings=chosen + ranking.warnings,
             explain=partial(answer.grounds.explain, ranking.strategy, self._fusion),
         )
-
-    async def _made(self, query: SearchQuery, revision: int) -> ComputedValue[CachedRanking]:
-        with _log_failures():
-            return await self._search(query, revision)
+        return explained, hit
 
     async def _search(self, query: SearchQuery, revision: int) -> ComputedValue[CachedRanking]:
         """The ranking of a query; without a match of its quoted phrases, of the query without quotes."""
-        made = await self._searched(query, revision)
-        # A result below min_score may have had the phrase.
-        if made.value.ranking.found or not query.filters.phrases or query.min_score > 0:
-            return made
-        plain = msgspec.structs.replace(query, filters=query.filters.source_filters)
-        value, lasting = await self._searched(plain, revision)
+        with _log_failures():
+            made = await self._searched(query, revision)
+            # A result below min_score may have had the phrase.
+            if made.value.ranking.found or not query.filters.phrases or query.min_score > 0:
+                return made
+            plain = msgspec.structs.replace(query, filters=query.filters.source_filters)
+            value, lasting = await self._searched(plain, revision)
         if not value.ranking.found:
             return made
-        warnings = (phrases_ignored_notice(query.filters.phrases), *value.ranking.warnings)
+        warnings = (phrases_notice(query.filters.phrases, ignored=True), *value.ranking.warnings)
         ranking = msgspec.structs.replace(value.ranking, warnings=warnings)
         return ComputedValue(CachedRanking(ranking, value.grounds), lasting)
 
     async def _searched(self, query: SearchQuery, revision: int) -> ComputedValue[CachedRanking]:
         """The ranking of a query, by BM25 alone if vectors are unavailable."""
-        strategy = (
-            route_query(query.text).strategy if query.strategy is SearchStrategy.AUTO else query.strategy
-        )
+        strategy = query.strategy
+        if strategy is SearchStrategy.AUTO:
+            strategy = route_query(query.text).strategy
         by_meaning, by_words, exact = await self._lists(query, strategy, revision)
         lacking = by_meaning if isinstance(by_meaning, VectorSearchOutage) else None
         if lacking is not None and query.strategy is SearchStrategy.VECTOR:
@@ -169,10 +165,10 @@ class HybridSearch:
             strategy, fused = SearchStrategy.BM25, bm25_ranking(by_words)
         elif strategy is SearchStrategy.HYBRID:
             fused = self._fusion.fuse(by_meaning, by_words, exact)
+        elif strategy is SearchStrategy.VECTOR:
+            fused = vector_ranking(by_meaning)
         else:
-            fused = (
-                vector_ranking(by_meaning) if strategy is SearchStrategy.VECTOR else bm25_ranking(by_words)
-            )
+            fused = bm25_ranking(by_words)
         every = score_results(fused, await self._shares(query, fused))
         found = with_min_score(every, query.min_score)
         warnings = await self._warnings(query, strategy, lacking, revision, every)
@@ -199,9 +195,9 @@ class HybridSearch:
     async def _by_words(self, query: SearchQuery) -> list[ScoredChunk]:
         # A repeated word of a query counts once.
         query_terms = list(dict.fromkeys(index_terms(query.text)))
-        return (
-            await self._passages.match_terms(query_terms, RESULT_DEPTH, query.filters) if query_terms else []
-        )
+        if not query_terms:
+            return []
+        return await self._passages.match_terms(query_terms, RESULT_DEPTH, query.filters)
 
     async def _by_words_and_exactly(self, query: SearchQuery) -> tuple[list[ScoredChunk], list[ScoredChunk]]:
         """The BM25 results, and the chunks with a rare term of the query."""
@@ -216,11 +212,10 @@ class HybridSearch:
         """The boosts of each chunk; none unless requested."""
         if not query.boosted or not found:
             return {}
-        ids = [one.chunk_id for one in found]
+        ids, today = [one.chunk_id for one in found], self._today()
         chunks, (wished, mentioned) = await _gather_both(
             self._passages.chunks(ids), self._named(query.text, ids)
         )
-        today = self._today()
         return {
             id: boost_shares(self._boosts, wished, chunk, mentioned.get(id, frozenset()), today)
             for id, chunk in chunks.items()
@@ -229,12 +224,8 @@ class HybridSearch:
     async def _named(self, text: str, ids: Sequence[int]) -> tuple[QueryMentions, dict[int, frozenset[int]]]:
         """The entities that the query names, and those that the chunks mention."""
         possible = name_spans(text)
-        known = (
-            await self._graph.find_by_keys(list(dict.fromkeys(span.key for span in possible)))
-            if possible
-            else []
-        )
-        wished = resolve_mentions(text, possible, known)
+        keys = list(dict.fromkeys(span.key for span in possible))
+        wished = resolve_mentions(text, possible, await self._graph.find_by_keys(keys) if keys else [])
         if not (wished.vendors or wished.entities):
             return wished, {}
         return wished, await self._graph.mentioned_entities(ids)
@@ -247,24 +238,19 @@ class HybridSearch:
         revision: int,
         found: Sequence[ScoredResult],
     ) -> tuple[Notice, ...]:
-        counted = None
-        if not found or strategy is not SearchStrategy.BM25:
+        by_meaning, counted = strategy is not SearchStrategy.BM25, None
+        if not found or by_meaning:
             counted = await self._vector_search.statistics_at(revision)
         if counted is not None and not counted.chunks:
             return (NOTHING_INGESTED,)
+        boosts = self._boosts if query.boosted else None
         notices = [
             lacking.warning if lacking is not None and lacking.is_reported else None,
             await self._no_match_notice(query, strategy) if not found else None,
-            low_similarity_notice([one.fused for one in found])
-            if strategy is not SearchStrategy.BM25
-            else None,
-            unreachable_min_score_notice(
-                query.min_score, strategy, self._fusion, self._boosts if query.boosted else None
-            )
+            low_similarity_notice([one.fused for one in found]) if by_meaning else None,
+            unreachable_min_score_notice(query.min_score, strategy, self._fusion, boosts)
             or below_min_score_notice(query.min_score, found),
-            incomplete_vectors_notice(counted)
-            if counted is not None and strategy is not SearchStrategy.BM25
-            else None,
+            incomplete_vectors_notice(counted) if counted is not None and by_meaning else None,
         ]
         return tuple(notice for notice in notices if notice is not None)
 
@@ -278,7 +264,7 @@ class HybridSearch:
             return None
         if query.filters.phrases and query.min_score > 0:
             # Otherwise the search is repeated without quotes, which has a better notice.
-            return phrases_not_found_notice(query.filters.phrases)
+            return phrases_notice(query.filters.phrases, ignored=False)
         if strategy is not SearchStrategy.BM25:
             return None
         other = query.strategy is not SearchStrategy.HYBRID and self._vector_search.has_embedder

@@ -1,6 +1,4 @@
-"""A search query: its strategy, quoted phrases and filters, the automatic choice of a strategy, and the
-ranking it returns.
-"""
+"""A search query: its strategy, quoted phrases and filters, the choice of a strategy, and its ranking."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -101,18 +99,11 @@ def with_phrases(query: SearchQuery) -> SearchQuery:
     return msgspec.structs.replace(query, filters=filters)
 
 
-def phrases_ignored_notice(phrases: Sequence[Sequence[str]]) -> SearchNotice:
-    """The notice when no chunk has the quoted phrases and they were ignored."""
-    return _phrase_notice(phrases, "; searched without the quotes", "Quote")
-
-
-def phrases_not_found_notice(phrases: Sequence[Sequence[str]]) -> SearchNotice:
-    """The notice when no chunk has the quoted phrases."""
-    return _phrase_notice(phrases, "", "Leave out the quotes, or quote")
-
-
-def _phrase_notice(phrases: Sequence[Sequence[str]], done: str, advice: str) -> SearchNotice:
+def phrases_notice(phrases: Sequence[Sequence[str]], *, ignored: bool) -> SearchNotice:
+    """The notice when no chunk has the quoted phrases, and whether they were ignored then."""
     quoted = ", ".join(f'"{" ".join(phrase)}"' for phrase in phrases)
+    done = "; searched without the quotes" if ignored else ""
+    advice = "Quote" if ignored else "Leave out the quotes, or quote"
     return SearchNotice(
         level="warning",
         code="PHRASE_NOT_FOUND",
@@ -177,14 +168,13 @@ def route_query(text: str) -> RoutedStrategy:
         return RoutedStrategy(SearchStrategy.VECTOR, "it asks for what is similar")
     if phrases_of(text):
         return RoutedStrategy(SearchStrategy.BM25, "it quotes a phrase")
-    count = len(words(text))
     if len(text.split()) >= _LONG_WORDS:
         return RoutedStrategy(SearchStrategy.HYBRID, "it is a question in many words")
     if _CODE.search(text):
         return RoutedStrategy(SearchStrategy.BM25, "it has an identifier or code in it")
     if _NUMBER.search(text):
         return RoutedStrategy(SearchStrategy.BM25, "it has the number of something in it")
-    if count == 1 and _NAME.search(text):
+    if len(words(text)) == 1 and _NAME.search(text):
         # Whether a word is rare is not known here; what is written like a name mostly is.
         return RoutedStrategy(SearchStrategy.BM25, "it is a single name")
     return RoutedStrategy(SearchStrategy.HYBRID, "neither its words nor its meaning decide alone")

@@ -51,11 +51,7 @@ class QueryCache(Generic[Key, Value]):
     """The most recently used values, each for one revision of the store; `clock` is monotonic."""
 
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float],
-        entries: int = ENTRIES,
-        ttl_seconds: float = TTL_SECONDS,
+        self, *, clock: Callable[[], float], entries: int = ENTRIES, ttl_seconds: float = TTL_SECONDS
     ) -> None:
         self._clock = clock
         self._entries = entries
@@ -107,21 +103,16 @@ class QueryCache(Generic[Key, Value]):
             own = self._under_way.get(place)
             if own is not None and own.task is asyncio.current_task():
                 del self._under_way[place]
-        if made.is_cacheable:
-            self._keep(place, made.value)
-        return made.value
-
-    def _keep(self, place: tuple[Key, int], value: Value) -> None:
         key, revision = place
         known = self._kept.get(key)
-        if known is not None and known.revision > revision:
-            # An older computation may end later.
-            return
-        self._kept[key] = _QueryCacheEntry(value, revision, self._clock() + self._ttl_seconds)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._entries:
-            self._kept.popitem(last=False)
-            self._evictions += 1
+        # An older computation may end later.
+        if made.is_cacheable and (known is None or known.revision <= revision):
+            self._kept[key] = _QueryCacheEntry(made.value, revision, self._clock() + self._ttl_seconds)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._entries:
+                self._kept.popitem(last=False)
+                self._evictions += 1
+        return made.value
 
     async def _wait(self, place: tuple[Key, int], work: _InFlightComputation[Value]) -> Value:
         work.waiting += 1

@@ -100,13 +100,12 @@ def resolve_mentions(text: str, found: Iterable[NameSpan], known: Iterable[Entit
         if not any(_within(span, other) for other in matched)
         for entity in names[span.key]
     ]
-    subjects = frozenset(stem(word) for word in content_words(text) if word not in WEAK_STOP_WORDS)
     return QueryMentions(
         vendors=frozenset(entity.id for entity in meant if entity.type.upper() in VENDOR_TYPES),
         entities=frozenset(entity.id for entity in meant if entity.type.upper() not in VENDOR_TYPES),
         # In lower case too: `PDFs` is cut at its hump.
         stems=frozenset(terms(text) + terms(text.lower())),
-        topics=subjects,
+        topics=frozenset(stem(word) for word in content_words(text) if word not in WEAK_STOP_WORDS),
     )
 
 
@@ -123,12 +122,15 @@ def boost_shares(
     today: datetime.date,
 ) -> dict[str, float]:
     """By which share the score grows, for each boost that fits the chunk."""
+    # The first part is the name of the file.
+    _, _, headings = chunk.header.partition(" > ")
+    subjects = terms(f"{headings} {chunk.category}")
     fitting = {
         "vendor": boosts.vendor * (not query_mentions.vendors.isdisjoint(mentioned)),
         "doc_type": boosts.doc_type * _of_type(query_mentions, chunk.doc_type),
         "recency": boosts.recency * _freshness(chunk.date, today),
         "entity": boosts.entity * (not query_mentions.entities.isdisjoint(mentioned)),
-        "topic": boosts.topic * _on_topic(query_mentions, chunk),
+        "topic": boosts.topic * (not query_mentions.topics.isdisjoint(subjects)),
     }
     return {name: share for name, share in fitting.items() if share > 0}
 
@@ -158,12 +160,6 @@ def _freshness(day: str, today: datetime.date) -> float:
     except ValueError:
         return 0.0
     return clamp_score(1 - age / _RECENT_DAYS)
-
-
-def _on_topic(query_mentions: QueryMentions, chunk: ChunkRecord) -> bool:
-    # The first part is the name of the file.
-    _, _, headings = chunk.header.partition(" > ")
-    return not query_mentions.topics.isdisjoint(terms(f"{headings} {chunk.category}"))
 
 
 _DIGITS: Final = 6
@@ -253,40 +249,30 @@ class ScoreExplanations(NamedTuple):
         """The explanation of one score."""
         place = one.rank - 1
         fused = self.fused[place]
-        vector: dict[str, object] | None = None
-        bm25: dict[str, object] | None = None
-        if one.similarity is not None:
-            rank = self.vector_ranks[place]
-            given = _given(rank, fusion.weights.vector, fused, strategy, fusion)
-            vector = {"rank": rank, "similarity": round(one.similarity, _DIGITS), **given}
-        if one.bm25 is not None:
-            rank = self.bm25_ranks[place]
-            given = _given(rank, fusion.weights.bm25, fused, strategy, fusion)
-            bm25 = {"rank": rank, "score": round(one.bm25, _DIGITS), **given}
+
+        def part(rank: int, name: str, score: float | None, weight: float) -> dict[str, object] | None:
+            """The contribution of a list to the score; a single list contributes all of it."""
+            if score is None:
+                return None
+            is_hybrid = strategy is SearchStrategy.HYBRID
+            given = fusion.contribution(weight, rank) if is_hybrid else fused
+            weight = weight if is_hybrid else 1.0
+            values = {name: score, "weight": weight, "contribution": given}
+            return {"rank": rank} | {own: round(value, _DIGITS) for own, value in values.items()}
+
+        weights = fusion.weights
         shares = self.shares[place] if self.shares else _NOTHING
         return {
-            "vector": vector,
-            "bm25": bm25,
-            "exact": self._exact(place, fusion),
+            "vector": part(self.vector_ranks[place], "similarity", one.similarity, weights.vector),
+            "bm25": part(self.bm25_ranks[place], "score", one.bm25, weights.bm25),
+            # The score floor of a chunk with a rare term of the query.
+            "exact": {"rank": exact, "guaranteed": round(fusion.exact_match_floor(exact), _DIGITS)}
+            if (exact := self.exact_ranks[place])
+            else None,
             "fused": round(fused, _DIGITS),
             "boosts": {name: round(share, _DIGITS) for name, share in shares.items()},
             "score": one.score,
         }
-
-    def _exact(self, place: int, fusion: ReciprocalRankFusion) -> dict[str, object] | None:
-        """The score floor of a chunk with a rare term of the query; None for another chunk."""
-        rank = self.exact_ranks[place]
-        return {"rank": rank, "guaranteed": round(fusion.exact_match_floor(rank), _DIGITS)} if rank else None
-
-
-def _given(
-    rank: int, weight: float, fused: float, strategy: SearchStrategy, fusion: ReciprocalRankFusion
-) -> dict[str, float]:
-    """The contribution of a list to the score; a single list contributes all of it."""
-    if strategy is not SearchStrategy.HYBRID:
-        return {"weight": 1.0, "contribution": round(fused, _DIGITS)}
-    contribution = fusion.contribution(weight, rank)
-    return {"weight": round(weight, _DIGITS), "contribution": round(contribution, _DIGITS)}
 
 
 def unreachable_min_score_notice(

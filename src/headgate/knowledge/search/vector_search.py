@@ -36,9 +36,8 @@ class VectorSearchOutage(NamedTuple):
     def refusal(self) -> KnowledgeError:
         """The error for strategy vector."""
         if self.retry_after_seconds is not None:
-            return VectorSearchUnavailable(
-                self.reason, self.remedy, retry_after_seconds=self.retry_after_seconds
-            )
+            wait = self.retry_after_seconds
+            return VectorSearchUnavailable(self.reason, self.remedy, retry_after_seconds=wait)
         return InvalidKnowledgeArgument(
             f"Strategy 'vector' cannot be used: {self.reason}. Use strategy 'bm25', or {self.remedy}.",
             hint=f"use strategy 'bm25', or {self.remedy}",
