@@ -60,3 +60,9 @@ def judged(goals: Sequence[Goal]) -> str:
     """The goals as a table."""
     rows = [(one.text, one.measured, "met" if one.met else "**missed**") for one in goals]
     return markdown((("goal", "measured", ""), rows))
+
+
+def in_search_terms(text: str) -> str:
+    """The text of a page with the established terms for the ways to search that results are stored under."""
+    text = re.sub(r"\b(words and meaning|both)(?=[:|]| \|)", "hybrid", text)
+    return re.sub(r"\bwords(?=[:|]| \|)", "lexical", text)

@@ -15,30 +15,33 @@ from bench.listing.chart import chart
 from bench.listing.measured import Measured
 from bench.listing.tokens import ALL, BOTH_AZURES
 from bench.listing.uses import FEW
-from bench.pages import Whole, described, filled, judged, markdown, write
+from bench.pages import Whole, described, filled, in_search_terms, judged, markdown, write
 from bench.process import ROOT
 from headgate.domain.listing_mode import ListingMode
 
 RESULT: Final = ROOT / "bench" / "results" / "listing.json"
-PAGE: Final = ROOT / "docs" / "listing.md"
+_FIGURES: Final = ROOT / "docs" / "figures"
+PAGE: Final = _FIGURES / "listing.md"
+PAGES: Final = (PAGE, _FIGURES / "listing-servers.md", _FIGURES / "listing-speed.md")
 CHART: Final = ROOT / "docs" / "images" / "listing.svg"
 _COUNTED: Final = (
-    "Context is what tools take of the window at that moment: the list, what the mode adds to the "
-    "instructions, and every question to the gateway with its answer. Every use is of another tool, and each "
-    "tool that is not shown whole is expanded or searched for first: the worst case for a short list. The "
-    "call itself costs the same everywhere and is left out, but for what `call_tool` adds to it."
+    "Context is the number of tokens that tools occupy at that moment: the list, the mode's part of\n"
+    "the instructions, and every request to the gateway with its answer. Every use is of another\n"
+    "tool, and each tool that is not listed whole is expanded or searched first: the worst case for a\n"
+    "short list. The call itself costs the same in every mode and is not included, except for what\n"
+    "`call_tool` adds."
 )
 _SENT: Final = (
-    "A model is sent its context again at every step, and asking the gateway is a step more. Added up, as if "
-    "nothing were cached; a provider's prompt cache makes what was sent before cheaper, as long as the list "
-    "stays the same, which in `dynamic` it does not:"
+    "The model receives its context at every step, and a request to the gateway is one more step. The\n"
+    "sum without prompt caching; a cache makes a repeated prefix cheaper while the list stays the\n"
+    "same, which does not hold for `dynamic`:"
 )
 
 _COMPARED: Final = (
-    "The same requests to the same search, once over whole definitions and once over what mode slim lists of "
-    "them. The gateway itself always searches whole definitions; this only asks whether a model that reads "
-    "slim tools can still tell them apart. *Shortened* are the tools of which slim says less. "
-    "`HEADGATE_RETRIEVAL_DATA` names the sets, as for [search](retrieval.md)."
+    "The same queries to the same search, over whole definitions and over slim ones. The gateway\n"
+    "always searches whole definitions; this measures whether slim tools can still be told apart.\n"
+    "*Shortened* counts the tools that slim shortens. `HEADGATE_RETRIEVAL_DATA` names the sets, as for\n"
+    "[tool retrieval](tool-retrieval.md)."
 )
 
 
@@ -48,17 +51,17 @@ def main() -> None:
 
 
 def pages() -> dict[Path, str]:
-    """The page and the chart as they should be."""
+    """The pages and the chart as they should be."""
     result = RESULT.read_bytes()
     measured = msgspec.json.decode(result, type=Measured)
     blocks = _blocks(measured, msgspec.json.decode(result, type=Whole))
-    return {PAGE: filled(PAGE.read_text(), blocks), CHART: chart(measured)}
+    return {page: filled(page.read_text(), blocks) for page in PAGES} | {CHART: chart(measured)}
 
 
 def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
     return {
         "run": described(whole),
-        "chart": "![Tokens of tools/list per mode, and of a conversation with tools](images/listing.svg)",
+        "chart": "![Tokens of tools/list per mode, and of a conversation with tools](../images/listing.svg)",
         "tokens": _tokens(measured),
         "servers": _servers(measured),
         "uses": _uses(measured, ALL),
@@ -66,8 +69,8 @@ def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
         "speed": _speed(measured),
         "expand": markdown(tables.sizes(measured)),
         "memory": markdown(tables.memory(measured)),
-        "retrieval": f"{_COMPARED}\n\n{markdown(tables.slim_texts(measured))}",
-        "goals": judged(whole.goals),
+        "retrieval": f"{_COMPARED}\n\n{in_search_terms(markdown(tables.slim_texts(measured)))}",
+        "goals": in_search_terms(judged(whole.goals)),
     }
 
 
@@ -76,12 +79,12 @@ def _tokens(measured: Measured) -> str:
     both, once = listed[BOTH_AZURES, ListingMode.FULL], listed[ALL, ListingMode.FULL]
     slim = listed[BOTH_AZURES, ListingMode.SLIM]
     azure = (
-        f"azure-mcp is among the 98 in two modes. It is counted once, as it starts by itself; with "
-        f"`{SECOND_MODE}` as well, full has {both.tokens:,.0f} tokens instead of {once.tokens:,.0f}, and "
-        f"slim {slim.tokens:,.0f}, {slim.share:.1%} of that."
+        f"azure-mcp is among the 98 in two modes and counted once, in its default mode. With\n"
+        f"`{SECOND_MODE}` too, full has {both.tokens:,.0f} tokens instead of {once.tokens:,.0f}, and "
+        f"slim\n{slim.tokens:,.0f} ({slim.share:.1%})."
     )
-    reach = "Every tool called in every mode, over HTTP; reached is what its server's own tool has answered:"
-    counter = "Tokens are counted by the gateway's own counter, compared here with the reference:"
+    reach = "Every tool was called in every mode over HTTP; *reached* counts answers of the server:"
+    counter = "The gateway's token counter, compared with the reference implementation:"
     return "\n\n".join(
         [
             markdown(tables.tokens(measured, ALL)),
@@ -97,27 +100,26 @@ def _tokens(measured: Measured) -> str:
 def _servers(measured: Measured) -> str:
     header, rows = tables.servers(measured)
     said = (
-        "Each of these lists has `expandSchema` of its own; where a server has a few short tools, that is "
-        "more than slim saves, and `auto` lists them in full."
+        "Each list includes its own `expandSchema`. For a server with a few short tools that is more than\n"
+        "slim saves, and `auto` lists them in full."
     )
-    summary = f"<details><summary>All {len(rows) - 1}, the largest first</summary>"
-    parts = [said, markdown((header, rows[:1])), summary, markdown((header, rows[1:])), "</details>"]
-    return "\n\n".join(parts)
+    return "\n\n".join([said, markdown((header, rows))])
 
 
 def _uses(measured: Measured, who: str) -> str:
     parts = [] if who == FEW else [_COUNTED]
-    parts += [markdown(tables.context(measured, who)), _SENT if who == ALL else "Sent, without a cache:"]
-    parts += [markdown(tables.sent(measured, who)), "One question to the gateway:"]
+    sent = _SENT if who == ALL else "Tokens sent, without prompt caching:"
+    parts += [markdown(tables.context(measured, who)), sent]
+    parts += [markdown(tables.sent(measured, who)), "One request to the gateway:"]
     return "\n\n".join([*parts, markdown(tables.discovery(measured, who))])
 
 
 def _speed(measured: Measured) -> str:
     said = (
-        "As a client sees it over loopback HTTP. *First time* is the handshake and all pages in a mode that "
-        "nobody has asked for since the start, `auto` first, so that the others find the tools in few words; "
-        "*a page* is the first one, prepared, 50 times; *bare* is a server that sends the same bytes and "
-        "does nothing else, asked in turn."
+        "Measured by a client over loopback HTTP. *First time* is the handshake and all pages in a mode\n"
+        "that was not requested since the start, `auto` first, so that the others find the slim forms;\n"
+        "*a page* is the first page, prepared, 50 times; *bare* is a server that only sends the same\n"
+        "bytes, measured alternately."
     )
     return "\n\n".join([said, markdown(tables.times(measured))])
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from bench.pages import Whole, described, filled, judged, markdown, write
+from bench.pages import Whole, described, filled, in_search_terms, judged, markdown, write
 from bench.process import ROOT
 from bench.retrieval import batching
 from bench.retrieval.batching import Batch
@@ -24,7 +24,8 @@ from bench.tables import figure
 
 _RESULTS: Final = ROOT / "bench" / "results"
 _PAGES: Final = (
-    "retrieval.md",
+    "figures/tool-retrieval.md",
+    "figures/tool-retrieval-details.md",
     "decisions/0019-adaptive-top-k.md",
     "decisions/0020-synthetic-questions.md",
     "decisions/0021-batching.md",
@@ -34,9 +35,9 @@ _LOST: Final = 0.0005
 _SHORT: Final = {
     "SQLite FTS5": "FTS5",
     "MiniLM int8 alone": "MiniLM alone",
-    "headgate, words": "words",
-    "headgate, words, always answering": "words, always answering",
-    "headgate, words and meaning": "words and meaning",
+    "headgate, words": "lexical",
+    "headgate, words, always answering": "lexical, no threshold",
+    "headgate, words and meaning": "hybrid",
 }
 
 
@@ -68,13 +69,13 @@ def _tables() -> dict[str, str]:
         "R@5": _wide(measured, lambda scored: scored.recall_at_5),
         "R@1": _wide(measured, lambda scored: scored.recall_at_1),
         "NDCG@10": _wide(measured, lambda scored: scored.ndcg_at_10),
-        "losses": _losses(measured),
-        "gate": _gate(measured),
-        "sizes": _sizes(measured),
+        "losses": in_search_terms(_losses(measured)),
+        "gate": in_search_terms(_gate(measured)),
+        "sizes": in_search_terms(_sizes(measured)),
         "times": _times(measured),
-        "replies": _replies(measured),
-        "reach": _reach(measured),
-        "goals": judged(whole.goals),
+        "replies": in_search_terms(_replies(measured)),
+        "reach": in_search_terms(_reach(measured)),
+        "goals": in_search_terms(judged(whole.goals)),
         "top-k": _top_k(asked.top_k),
         "templates": _synthetic(asked.synthetic, "templates"),
         "half": _synthetic(asked.synthetic, "half"),
@@ -100,7 +101,7 @@ def _wide(measured: Measured, value: Callable[[Scored], float]) -> str:
         where.setdefault(name, {})[line.engine] = value(line.metrics)
     for one in measured.means:
         rows.setdefault(one.sets, {})[one.engine] = value(one)
-    header = ("set (tools, requests)", *(_SHORT.get(name, name) for name in engines))
+    header = ("set (tools, queries)", *(_SHORT.get(name, name) for name in engines))
     return _table(header, [(name, *_marked(own, engines)) for name, own in (rows | last).items()])
 
 
@@ -128,7 +129,7 @@ def _losses(measured: Measured) -> str:
                 found.append(
                     (name, way, _share(ours.metrics.recall_at_5), f"{_name(best.engine)} {lost:+.3f}")
                 )
-    return _table(("set", "ours by", "R@5", "more has"), found) if found else "Nowhere on these sets."
+    return _table(("set", "Headgate", "R@5", "better engine"), found) if found else "None on these sets."
 
 
 def _name(engine: str) -> str:
@@ -144,14 +145,14 @@ def _gate(measured: Measured) -> str:
             cells += [f"{mean(one.refused_away for one in own):.0%}"]
             cells += [f"{mean(one.refused_there for one in own):.1%}"]
         rows.append(cells)
-    header = ("set", "words: server away", "there", "words and meaning: server away", "there")
+    header = ("set", "words: server missing", "present", "words and meaning: server missing", "present")
     return _table(header, rows)
 
 
 def _sizes(measured: Measured) -> str:
     header = [
-        *("by", "tools", "index, s of CPU", "a tool's vector, ms", "memory, MiB", "p50, ms", "p99, ms"),
-        *("CPU p50, ms", "CPU p99, ms", "a changed server, ms"),
+        *("search", "tools", "index, s of CPU", "one vector, ms", "memory, MiB", "p50, ms", "p99, ms"),
+        *("CPU p50, ms", "CPU p99, ms", "reindex a server, ms"),
     ]
     rows = []
     for one in measured.scales:
@@ -175,13 +176,13 @@ def _replies(measured: Measured) -> str:
         (one.way, one.detail, f"{one.tokens_p50:,.0f}", f"{one.tokens_p95:,.0f}", f"{one.tokens_most:,}")
         for one in measured.replies
     ]
-    return _table(("found by", "`detail`", "p50", "p95", "most"), rows)
+    return _table(("search", "`detail`", "p50", "p95", "most"), rows)
 
 
 def _reach(measured: Measured) -> str:
     header = (
-        *("set", "found by", "requests", "first", "among 5", "among 20", "weak", "nothing"),
-        *("server away: weak", "nothing"),
+        *("set", "search", "queries", "first", "among 5", "among 20", "weak", "nothing"),
+        *("server missing: weak", "nothing"),
     )
     return _table(header, [reach_cells(one) for one in measured.reaches])
 
