@@ -18,7 +18,18 @@ from headgate.config.settings import Flags, Settings
 from tests.config.sandbox import ConfigSandbox
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "settings.md").read_text()
+REFERENCE = DOCS / "reference"
+OVERVIEW, SERVERS, DELIVERY, GATEWAY, KNOWLEDGE_PAGE = PAGES = [
+    (REFERENCE / name).read_text()
+    for name in (
+        "settings.md",
+        "settings-servers.md",
+        "settings-delivery.md",
+        "settings-gateway.md",
+        "settings-knowledge.md",
+    )
+]
+PAGE = "\n".join(PAGES)
 FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 KEYS = {field: key for key, field in FILE_KEYS.items()}
 # The objects in an entry: the keys of one tool are those of the server.
@@ -43,9 +54,8 @@ def inner(kind: type[msgspec.Struct], above: str) -> dict[str, msgspec.structs.F
 KNOWLEDGE = inner(KnowledgeSettings, "knowledge")
 
 
-def row(section: str, first_cell: str) -> list[str]:
-    _, text_after = PAGE.split(f"## {section}\n")
-    (line,) = re.findall(rf"^\| {re.escape(first_cell)} \|.*$", text_after.split("\n## ")[0], re.MULTILINE)
+def row(page: str, first_cell: str) -> list[str]:
+    (line,) = re.findall(rf"^\| {re.escape(first_cell)} \|.*$", page, re.MULTILINE)
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -64,7 +74,7 @@ def words(default: object) -> str:
 
 @pytest.mark.parametrize("field", FILE_FIELDS)
 def test_every_setting_of_the_file_is_described_with_its_default_and_range(field: str) -> None:
-    _, _, _, default, range_, meaning = row("The gateway", f"`{KEYS[field]}`")
+    _, _, _, default, range_, meaning = row(GATEWAY, f"`{KEYS[field]}`")
     assert meaning
     if FIELDS[field].default not in (None, msgspec.NODEFAULT, KnowledgeSettings()):
         assert default == f"`{words(FIELDS[field].default)}`"
@@ -74,7 +84,7 @@ def test_every_setting_of_the_file_is_described_with_its_default_and_range(field
 
 @pytest.mark.parametrize("keys", KNOWLEDGE)
 def test_every_setting_of_knowledge_is_described_with_its_default_and_range(keys: str) -> None:
-    _, _, _, default, range_, meaning = row("The gateway", f"`{keys}`")
+    _, _, _, default, range_, meaning = row(KNOWLEDGE_PAGE, f"`{keys}`")
     assert meaning
     if KNOWLEDGE[keys].default is not None:
         assert default == f"`{words(KNOWLEDGE[keys].default)}`"
@@ -83,7 +93,7 @@ def test_every_setting_of_knowledge_is_described_with_its_default_and_range(keys
 
 @pytest.mark.parametrize("key", server_entries.SERVER_FIELDS)
 def test_every_key_of_a_server_is_described_with_its_default_and_range(key: str) -> None:
-    _, default, range_, meaning = row("One server", f"`{key}`")
+    _, default, range_, meaning = row(SERVERS + DELIVERY, f"`{key}`")
     field = server_entries.SERVER_FIELDS[key]
     assert meaning
     if field.default not in (None, "", msgspec.NODEFAULT):
@@ -99,7 +109,7 @@ def test_every_key_of_a_server_is_described_with_its_default_and_range(key: str)
 def test_every_key_of_an_object_in_a_server_is_described_with_its_default_and_range(
     key: str, inner: str
 ) -> None:
-    _, default, range_, meaning = row("One server", f"`{key}.{inner}`")
+    _, default, range_, meaning = row(SERVERS + DELIVERY, f"`{key}.{inner}`")
     field = server_entries.fields_of(OBJECTS[key])[inner]
     assert "it is required" in meaning or not field.required
     if field.default not in (None, "", msgspec.NODEFAULT):
@@ -125,7 +135,7 @@ def test_every_variable_stands_in_the_row_of_its_setting(part: str) -> None:
 
 
 def test_the_older_word_for_the_listing_stands_in_its_row() -> None:
-    _, variables, *_ = row("The gateway", "`listing`")
+    _, variables, *_ = row(GATEWAY, "`listing`")
     assert f"`HEADGATE_{environment.ROUTING}`" in variables
 
 
@@ -135,7 +145,7 @@ def test_every_routing_type_is_on_the_page(word: str) -> None:
 
 
 def test_the_variable_for_the_head_and_the_tail_stands_in_the_row_of_the_size() -> None:
-    _, variables, *_ = row("The gateway", "`maxResponseSize`")
+    _, variables, *_ = row(GATEWAY, "`maxResponseSize`")
     assert f"`HEADGATE_{environment.TRUNCATE}`" in variables
 
 
@@ -160,7 +170,9 @@ def test_every_flag_is_on_the_page(flag: str) -> None:
     assert f"`--{flag.replace('_', '-')}`" in PAGE
 
 
-FIRST, CONNECTION, SECOND, THIRD = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+FIRST, CONNECTION, SECOND, THIRD = [
+    example for page in PAGES for example in re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+]
 
 
 @pytest.mark.parametrize(
