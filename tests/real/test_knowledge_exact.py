@@ -14,7 +14,7 @@ from testkit.upstreams import configuration
 from tests.real.knowledge import Message, told
 
 # Long documents of one subject: the meaning of a short query is near to dozens of their chunks.
-DOCUMENTS = ("delivery", "operations", "results", "tools")
+DOCUMENTS = ("delivery", "operations", "results", "guides/many-tools")
 # Each stands in one section, in a sentence that says nothing else of its subject.
 CODES = {
     "ed25519": "Signatures are of the kind ed25519 here.",
@@ -61,13 +61,14 @@ def with_codes(directory: Path) -> dict[str, str]:
     notes = f"{directory.name}/notes.md > Notes"
     headers = {"kumquat": f"{notes} > Beta", "rambutan": f"{notes} > Gamma"}
     for name in DOCUMENTS:
-        text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        source = ROOT / "docs" / f"{name}.md"
+        text = source.read_text(encoding="utf-8")
         title = text.split("\n", 1)[0].removeprefix("# ")
         for section in list(SECTION.finditer(text))[:3]:
             code, sentence = left.popitem()
             text = text.replace(section["first"], f"{section['first']} {sentence}", 1)
-            headers[code] = f"{directory.name}/{name}.md > {title} > {section['name']}"
-        (directory / f"{name}.md").write_text(text, encoding="utf-8")
+            headers[code] = f"{directory.name}/{source.name} > {title} > {section['name']}"
+        (directory / source.name).write_text(text, encoding="utf-8")
     assert not left
     return headers
 

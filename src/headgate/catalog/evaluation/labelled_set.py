@@ -29,7 +29,7 @@ class InvalidLabelledSet(ConfigError):
 
     def __init__(self, file: str, problem: str, *, line: int | None = None) -> None:
         where = file if line is None else f"line {line} of {file}"
-        super().__init__(f"{where} {problem}", hint="docs/evaluation.md says what a set looks like")
+        super().__init__(f"{where} {problem}", hint="docs/reference/eval-report.md has the format")
 
 
 class LabelledQuery(msgspec.Struct, frozen=True):
