@@ -14,7 +14,12 @@ from testkit.upstreams import configuration
 from tests.real.knowledge import Message, told
 
 # Long documents of one subject: the meaning of a short query is near to dozens of their chunks.
-DOCUMENTS = ("delivery", "operations", "results", "guides/many-tools")
+DOCUMENTS = (
+    "guides/calls-exactly-once",
+    "guides/many-tools",
+    "guides/python-client",
+    "reference/failed-calls",
+)
 # Each stands in one section, in a sentence that says nothing else of its subject.
 CODES = {
     "ed25519": "Signatures are of the kind ed25519 here.",
