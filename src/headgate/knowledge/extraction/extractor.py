@@ -3,9 +3,10 @@
 import hashlib
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -60,14 +61,6 @@ _PRONOUN: Final = re.compile(
 )
 
 
-class _SurfaceSpan(NamedTuple):
-    chunk: int
-    start: int
-    end: int
-    # The end including a version.
-    whole: int
-
-
 @dataclass(slots=True)
 class _NameSurface:
     """One spelling of a name, with its evidence in the document."""
@@ -75,7 +68,8 @@ class _NameSurface:
     name: str
     legal: str
     evidence: Evidence
-    places: list[_SurfaceSpan] = field(default_factory=list)
+    # Chunk, start, end, and the end including a version.
+    places: list[tuple[int, int, int, int]] = field(default_factory=list)
     # Other ways to write its legal form.
     spellings: dict[str, None] = field(default_factory=dict)
     # Whether every place is the beginning of a sentence, or in a heading.
@@ -99,17 +93,16 @@ class RuleBasedExtractor:
 
     def __init__(self, known: Sequence[NewEntity] = ()) -> None:
         self._known = KnownNames.of(known)
-        self.version = f"{_RULES_VERSION}-{_digest(known)}"
+        # Changes with the known names, so that unchanged documents are searched for new ones.
+        names = sorted(
+            msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known
+        )
+        digest = hashlib.sha256(b"\n".join(names)).hexdigest()
+        self.version = f"{_RULES_VERSION}-{digest[:12]}"
 
     def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
         """The entities of one document with their mentions, and the relationships its sentences state."""
         return extract(chunks, self._known)
-
-
-def _digest(known: Sequence[NewEntity]) -> str:
-    """Changes with the known names, so that unchanged documents are searched for new ones."""
-    names = sorted(msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known)
-    return hashlib.sha256(b"\n".join(names)).hexdigest()[:12]
 
 
 def extract(chunks: Sequence[NewChunk], known: KnownNames | None = None) -> ExtractedGraph:
@@ -124,8 +117,7 @@ def extract(chunks: Sequence[NewChunk], known: KnownNames | None = None) -> Extr
     for index, page in enumerate(pages):
         notes.add_page(index, page, sightings[index])
     subjects = notes.subjects(sightings)
-    relationships = _relationships(pages, subjects)
-    return tuple(map(_entity, subjects)), relationships
+    return tuple(map(_entity, subjects)), _relationships(pages, subjects)
 
 
 class _NameCollector:
@@ -153,17 +145,21 @@ class _NameCollector:
             if len(surface.places) < _MOST_LOOKED_AT:
                 add_evidence(surface.evidence, evidence_of_context(page.text, candidate))
             end = candidate.end - len(candidate.version)
-            surface.places.append(_SurfaceSpan(index, candidate.start, end, candidate.end))
+            surface.places.append((index, candidate.start, end, candidate.end))
             surface.always_first &= candidate.first
             surface.always_heading &= page.in_heading(candidate.start)
-            self._define(page.text, candidate, surface)
+            if other := defined_form(page.text, candidate):
+                is_short = is_initials(surface.name, other)
+                short, long = (surface.name, other) if is_short else (other, surface.name)
+                self._definitions[short] = long
 
     def subjects(self, sightings: Sequence[Sequence[KnownNameMatch]]) -> list[_DocumentEntity]:
         """The entities that are sure enough, in the order of their first mention."""
         for short, long in self._definitions.items():
             if long in self._surfaces and is_initials(short, long):
                 add_evidence(self._surfaces[long].evidence, {("defined", ORG): _DEFINITION})
-        sure = {name: verdict for name, verdict in self._classify() if verdict[1] >= LEAST_CONFIDENCE}
+        verdicts = {name: self._verdict(surface) for name, surface in self._surfaces.items()}
+        sure = {name: verdict for name, verdict in verdicts.items() if verdict[1] >= LEAST_CONFIDENCE}
         known = {sighting.known.name: sighting.known for page in sightings for sighting in page}
         longer = self._longer({name: type_ for name, (type_, _) in sure.items()}, known)
         subjects: dict[str, _DocumentEntity] = {}
@@ -212,29 +208,20 @@ class _NameCollector:
             surface.spellings[short + candidate.legal] = None
         return surface
 
-    def _define(self, text: str, candidate: NameCandidate, surface: _NameSurface) -> None:
-        other = defined_form(text, candidate)
-        if not other:
-            return
-        short, long = (surface.name, other) if is_initials(surface.name, other) else (other, surface.name)
-        self._definitions[short] = long
-
-    def _classify(self) -> Iterable[tuple[str, tuple[str, float]]]:
-        for name, surface in self._surfaces.items():
-            type_, certainty = confidence(surface.evidence)
-            yield name, (type_, round(certainty * self._trust(surface), 2))
-
-    def _trust(self, surface: _NameSurface) -> float:
-        """The weight of the evidence where a capital letter means little."""
-        if surface.legal or any(kind in {"list", "defined"} for kind, _ in surface.evidence):
-            return 1.0
+    def _verdict(self, surface: _NameSurface) -> tuple[str, float]:
+        """The type and how sure it is; evidence weighs less where a capital letter means little."""
+        type_, certainty = confidence(surface.evidence)
         single = " " not in surface.name
-        if single and surface.name.lower() in self._lower:
-            return 0.3
-        trust = 0.75 if surface.always_heading else 1.0
-        if single and surface.name.isupper() and surface.name.isalpha():
-            trust *= 0.8
-        return trust * (0.85 if single and surface.always_first else 1.0)
+        if surface.legal or any(kind in {"list", "defined"} for kind, _ in surface.evidence):
+            trust = 1.0
+        elif single and surface.name.lower() in self._lower:
+            trust = 0.3
+        else:
+            trust = 0.75 if surface.always_heading else 1.0
+            if single and surface.name.isupper() and surface.name.isalpha():
+                trust *= 0.8
+            trust *= 0.85 if single and surface.always_first else 1.0
+        return type_, round(certainty * trust, 2)
 
     def _longer(self, types: dict[str, str], known: Mapping[str, KnownEntity]) -> dict[str, str]:
         """The long form of each short name, known names included."""
@@ -248,9 +235,9 @@ class _NameCollector:
         return longer
 
     def _mention(self, subject: _DocumentEntity, surface: _NameSurface, certainty: float) -> None:
-        for at in surface.places:
-            end = at.whole if subject.type == PRODUCT else at.end
-            subject.mentions.append(Mention(at.chunk, at.start, end, certainty))
+        for chunk, start, end, whole in surface.places:
+            end_of_type = whole if subject.type == PRODUCT else end
+            subject.mentions.append(Mention(chunk, start, end_of_type, certainty))
 
 
 def _plain(legal: str) -> str:
@@ -281,16 +268,14 @@ def _last(name: str, longer: dict[str, str]) -> str:
 
 
 def _add_known(subjects: dict[str, _DocumentEntity], sightings: Sequence[Sequence[KnownNameMatch]]) -> None:
-    covered = (
-        {
-            (mention.chunk_index, place)
-            for subject in subjects.values()
-            for mention in subject.mentions
-            for place in range(mention.start, mention.end)
-        }
-        if any(sightings)
-        else set()
-    )
+    if not any(sightings):
+        return
+    covered = {
+        (mention.chunk_index, place)
+        for subject in subjects.values()
+        for mention in subject.mentions
+        for place in range(mention.start, mention.end)
+    }
     for index, page in enumerate(sightings):
         for start, end, known in page:
             # Acme is known, and the text has Acme Insurance Group.
@@ -339,34 +324,21 @@ def _relationships(
 def _document_relations(
     pages: Sequence[ProseText], subjects: Sequence[_DocumentEntity]
 ) -> Iterable[StatedRelation]:
-    sentences = _sentences(pages, subjects)
+    sentences: defaultdict[tuple[int, int], list[EntitySpan]] = defaultdict(list)
+    for subject in subjects:
+        # An imported vendor counts as an organisation.
+        type_ = ORG if subject.type in VENDOR_TYPES else subject.type
+        for chunk, start, end, _ in subject.mentions:
+            sentence = pages[chunk].sentence_of(start)
+            sentences[chunk, sentence].append(EntitySpan(start, end, subject.name, type_))
     for chunk, sentence in sorted(sentences):
         page, places = pages[chunk], sentences[chunk, sentence]
         start, end = page.bounds(sentence)
-        places.extend(_pronoun(page, start, sentences.get((chunk, sentence - 1), [])))
+        # `It` or `The company` at the start of a sentence is the subject of the previous one.
+        pronoun = _PRONOUN.match(page.text, start)
+        first = min(sentences.get((chunk, sentence - 1), []), default=None)
+        if pronoun is not None and first is not None and first.type in {ORG, PRODUCT}:
+            places.append(EntitySpan(*pronoun.span(1), first.name, first.type))
         places.sort()
         if len({place.name for place in places}) > 1:
             yield from stated_relations(page.text, places, end)
-
-
-def _pronoun(page: ProseText, start: int, before: Sequence[EntitySpan]) -> list[EntitySpan]:
-    """The referent of `It` or `The company` at the start of a sentence: the subject of the previous one."""
-    pronoun = _PRONOUN.match(page.text, start)
-    first = min(before, default=None)
-    if pronoun is None or first is None or first.type not in {ORG, PRODUCT}:
-        return []
-    return [EntitySpan(*pronoun.span(1), first.name, first.type)]
-
-
-def _sentences(
-    pages: Sequence[ProseText], subjects: Sequence[_DocumentEntity]
-) -> dict[tuple[int, int], list[EntitySpan]]:
-    sentences: dict[tuple[int, int], list[EntitySpan]] = {}
-    for subject in subjects:
-        for mention in subject.mentions:
-            page = pages[mention.chunk_index]
-            # An imported vendor counts as an organisation.
-            type_ = ORG if subject.type in VENDOR_TYPES else subject.type
-            place = EntitySpan(mention.start, mention.end, subject.name, type_)
-            sentences.setdefault((mention.chunk_index, page.sentence_of(mention.start)), []).append(place)
-    return sentences

@@ -3,29 +3,14 @@
 import re
 from typing import Final, NamedTuple
 
-from headgate.knowledge.extraction.gazetteer import (
-    GIVEN_NAMES,
-    NAME_ARTICLES,
-    NAME_PARTICLES,
-    PLACE_NOUNS_BEFORE_OF,
-    PLACES,
-    PRODUCTS,
-)
-from headgate.knowledge.extraction.lexicon import (
-    FUNCTION_WORDS,
-    INSTITUTIONS,
-    LEGAL_FORMS,
-    MONTHS_AND_DAYS,
-    TITLES,
-    parse_words,
-)
-from headgate.knowledge.extraction.prose import GERMAN_COMPANY_NOUNS, GERMAN_FIRST_WORDS, ProseText
+from headgate.knowledge.extraction import lexicon
+from headgate.knowledge.extraction.prose import GERMAN_COMPANY_NOUNS, ProseText
 
 # `re` has no class for capitals: those of the Latin, Greek and Cyrillic alphabets.
 _CAPITALS: Final = "".join(
     letter for letter in map(chr, (*range(0x41, 0x250), *range(0x370, 0x530))) if letter.isupper()
 )
-_LEGAL: Final = rf"(?:{'|'.join(LEGAL_FORMS)})(?!\w)"
+_LEGAL: Final = rf"(?:{'|'.join(lexicon.LEGAL_FORMS)})(?!\w)"
 _WORD: Final = (
     rf"(?:[{_CAPITALS}]\w*(?:[-'\u2019](?!s\b)\w+|&[{_CAPITALS}]\w*|\.(?:js|com|ai|io|org|net)\b)*"
     r"|i[A-Z]\w+|macOS\b)"
@@ -36,7 +21,7 @@ _VERSION: Final = r" v?\d{1,4}(?:\.\d+){0,3}(?![\w%/:]|[.,-]\d)"
 
 def _run(first: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of a name with these particles."""
-    second = "|".join((*NAME_PARTICLES, *NAME_ARTICLES))
+    second = "|".join((*lexicon.NAME_PARTICLES, *lexicon.NAME_ARTICLES))
     join = rf"(?: & | (?:{'|'.join(first)}) (?:(?:{second}) )?| (?=\S))"
     return re.compile(
         rf"(?<![\w.'\u2019-]){_TOKEN}(?:{join}(?!{_LEGAL}){_TOKEN}){{0,11}}"
@@ -44,21 +29,15 @@ def _run(first: tuple[str, ...]) -> re.Pattern[str]:
     )
 
 
-_RUN: Final = _run((*NAME_PARTICLES, *NAME_ARTICLES))
-_GERMAN_RUN: Final = _run(NAME_PARTICLES)
+_RUN: Final = _run((*lexicon.NAME_PARTICLES, *lexicon.NAME_ARTICLES))
+_GERMAN_RUN: Final = _run(lexicon.NAME_PARTICLES)
 _SPACE: Final = " "
 _OF: Final = "von"
 # `B. List the files`: later letters are more often those of a given name.
 _LIST_MARK: Final = re.compile(r"[A-H]\.")
 _HUMP: Final = re.compile(r"[a-z][A-Z]")
 _JOINING: Final = frozenset({" of ", " of the ", " for ", " for the "})
-# They may begin a name when they do not begin the sentence.
-_NAME_WORDS: Final = parse_words(
-    """
-    first new general best great good open old large small main last next high low long known two three
-    """
-)
-_NEVER_FIRST: Final = (FUNCTION_WORDS - _NAME_WORDS) | MONTHS_AND_DAYS
+_NEVER_FIRST: Final = (lexicon.FUNCTION_WORDS - lexicon.NAME_WORDS) | lexicon.MONTHS_AND_DAYS
 
 
 class NameCandidate(NamedTuple):
@@ -98,7 +77,7 @@ def _trimmed(page: ProseText, run: re.Match[str], starts: set[int]) -> NameCandi
     # NODE_OPTIONS is what programs call something.
     if "_" in surface:
         return None
-    if surface in PLACES:
+    if surface in lexicon.PLACES:
         return NameCandidate(start, end, surface, "", "", titled=False, first=first)
     words = surface[: len(surface) - len(legal) - len(version)].split(_SPACE)
     titled = False
@@ -106,12 +85,12 @@ def _trimmed(page: ProseText, run: re.Match[str], starts: set[int]) -> NameCandi
         start += len(words.pop(0)) + 1
         first = True
     while words and (
-        _drops(words[0], first=first, german=page.german) or (words[0] in TITLES and len(words) > 1)
+        _drops(words[0], first=first, german=page.german) or (words[0] in lexicon.TITLES and len(words) > 1)
     ):
-        titled = titled or words[0] in TITLES
+        titled = titled or words[0] in lexicon.TITLES
         start += len(words.pop(0)) + 1
         first = False
-    if page.german and legal and _OF in words and words[0] not in GIVEN_NAMES:
+    if page.german and legal and _OF in words and words[0] not in lexicon.GIVEN_NAMES:
         # Geschäftsbedingungen von Acme AG.
         before = words[: words.index(_OF) + 1]
         words = words[len(before) :]
@@ -122,22 +101,24 @@ def _trimmed(page: ProseText, run: re.Match[str], starts: set[int]) -> NameCandi
         words.pop()
     if not words or (len(words) == 1 and len(words[0]) == 1):
         return None
-    if page.german and version and not _is_versioned(words, version):
-        end -= len(version)
-        version = ""
+    if page.german and version:
+        # Any noun may stand before a number.
+        known = _SPACE.join(words) in lexicon.PRODUCTS or _HUMP.search(words[-1])
+        if "." not in version and not known:
+            end -= len(version)
+            version = ""
     return NameCandidate(start, end, text[start:end], legal, version, titled=titled, first=first)
-
-
-def _is_versioned(words: list[str], version: str) -> bool:
-    """Whether this is a version where any noun may stand before a number."""
-    return "." in version or _SPACE.join(words) in PRODUCTS or _HUMP.search(words[-1]) is not None
 
 
 def _drops(word: str, *, first: bool, german: bool) -> bool:
     lower = word.lower()
-    if german and ((first and lower in GERMAN_FIRST_WORDS) or word in GERMAN_COMPANY_NOUNS):
+    if german and ((first and lower in lexicon.GERMAN_FIRST_WORDS) or word in GERMAN_COMPANY_NOUNS):
         return True
-    return lower in FUNCTION_WORDS if first and lower not in _NAME_WORDS else lower in _NEVER_FIRST
+    return (
+        lower in lexicon.FUNCTION_WORDS
+        if first and lower not in lexicon.NAME_WORDS
+        else lower in _NEVER_FIRST
+    )
 
 
 def _begins(text: str, start: int, starts: set[int]) -> bool:
@@ -154,35 +135,33 @@ def _joined(text: str, found: list[NameCandidate]) -> list[NameCandidate]:
     joined: list[NameCandidate] = []
     for candidate in found:
         if joined and _belong(text, joined[-1], candidate):
-            joined.append(_both(text, joined.pop(), candidate))
+            left = joined.pop()
+            start, end = left.start, candidate.end
+            parts = (candidate.legal, candidate.version, left.titled, left.first)
+            joined.append(NameCandidate(start, end, text[start:end], *parts))
         else:
             joined.append(candidate)
     return joined
-
-
-def _both(text: str, left: NameCandidate, right: NameCandidate) -> NameCandidate:
-    surface = text[left.start : right.end]
-    return NameCandidate(
-        left.start, right.end, surface, right.legal, right.version, titled=left.titled, first=left.first
-    )
 
 
 def _belong(text: str, left: NameCandidate, right: NameCandidate) -> bool:
     between = text[left.end : right.start]
     if between in _JOINING:
         last = left.surface.rpartition(_SPACE)[2]
-        heads = last in INSTITUTIONS and " of " not in left.surface
+        heads = last in lexicon.INSTITUTIONS and " of " not in left.surface
         return heads or (
-            between == " of " and left.surface in PLACE_NOUNS_BEFORE_OF and right.surface in PLACES
+            between == " of "
+            and left.surface in lexicon.PLACE_NOUNS_BEFORE_OF
+            and right.surface in lexicon.PLACES
         )
     if between == " and ":
         # The Food and Agriculture Organization.
         after = right.surface.split(_SPACE)
-        single = _SPACE not in left.surface and left.surface not in PLACES
+        single = _SPACE not in left.surface and left.surface not in lexicon.PLACES
         return (
             single
             and 1 < len(after) < 4
-            and after[-1] in INSTITUTIONS
+            and after[-1] in lexicon.INSTITUTIONS
             and text.endswith("the ", 0, left.start)
         )
     return False

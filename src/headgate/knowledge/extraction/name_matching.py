@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, Self
 
 from headgate.knowledge.data_model import VENDOR_TYPES, Entity, NewEntity
-from headgate.knowledge.extraction.gazetteer import ORGANISATIONS, PLACES, PRODUCTS
-from headgate.knowledge.extraction.lexicon import ACRONYMS, INSTITUTIONS, LEGAL_FORMS, parse_words
+from headgate.knowledge.extraction import lexicon
 from headgate.knowledge.extraction.name_candidates import NameCandidate
 from headgate.knowledge.extraction.type_evidence import ORG, PERSON, is_common
 from headgate.knowledge.graph.entity_resolution import (
@@ -22,15 +21,12 @@ _DEFINED: Final = re.compile(
     r"(?P<name>[^\W\d_][^()\"”,;\n\x1f]{1,80}?)[\"”'\u2019]?(?:, [^()\n]{0,80})?\)"
 )
 _WORD: Final = re.compile(r"[^\W_]+")
-_SMALL: Final = parse_words(
-    """
-    of for and the in on de la du & van der des und et y
-    """
-)
+_SMALL_WORDS: Final = "of for and the in on de la du & van der des und et y"
+_SMALL: Final = frozenset(_SMALL_WORDS.split())
 _LONGEST_INITIALS: Final = 8
 # The Rust Foundation is not called Rust, but the Castellan Group is called Castellan.
-_OF_ANOTHER: Final = INSTITUTIONS - {"Bank", "Group", "Holding", "Holdings", "Services"}
-_BY_THEMSELVES: Final = ORGANISATIONS | PRODUCTS
+_OF_ANOTHER: Final = lexicon.INSTITUTIONS - {"Bank", "Group", "Holding", "Holdings", "Services"}
+_BY_THEMSELVES: Final = lexicon.ORGANISATIONS | lexicon.PRODUCTS
 
 
 def defined_form(text: str, candidate: NameCandidate) -> str:
@@ -41,7 +37,7 @@ def defined_form(text: str, candidate: NameCandidate) -> str:
     if match is None:
         return ""
     name, long = match["name"].strip(), candidate.surface
-    if name in PLACES or name.upper() in ACRONYMS or is_common(name):
+    if name in lexicon.PLACES or name.upper() in lexicon.ACRONYMS or is_common(name):
         return ""
     if is_initials(name, long) or is_initials(long, name) or _is_start(name, long):
         return name
@@ -100,7 +96,7 @@ def _long_form(surface: str, organisations: set[str], people: set[str]) -> str |
         return None
     if people:
         return next(iter(people)) if len(people) == 1 else None
-    if not organisations or is_common(surface) or surface in PLACES:
+    if not organisations or is_common(surface) or surface in lexicon.PLACES:
         return None
     longest = max(organisations, key=len)
     # Vestfjord and Vestfjord Power are both Vestfjord Power ASA; names that go on differently are two.
@@ -110,7 +106,7 @@ def _long_form(surface: str, organisations: set[str], people: set[str]) -> str |
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 # Shorter ones are as often words of some language, so that their case has to be right.
 _SHORTEST_ANY_CASE: Final = 4
-_LEGAL_FORM: Final = re.compile(rf",? ((?:{'|'.join(LEGAL_FORMS)})(?!\w))")
+_LEGAL_FORM: Final = re.compile(rf",? ((?:{'|'.join(lexicon.LEGAL_FORMS)})(?!\w))")
 
 
 class KnownEntity(NamedTuple):
@@ -238,7 +234,7 @@ def _insert(node: _TrieNode, name: str, known: KnownEntity) -> None:
 def _insert_short_form(node: _TrieNode, name: str, known: KnownEntity) -> None:
     """A company is also called by its name without the legal form, unless that is a word or a place."""
     short, form = without_legal_form(name)
-    if form and known.type.upper() in VENDOR_TYPES and not (is_common(short) or short in PLACES):
+    if form and known.type.upper() in VENDOR_TYPES and not (is_common(short) or short in lexicon.PLACES):
         _last(node, short).ends.append(_TrieEnd(short, any_case=False, known=known, form=form))
 
 

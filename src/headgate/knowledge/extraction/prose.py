@@ -6,51 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.knowledge.extraction.lexicon import FUNCTION_WORDS, parse_words
+from headgate.knowledge.extraction import lexicon
 
-# Words that hardly stand in texts of other languages that we read.
-_FREQUENT: Final = parse_words(
-    """
-    auf aus bei das dem den der die durch ein eine einem einen einer für ist mit nicht oder sich sind sowie
-    und vom von werden wird zum zur über
-    """
-)
 _GERMAN_WORD: Final = re.compile(r"[^\W\d_]+")
 # One in so many words is a frequent one, and there are at least so many of them.
 _ONE_OF: Final = 12
 _FEWEST: Final = 3
-# With a capital they begin a sentence, and no name.
-GERMAN_FIRST_WORDS: Final = parse_words(
-    """
-    ab als alle auch aus bei beim bis bitte das dem der die diese dieser dieses durch ein eine einem einen
-    einer eines er falls für gegen im ist kein keine mit nach nicht oder ohne seit sie siehe sowie und unser
-    unsere unter vom von vor wenn wir zu zum zur zwischen über
-    """
-)
 # Before the name of a company.
-GERMAN_COMPANY_NOUNS: Final = parse_words("Firma Gesellschaft Fa")
-# Before a number they name a thing of the text, not a product.
-GERMAN_NUMBERED_NOUNS: Final = parse_words(
-    """
-    abs absatz abschnitt abteilung anhang anlage artikel auftrag bestellung blatt etage fax filiale gebäude
-    halle haus jahr kapitel konto kunde los monat nr nummer police pos position postfach punkt raum rechnung
-    satz seite stand stufe tag teil tel telefax telefon tisch typ vertrag werk woche zeile ziffer zimmer
-    """
-)
+GERMAN_COMPANY_NOUNS: Final = frozenset({"Firma", "Gesellschaft", "Fa"})
 _STREET: Final = re.compile(r"(?:stra(?:ß|ss)e|str|gasse|allee|platz|weg|ufer)\Z")
 
 
 def is_german(texts: Iterable[str]) -> bool:
     """Whether the texts are German, where all nouns have capitals and a number after one is weak evidence."""
     spoken = [word for text in texts for word in _GERMAN_WORD.findall(text)]
-    frequent = sum(word in _FREQUENT for word in spoken)
+    frequent = sum(word in lexicon.GERMAN_FREQUENT_WORDS for word in spoken)
     return frequent >= max(_FEWEST, len(spoken) / _ONE_OF)
 
 
 def is_numbered(word: str) -> bool:
     """Whether a number after the word is a count or a street number."""
     lower = word.lower()
-    return lower in GERMAN_NUMBERED_NOUNS or _STREET.search(lower) is not None
+    return lower in lexicon.GERMAN_NUMBERED_NOUNS or _STREET.search(lower) is not None
 
 
 # No letter of a name, no space between two words: nothing is found in it or across it.
@@ -120,12 +97,12 @@ def _filled(match: re.Match[str]) -> str:
 
 
 def _sentences(text: str) -> list[int]:
-    starts = [0]
-    for end in _END.finditer(text):
-        if text[end.start()] == "." and not _ends(text, end.start(), end.end()):
-            continue
-        starts.append(end.end())
-    return starts
+    ends = (
+        found.end()
+        for found in _END.finditer(text)
+        if text[found.start()] != "." or _ends(text, found.start(), found.end())
+    )
+    return [0, *ends]
 
 
 def _ends(text: str, stop: int, following: int) -> bool:
@@ -133,7 +110,7 @@ def _ends(text: str, stop: int, following: int) -> bool:
     before = text[max(0, stop - 8) : stop]
     if _LEGAL_END.search(before):
         word = _WORD.match(text, following)
-        return word is not None and word.group(1).lower() in FUNCTION_WORDS
+        return word is not None and word.group(1).lower() in lexicon.FUNCTION_WORDS
     return not _ABBREVIATION.search(before)
 
 

@@ -1,112 +1,20 @@
-"""Evidence that a name is an organisation, person, place or product, from its form and the words
-around it.
-"""
+"""Evidence of what a name is (organisation, person, place or product) from its form and its context."""
 
 import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from headgate.knowledge.extraction.gazetteer import (
-    AMBIGUOUS_GIVEN_NAMES,
-    AMBIGUOUS_PLACES,
-    GIVEN_NAMES,
-    ORGANISATIONS,
-    PLACE_NOUNS,
-    PLACE_NOUNS_BEFORE_OF,
-    PLACES,
-    PRODUCTS,
-    UNSURE_ORGANISATIONS,
-    UNSURE_PRODUCTS,
-)
-from headgate.knowledge.extraction.lexicon import (
-    ACRONYMS,
-    COMMON_WORDS,
-    COMPANY_KINDS,
-    FUNCTION_WORDS,
-    INSTITUTIONS,
-    INSTITUTIONS_BEFORE,
-    LONG_ROLES,
-    MONTHS_AND_DAYS,
-    NUMBERED_NOUNS,
-    PRODUCT_ENDINGS,
-    PRODUCT_KINDS,
-    ROLES,
-    TRADES,
-)
+from headgate.knowledge.extraction import lexicon
 from headgate.knowledge.extraction.name_candidates import NameCandidate
 from headgate.knowledge.extraction.prose import is_numbered
 
 Cues = tuple[tuple[str, float], ...]
 
-_ROLES: Final = (*ROLES, *LONG_ROLES)
-# Type and weight, then phrases as they stand directly before the name.
-_BEFORE: Final = (
-    ("PERSON", 0.85, "dr .;mr .;mrs .;ms .;prof .;sir;dame;professor;miss;herr;frau"),
-    ("PERSON", 0.6, "dear;hi;hello;signed by;founded by;attendees :;present :;apologies :;contact :"),
-    ("PERSON", 0.6, "owner :;author :"),
-    ("PERSON", 0.55, "written by;regards ,;interview with;chaired by;led by;colleague;named after"),
-    ("PERSON", 0.55, "founder ,;by name ,"),
-    ("PERSON", 0.5, '" said;, said;" says;, says;says;approved by;prepared by;assigned to;ceo ,'),
-    ("PERSON", 0.5, "headed by"),
-    ("PERSON", 0.4, "said;told;asked;thanked;explained"),
-    ("PLACE", 0.6, "based in;headquartered in;located in;offices in;office in;plant in;factory in"),
-    ("PLACE", 0.6, "city of;town of;coast of;north of;south of;east of;west of;laws of;laws of the"),
-    ("PLACE", 0.6, "arbitration in;courts of;held in"),
-    ("PLACE", 0.55, "mayor of;capital of;born in;lives in;met in;registered in;premises in;south of"),
-    ("PLACE", 0.55, "people of;across"),
-    ("PLACE", 0.4, "near;shops in;customers in;warehouse in;signed in;sites in;market in;markets in"),
-    ("PLACE", 0.4, "staff in;trip to"),
-    ("PLACE", 0.3, "in"),
-    ("PLACE", 0.15, "in the;from;to;across the;through the;over the"),
-    ("ORG", 0.6, "acquired;acquires;acquire;acquisition of;takeover of;shares of;subsidiary of"),
-    ("ORG", 0.6, "merged with;acquired by;partnered with;partners with;partnership with"),
-    ("ORG", 0.6, "competes with;compete with;competitor of;rival of;works for;worked for"),
-    ("ORG", 0.6, "working for;works at;worked at;employed by;joined;invested in;customer of"),
-    ("ORG", 0.6, "supplier of"),
-    ("ORG", 0.55, "owned by;part of;customers of;suppliers of;contract with;agreement with"),
-    ("ORG", 0.55, "partner of;hosted by;made by"),
-    ("ORG", 0.5, "supplied by;manufactured by;built by;developed by;bids from;received from"),
-    ("ORG", 0.5, "round in;turned to;behalf of;board of;division of;spokeswoman for;spokesman for"),
-    ("ORG", 0.5, "supported by;sold by;published by;offer of;funded by"),
-    ("ORG", 0.45, "supplies;supplier :;sender :;receiver :;carrier :;vendor :;company :;customer :"),
-    ("ORG", 0.45, "paid by;bought from"),
-    ("ORG", 0.3, "with;at;at the;against;by the;provided by"),
-    ("PRODUCT", 0.6, "running on;runs on;run on;version of;creator of;powered by;written in;installed"),
-    ("PRODUCT", 0.6, "versions of"),
-    ("PRODUCT", 0.5, "released;launched;launches;releases;develops;makes;built on;migration to"),
-    ("PRODUCT", 0.5, "migrated to;migrate to;upgrade to"),
-    ("PRODUCT", 0.45, "' s;s ';users of;works with;fork of;replaces;replaces the;successor of"),
-    ("PRODUCT", 0.45, "introduced;announced;author of"),
-    ("PRODUCT", 0.3, "using;uses;use;with the;install;sells the;supports;data in;through;called"),
-)
-# The same directly after it.
-_AFTER: Final = (
-    ("PERSON", 0.55, "said;says;told reporters;explained;argued;added;wrote;recalled;, who;studied"),
-    ("PERSON", 0.55, "holds a degree;was born"),
-    ("PERSON", 0.5, "joined;presented;led the;chaired;will call;spoke;retired;resigned;graduated"),
-    ("PERSON", 0.5, ", aged;founded;thanked"),
-    ("ORG", 0.6, "acquired;acquires;has acquired;bought;was founded;was acquired;is headquartered"),
-    ("ORG", 0.6, "is based in;employs;' s founder;' s ceo;' s customers;' s shares;' s chief"),
-    ("ORG", 0.6, "' s board;' s subsidiary;' s headquarters;' s products;partners with"),
-    ("ORG", 0.6, "partnered with;has partnered;competes with;invested in;supplies;manufactures"),
-    ("ORG", 0.6, ", a subsidiary"),
-    ("ORG", 0.55, "is a wholly;is owned by;is part of;announced;has announced;released;develops"),
-    ("ORG", 0.55, "sells;also sells;hosts"),
-    ("ORG", 0.5, "will supply;has not delivered;delivered;makes;makes the;produces;shareholders"),
-    ("ORG", 0.5, "officials;led a;is a supplier;is a customer;merged;was sold;went public;filed"),
-    ("ORG", 0.5, "hired;agreed to buy;agreed to;won the;operates;serves"),
-    ("ORG", 0.3, "has;will send;wants;plans;offers;team;signed"),
-    ("PRODUCT", 0.85, "™;®;( tm );( r )"),
-    ("PRODUCT", 0.5, "runs on;is a new;supports;version;is written in;users;api;can be installed"),
-    ("PRODUCT", 0.5, "was released;is available;is so fast"),
-    ("PRODUCT", 0.4, "scanners;router;routers;phones;printers;servers;software;library;devices;app"),
-    ("PRODUCT", 0.4, "database;now works with;license"),
-    ("PLACE", 0.4, "office;region;airport;government;province;area;metropolitan;plant;branch"),
-)
+_ROLES: Final = (*lexicon.ROLES, *lexicon.LONG_ROLES)
 
 
-def _table(rows: tuple[tuple[str, float, str], ...]) -> dict[str, Cues]:
+def _table(rows: tuple[lexicon.CueRow, ...]) -> dict[str, Cues]:
     table: dict[str, dict[str, float]] = {}
     for type_, weight, phrases in rows:
         for phrase in phrases.split(";"):
@@ -115,7 +23,7 @@ def _table(rows: tuple[tuple[str, float, str], ...]) -> dict[str, Cues]:
     return {phrase: tuple(cues.items()) for phrase, cues in table.items()}
 
 
-def _roles_before() -> tuple[tuple[str, float, str], ...]:
+def _roles_before() -> tuple[lexicon.CueRow, ...]:
     places = ";".join(f"{role} {word}" for role in _ROLES for word in ("of", "at", "for", "of the", "at the"))
     people = ";".join((*(f", {role}" for role in _ROLES), *_ROLES))
     makers = ";".join(
@@ -124,7 +32,7 @@ def _roles_before() -> tuple[tuple[str, float, str], ...]:
     return (("ORG", 0.6, places), ("PERSON", 0.35, people), ("PRODUCT", 0.65, makers))
 
 
-def _roles_after() -> tuple[tuple[str, float, str], ...]:
+def _roles_after() -> tuple[lexicon.CueRow, ...]:
     articles = ("", "the ", "our ", "a ", "an ", "its ", "their ", "the company ' s ", "the project ' s ")
     people = ";".join(
         (
@@ -145,8 +53,8 @@ def _lengths(table: dict[str, Cues], place: int) -> dict[str, int]:
     return longest
 
 
-BEFORE: Final = _table((*_roles_before(), *_BEFORE))
-AFTER: Final = _table((*_roles_after(), *_AFTER))
+BEFORE: Final = _table((*_roles_before(), *lexicon.CUES_BEFORE))
+AFTER: Final = _table((*_roles_after(), *lexicon.CUES_AFTER))
 # A word that ends, or begins, no phrase spares looking further.
 BEFORE_BY_LAST: Final = _lengths(BEFORE, -1)
 AFTER_BY_FIRST: Final = _lengths(AFTER, 0)
@@ -168,13 +76,13 @@ _DIGIT: Final = re.compile(r"\d")
 # Numbers of rules, findings and paragraphs look like that.
 _LABEL: Final = re.compile(r"[A-Z]{1,3}-?\d{1,3}\Z")
 _SHORTEST_HUMPED: Final = 4
-_NOT_NAMES: Final = COMMON_WORDS | FUNCTION_WORDS | MONTHS_AND_DAYS | frozenset(ROLES)
-_LONG_ROLES: Final = frozenset(LONG_ROLES)
+_NOT_NAMES: Final = (
+    lexicon.COMMON_WORDS | lexicon.FUNCTION_WORDS | lexicon.MONTHS_AND_DAYS | frozenset(lexicon.ROLES)
+)
+_LONG_ROLES: Final = frozenset(lexicon.LONG_ROLES)
 _LONGEST_PERSON: Final = 4
 _STRONG: Final = 0.6
 _LAST_ADJECTIVE: Final = 6
-_COMPANY_KINDS: Final = frozenset(COMPANY_KINDS)
-_PRODUCT_KINDS: Final = frozenset(PRODUCT_KINDS)
 
 
 def confidence(evidence: Mapping[tuple[str, str], float]) -> tuple[str, float]:
@@ -196,7 +104,9 @@ def evidence_of_form(candidate: NameCandidate) -> Evidence | None:
     name = bare_name(candidate)
     words = name.split(" ")
     if candidate.legal:
-        return {("form", ORG): 0.95} if not _is_all_capitals(words) else None
+        # A piece of a sentence in capitals.
+        is_shouted = len(words) > 1 and all(map(str.isupper, words)) and any(map(is_common, words))
+        return None if is_shouted else {("form", ORG): 0.95}
     if not _possible(name, words, candidate):
         return None
     found: Evidence = {}
@@ -227,7 +137,7 @@ def evidence_of_context(text: str, candidate: NameCandidate) -> Evidence:
         if cues:
             found.update({("after", type_): weight for type_, weight in cues})
             break
-    add_evidence(found, _kind(right))
+    add_evidence(found, _kind_of(right))
     if found.get(("before", ORG), 0.0) >= _STRONG:
         # `founder of Elementl, co-creator of`: the second role is not of the company.
         found.pop(("after", PERSON), None)
@@ -242,14 +152,14 @@ def _tokens(text: str) -> list[str]:
     return _TOKENS.findall(text.replace("\u2019", "'").lower())
 
 
-def _kind(right: list[str]) -> Evidence:
+def _kind_of(right: list[str]) -> Evidence:
     """`, an async library`: the noun is the evidence, and adjectives may precede it."""
     if right[:1] not in ([","], ["is"], ["was"]) or right[1:2] not in (["a"], ["an"]):
         return {}
     for word in right[2:_LAST_ADJECTIVE]:
-        if word in _COMPANY_KINDS:
+        if word in lexicon.COMPANY_KINDS:
             return {("after", ORG): 0.55}
-        if word in _PRODUCT_KINDS:
+        if word in lexicon.PRODUCT_KINDS:
             return {("after", PRODUCT): 0.55}
         if not word.isalpha():
             return {}
@@ -265,76 +175,80 @@ def add_evidence(evidence: Evidence, more: Evidence) -> None:
 
 def is_common(word: str) -> bool:
     """Whether a word is no name by itself, nor made of such words by hyphens."""
-    if word.lower() in _NOT_NAMES or word in ACRONYMS:
+    if word.lower() in _NOT_NAMES or word in lexicon.ACRONYMS:
         return True
-    return "-" in word and all(part.lower() in _NOT_NAMES or part in ACRONYMS for part in word.split("-"))
+    return "-" in word and all(
+        part.lower() in _NOT_NAMES or part in lexicon.ACRONYMS for part in word.split("-")
+    )
 
 
 def _possible(name: str, words: list[str], candidate: NameCandidate) -> bool:
-    if name in PLACES or name in ORGANISATIONS or name in PRODUCTS:
+    if name in lexicon.PLACES or name in lexicon.ORGANISATIONS or name in lexicon.PRODUCTS:
         return True
     if len(words) > 1 and name.isupper():
         return False
     lower = name.lower()
     if lower in _LONG_ROLES or all(is_common(word) for word in words):
         # A common word with a number is a part of the document, `of` makes an institution of two of them.
-        return (" of " in lower or " for " in lower) and words[0] in INSTITUTIONS
-    if candidate.version and (words[-1].lower() in NUMBERED_NOUNS or is_numbered(words[-1])):
+        return (" of " in lower or " for " in lower) and words[0] in lexicon.INSTITUTIONS
+    if candidate.version and (words[-1].lower() in lexicon.NUMBERED_NOUNS or is_numbered(words[-1])):
         return False
-    return not (len(words) == 1 and name.isupper() and name in ACRONYMS)
-
-
-def _is_all_capitals(words: list[str]) -> bool:
-    """Whether this is a piece of a sentence in capitals."""
-    return len(words) > 1 and all(map(str.isupper, words)) and any(map(is_common, words))
+    return not (len(words) == 1 and name.isupper() and name in lexicon.ACRONYMS)
 
 
 def _from_lists(name: str, words: list[str], found: Evidence) -> None:
-    if name in PLACES:
-        found["list", PLACE] = 0.45 if name in AMBIGUOUS_PLACES else 0.85
-    if name in ORGANISATIONS:
-        found["list", ORG] = 0.4 if name in UNSURE_ORGANISATIONS else 0.85
-    if name in PRODUCTS:
-        found["list", PRODUCT] = 0.4 if name in UNSURE_PRODUCTS else 0.85
-    given = words[0].partition("-")[0] in GIVEN_NAMES or words[0] in GIVEN_NAMES
-    if given and 1 < len(words) <= _LONGEST_PERSON and not (name in PLACES or any(map(is_common, words[1:]))):
-        found["list", PERSON] = 0.5 if words[0] in AMBIGUOUS_GIVEN_NAMES else 0.8
-    elif given and len(words) == 1 and name not in AMBIGUOUS_GIVEN_NAMES:
+    if name in lexicon.PLACES:
+        found["list", PLACE] = 0.45 if name in lexicon.AMBIGUOUS_PLACES else 0.85
+    if name in lexicon.ORGANISATIONS:
+        found["list", ORG] = 0.4 if name in lexicon.UNSURE_ORGANISATIONS else 0.85
+    if name in lexicon.PRODUCTS:
+        found["list", PRODUCT] = 0.4 if name in lexicon.UNSURE_PRODUCTS else 0.85
+    given = words[0].partition("-")[0] in lexicon.GIVEN_NAMES or words[0] in lexicon.GIVEN_NAMES
+    if (
+        given
+        and 1 < len(words) <= _LONGEST_PERSON
+        and not (name in lexicon.PLACES or any(map(is_common, words[1:])))
+    ):
+        found["list", PERSON] = 0.5 if words[0] in lexicon.AMBIGUOUS_GIVEN_NAMES else 0.8
+    elif given and len(words) == 1 and name not in lexicon.AMBIGUOUS_GIVEN_NAMES:
         found["list", PERSON] = 0.35
 
 
 def _from_words(name: str, words: list[str], candidate: NameCandidate, found: Evidence) -> None:
     last = words[-1]
     several = len(words) > 1
-    if several and _is_institution(words):
+    # A word for an institution ends the name, or stands before `of` or `for`.
+    if several and (
+        last in lexicon.INSTITUTIONS
+        or any(one in lexicon.INSTITUTIONS and then in {"of", "for"} for one, then in pairwise(words))
+    ):
         found["form", ORG] = 0.75
-    elif several and words[0] in INSTITUTIONS_BEFORE:
+    elif several and words[0] in lexicon.INSTITUTIONS_BEFORE:
         found["form", ORG] = 0.65
-    elif several and last in TRADES:
+    elif several and last in lexicon.TRADES:
         found["form", ORG] = 0.6
     elif several and " & " in name:
         found["form", ORG] = 0.5
-    if several and (last in PLACE_NOUNS or (words[0] in PLACE_NOUNS_BEFORE_OF and words[1] == "of")):
+    if several and (
+        last in lexicon.PLACE_NOUNS or (words[0] in lexicon.PLACE_NOUNS_BEFORE_OF and words[1] == "of")
+    ):
         found["form", PLACE] = 0.7
     if _MODEL.match(last):
         if several and not (is_common(words[0]) or is_numbered(words[-2])):
             found["form", PRODUCT] = 0.65
-        elif not several and not _LABEL.match(last) and _DIGIT.split(last)[0].strip("-") not in ACRONYMS:
+        elif (
+            not several
+            and not _LABEL.match(last)
+            and _DIGIT.split(last)[0].strip("-") not in lexicon.ACRONYMS
+        ):
             found["form", PRODUCT] = 0.35
     elif candidate.version:
         counted = candidate.first and not several and "." not in candidate.version
         found["form", PRODUCT] = 0.35 if counted or _YEAR.match(candidate.version) else 0.65
-    elif several and last in PRODUCT_ENDINGS:
+    elif several and last in lexicon.PRODUCT_ENDINGS:
         found["form", PRODUCT] = 0.5
     if several and len(words[0]) == 2 and words[0][1] == "." and len(words) <= _LONGEST_PERSON:
         found["form", PERSON] = 0.5
-
-
-def _is_institution(words: list[str]) -> bool:
-    """Whether a word for an institution ends the name, or stands before `of` or `for`."""
-    if words[-1] in INSTITUTIONS:
-        return True
-    return any(word in INSTITUTIONS and following in {"of", "for"} for word, following in pairwise(words))
 
 
 def _from_shape(words: list[str], found: Evidence) -> None:
