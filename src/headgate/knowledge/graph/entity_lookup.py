@@ -88,9 +88,8 @@ class EntityLookup:
         if number := _ID.fullmatch(name):
             found |= await self._graph.entities([int(number.group(1))])
         if not (found and _SURELY_ID.fullmatch(name)):
-            found |= {
-                entity.id: entity for entity in await self._graph.find_by_keys(sorted({name_key(name), name}))
-            }
+            called = await self._graph.find_by_keys(sorted({name_key(name), name}))
+            found |= {entity.id: entity for entity in called}
         return [found[id] for id in sorted(found)]
 
     async def _similar_matches(self, name: str, types: tuple[str, ...]) -> list[Entity]:
@@ -101,9 +100,8 @@ class EntityLookup:
 
     async def _imported(self, name: str, found: Sequence[Entity]) -> list[Entity]:
         """Imported vendors that are called so but for the legal form: texts may mean them as well."""
-        called = await self._graph.find_by_keys(
-            sorted(candidate_keys([NewEntity(type=_VENDORS[0], name=name)]))
-        )
+        keys = candidate_keys([NewEntity(type=_VENDORS[0], name=name)])
+        called = await self._graph.find_by_keys(sorted(keys))
         known, form = {one.id for one in found}, without_legal_form(name)[1]
         return [
             one
@@ -131,37 +129,32 @@ def _vendors(found: Iterable[Entity]) -> list[Entity]:
 
 
 def _matches(found: Sequence[Entity]) -> list[EntityMatch]:
-    """The matches as an error lists them."""
+    """The matches as an error lists them; attributes that not all have alike come first."""
     attributes_of_each = [
         {_brief(name): _brief(value) for name, value in one.attributes.items() if _brief(value)}
         for one in found
     ]
-    return [
-        EntityMatch(
-            id=entity.id,
-            name=entity.name,
-            type=entity.type,
-            external_id=_brief(entity.external_id),
-            aliases=tuple(map(_brief, entity.aliases[:_MOST_ALIASES])),
-            attributes=_distinguishing_attributes(attributes, attributes_of_each),
+    matches = []
+    for entity, attributes in zip(found, attributes_of_each, strict=True):
+        alike = {name for name in attributes if len({one.get(name) for one in attributes_of_each}) == 1}
+        chosen = sorted(attributes, key=alike.__contains__)[:_MOST_ATTRIBUTES]
+        matches.append(
+            EntityMatch(
+                id=entity.id,
+                name=entity.name,
+                type=entity.type,
+                external_id=_brief(entity.external_id),
+                aliases=tuple(map(_brief, entity.aliases[:_MOST_ALIASES])),
+                attributes={name: attributes[name] for name in chosen},
+            )
         )
-        for entity, attributes in zip(found, attributes_of_each, strict=True)
-    ]
+    return matches
 
 
 def _brief(value: object) -> str:
     """One line of a text or a number; nothing of what is no such thing."""
     text = " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
     return text if len(text) <= _LONGEST_BRIEF else f"{text[: _LONGEST_BRIEF - 1]}…"
-
-
-def _distinguishing_attributes(
-    attributes: dict[str, str], of_all: Sequence[dict[str, str]]
-) -> dict[str, str]:
-    """The first two; those that not all have alike come before the others."""
-    alike = {name for name in attributes if len({one.get(name) for one in of_all}) == 1}
-    chosen = sorted(attributes, key=alike.__contains__)[:_MOST_ATTRIBUTES]
-    return {name: attributes[name] for name in chosen}
 
 
 class _NameIndex:
@@ -172,13 +165,13 @@ class _NameIndex:
         self._plain: defaultdict[str, list[int]] = defaultdict(list)
         self._bare: defaultdict[str, list[int]] = defaultdict(list)
         for id, name in names:
-            parts = _parts(name)
+            parts = words(name.casefold())
             self._plain[" ".join(parts)].append(id)
             self._bare[_bare(parts)].append(id)
 
     def alike(self, name: str) -> set[int]:
         """The names equal without punctuation, or else without the legal form as well."""
-        parts = _parts(name)
+        parts = words(name.casefold())
         for known, key in ((self._plain, " ".join(parts)), (self._bare, _bare(parts))):
             if key and key in known:
                 return set(known[key])
@@ -225,10 +218,6 @@ def _comparable(one: str, other: str) -> bool:
     """Two or three letters stand in many a name, which is not like them unless they are a word of it."""
     shorter, longer = sorted((one, other), key=len)
     return len(shorter) > _SHORT or len(longer) - len(shorter) <= 1 or shorter in longer.split()
-
-
-def _parts(name: str) -> list[str]:
-    return words(name.casefold())
 
 
 def _bare(parts: Sequence[str]) -> str:

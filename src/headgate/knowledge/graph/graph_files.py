@@ -55,30 +55,26 @@ def graph_lines(entities: Sequence[Entity], relationships: Iterable[Relationship
     ids, made_up = _ids(entities)
     for entity in entities:
         yield _line(
-            {
-                "kind": "entity",
-                "id": ids[entity.id] if entity.external_id or entity.id in made_up else None,
-                "type": entity.type,
-                "name": entity.name,
-                "aliases": list(entity.aliases) or None,
-                "confidence": entity.confidence if entity.confidence != 1.0 else None,
-                "attributes": entity.attributes or None,
-            }
+            kind="entity",
+            id=ids[entity.id] if entity.external_id or entity.id in made_up else None,
+            type=entity.type,
+            name=entity.name,
+            aliases=list(entity.aliases) or None,
+            confidence=entity.confidence if entity.confidence != 1.0 else None,
+            attributes=entity.attributes or None,
         )
     for relationship in relationships:
         yield _line(
-            {
-                "kind": "relationship",
-                "source": ids[relationship.source_id],
-                "target": ids[relationship.target_id],
-                "type": relationship.type,
-                "confidence": relationship.confidence if relationship.confidence != 1.0 else None,
-                "attributes": relationship.attributes or None,
-            }
+            kind="relationship",
+            source=ids[relationship.source_id],
+            target=ids[relationship.target_id],
+            type=relationship.type,
+            confidence=relationship.confidence if relationship.confidence != 1.0 else None,
+            attributes=relationship.attributes or None,
         )
 
 
-def _line(members: Mapping[str, Any]) -> str:
+def _line(**members: Any) -> str:
     kept = {name: value for name, value in members.items() if value is not None}
     return msgspec.json.encode(kept).decode() + "\n"
 
@@ -89,7 +85,11 @@ def _ids(entities: Sequence[Entity]) -> tuple[dict[int, str], set[int]]:
     Nothing else in the graph is called so, in any case. Two imports may have given the same id to different
     entities: the first keeps it.
     """
-    taken = Counter(key for one in entities for key in _keys(one))
+    taken = Counter(
+        key
+        for one in entities
+        for key in {name_key(name) for name in (one.name, *one.aliases, one.external_id)}
+    )
     given: set[str] = set()
     ids: dict[int, str] = {}
     made_up: set[int] = set()
@@ -106,16 +106,14 @@ def _ids(entities: Sequence[Entity]) -> tuple[dict[int, str], set[int]]:
     return ids, made_up
 
 
-def _keys(one: Entity) -> set[str]:
-    return {name_key(name) for name in (one.name, *one.aliases, one.external_id)}
-
-
 class _InvalidGraphLine(Exception):
     """The error of a line, and the allowed values."""
 
 
 def _read_file(name: str, lines: Iterable[str]) -> "_GraphFileReader":
     reading = _GraphFileReader(name.replace("\\", "/").rpartition("/")[2])
+    # Without the byte order mark that some editors put first.
+    lines = (line if number else line.removeprefix("\ufeff") for number, line in enumerate(lines))
     if name.lower().endswith(".csv"):
         reading.read_csv(lines)
     else:
@@ -137,14 +135,14 @@ class _GraphFileReader:
         self.lines: list[int] = []
 
     def read_jsonl(self, lines: Iterable[str]) -> None:
-        for number, line in enumerate(_without_mark(lines), 1):
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 with self._collecting_errors(number):
                     self._add_line(number, _decoded(line.strip()))
 
     def read_csv(self, lines: Iterable[str]) -> None:
         # A line that lost its end would join the next one inside quotes.
-        whole = (line if line.endswith(("\n", "\r")) else line + "\n" for line in _without_mark(lines))
+        whole = (line if line.endswith(("\n", "\r")) else line + "\n" for line in lines)
         first = list(_until_header(whole))
         rows = csv.reader(chain(first, whole), strict=True, delimiter=_delimiter(first[-1] if first else ""))
         header: list[str] | None = None
@@ -275,9 +273,16 @@ def _members(header: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
     members["attributes"] = {column: cell for column, cell in cells.items() if column not in own}
     _check_kind(members)
     if "aliases" in members:
-        members["aliases"] = _aliases(members["aliases"])
+        # Between bars; between semicolons, as spreadsheets have it, where there is no bar.
+        mark = "|" if "|" in members["aliases"] else ";"
+        members["aliases"] = [alias for alias in members["aliases"].split(mark) if alias.strip()]
     if "confidence" in members:
-        members["confidence"] = _number(members["confidence"])
+        try:
+            # As it is written where columns stand between semicolons.
+            members["confidence"] = float(members["confidence"].replace(",", "."))
+        except ValueError as error:
+            wrong = _wrong("confidence", members["confidence"], "a number from 0 to 1")
+            raise _InvalidGraphLine(wrong) from error
     return members
 
 
@@ -288,19 +293,6 @@ def _check_kind(members: dict[str, Any]) -> None:
         return
     if members["attributes"].pop(column).lower() != members["kind"]:
         raise _InvalidGraphLine(_MIXED)
-
-
-def _aliases(cell: str) -> list[str]:
-    """Between bars; between semicolons, as spreadsheets have it, where there is no bar."""
-    return [alias for alias in cell.split("|" if "|" in cell else ";") if alias.strip()]
-
-
-def _number(cell: str) -> float:
-    try:
-        # As it is written where columns stand between semicolons.
-        return float(cell.replace(",", "."))
-    except ValueError as error:
-        raise _InvalidGraphLine(_wrong("confidence", cell, "a number from 0 to 1")) from error
 
 
 # In both formats.
@@ -366,20 +358,12 @@ def _confidence(members: Mapping[str, Any]) -> float:
 
 def _attributes(members: Mapping[str, Any]) -> dict[str, Any]:
     value = members.get("attributes")
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
+    if value is not None and not isinstance(value, dict):
         raise _InvalidGraphLine(_wrong("attributes", value, "an object"))
-    return value
+    return value or {}
 
 
 def _wrong(member: str, value: object, allowed: str) -> str:
     if value is None:
         return f"has no {member}; allowed: {allowed}"
     return f"has {member} {quoted(str(value))!r}; allowed: {allowed}"
-
-
-def _without_mark(lines: Iterable[str]) -> Iterator[str]:
-    """Without the byte order mark that some editors put first."""
-    for number, line in enumerate(lines):
-        yield line.removeprefix("\ufeff") if number == 0 else line

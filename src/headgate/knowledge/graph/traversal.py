@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.knowledge.data_model import Edge, Entity, Neighbour, Neighbourhood
+from headgate.knowledge.data_model import Edge, Entity, Neighbour
 from headgate.knowledge.interfaces import GraphReader
 
 T = TypeVar("T")
@@ -43,20 +43,19 @@ class VendorNeighbourhood(msgspec.Struct, frozen=True, kw_only=True):
 async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeighbourhood:
     """The current neighbourhood of a vendor."""
     around = await graph.neighbourhood(vendor.id)
-    return await _run_off_loop(len(around.edges), lambda: _build_neighbourhood(vendor, around))
 
+    def build() -> VendorNeighbourhood:
+        edges = sorted(around.edges, key=lambda edge: (-edge.confidence, edge.id))
+        return VendorNeighbourhood(
+            vendor=vendor,
+            entity_ids=tuple(one.id for one in sorted(around.neighbours, key=_by_certainty)),
+            relationship_ids=tuple(edge.id for edge in edges),
+            entity_types=_counted(one.type for one in around.neighbours),
+            relationship_types=_counted(edge.type for edge in around.edges),
+            updated=max(vendor.updated, around.updated),
+        )
 
-def _build_neighbourhood(vendor: Entity, around: Neighbourhood) -> VendorNeighbourhood:
-    return VendorNeighbourhood(
-        vendor=vendor,
-        entity_ids=tuple(one.id for one in sorted(around.neighbours, key=_by_certainty)),
-        relationship_ids=tuple(
-            edge.id for edge in sorted(around.edges, key=lambda edge: (-edge.confidence, edge.id))
-        ),
-        entity_types=_counted(one.type for one in around.neighbours),
-        relationship_types=_counted(edge.type for edge in around.edges),
-        updated=max(vendor.updated, around.updated),
-    )
+    return await _run_off_loop(len(around.edges), build)
 
 
 def _by_certainty(one: Neighbour) -> tuple[float, int, str, int]:
@@ -70,15 +69,6 @@ def _counted(types: Iterable[str]) -> dict[str, int]:
 async def _run_off_loop(edges: int, work: Callable[[], T]) -> T:
     """The result of work on the edges, in a thread if there are many."""
     return work() if edges <= _FEW_EDGES else await asyncio.to_thread(work)
-
-
-async def _in_batches(
-    ids: Sequence[int], read: Callable[[Sequence[int]], Awaitable[Mapping[int, T]]]
-) -> dict[int, T]:
-    found: dict[int, T] = {}
-    for start in range(0, len(ids), _BATCH):
-        found |= await read(ids[start : start + _BATCH])
-    return found
 
 
 class TraversalOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +123,9 @@ async def traverse(graph: GraphReader, start: int, terms: TraversalOptions) -> T
     ordered = await _run_off_loop(len(steps), steps.in_order)
     reached = ordered[:MOST_REACHED]
     cut = len(ordered) > len(reached) or len(near) > expanded
-    kept = {one.entity_id: one for one in await _of_types(graph, reached, terms.entity_types)}
+    kept = {one.entity_id: one for one in reached}
+    if terms.entity_types:
+        kept = await _of_types(graph, kept, terms.entity_types)
     leading = await _run_off_loop(len(steps), lambda: steps.leading(ordered, kept))
     return TraversalResult(kept, leading, cut, len(steps.unsure))
 
@@ -150,13 +142,13 @@ async def _expand(graph: GraphReader, steps: "_TraversalState", near: Sequence[R
 
 
 async def _of_types(
-    graph: GraphReader, reached: list[ReachedEntity], types: frozenset[str]
-) -> list[ReachedEntity]:
-    if not types:
-        return reached
-    entities = await _in_batches([one.entity_id for one in reached], graph.entities)
-    fitting = {id for id, entity in entities.items() if entity.type.upper() in types}
-    return [one for one in reached if one.entity_id in fitting]
+    graph: GraphReader, reached: dict[int, ReachedEntity], types: frozenset[str]
+) -> dict[int, ReachedEntity]:
+    ids, fitting = list(reached), set()
+    for start in range(0, len(ids), _BATCH):
+        entities = await graph.entities(ids[start : start + _BATCH])
+        fitting |= {id for id, entity in entities.items() if entity.type.upper() in types}
+    return {id: one for id, one in reached.items() if id in fitting}
 
 
 class _TraversalState:
@@ -221,11 +213,13 @@ class _TraversalState:
         for one in order:
             if one.entity_id in kept:
                 before = found.pop(one.via, []) if one.via is not None and one.via not in kept else []
-                paths[one.entity_id] = (*filter(self._from_start, before), *found[one.entity_id])
+                first = (
+                    id
+                    for id in before
+                    if self._start in (self._edges[id].source_id, self._edges[id].target_id)
+                )
+                paths[one.entity_id] = (*first, *found[one.entity_id])
         return paths
-
-    def _from_start(self, edge: int) -> bool:
-        return self._start in (self._edges[edge].source_id, self._edges[edge].target_id)
 
 
 def _distance_key(one: ReachedEntity) -> tuple[int, float, int, int]:
