@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.embedding.wordpiece import WordPiece
+from headgate.embedding.minilm import WordPiece
 
 MARKS = ["[UNK]", "[CLS]", "[SEP]"]
 PIECES = [*MARKS, "file", "##s", "read", "##ing", "cafe", "$", "5", "-", "中", "文", "[", "]"]

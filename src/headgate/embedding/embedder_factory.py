@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -77,35 +78,26 @@ def embedder_maker(
         raise ConfigError(f"the embedder {embedder[:50]!r} is not known", hint=f"choose one of {known}")
     if package := _missing(embedder):
         raise PackagesMissing(embedder, _NEEDED[embedder][0], package)
+    # Each of the modules is imported when it is chosen: a search by words alone pays for none of them.
     if embedder == "HF":
-        return _huggingface(hf_model)
-    if embedder == "OPENAI":
-        return _openai(openai_base_url, openai_model, openai_api_key or "")
-    return minilm
+        from headgate.embedding.huggingface import HuggingFaceEmbedder  # noqa: PLC0415
+
+        return lambda: HuggingFaceEmbedder(hf_model)
+    if embedder != "OPENAI":
+        return minilm
+    from headgate.embedding.openai import OpenAIEmbedder  # noqa: PLC0415
+
+    make = partial(OpenAIEmbedder, openai_api_key or "", base_url=openai_base_url, model=openai_model)
+    # An invalid URL or key fails here, not when the first tool is embedded.
+    make()
+    if not openai_api_key and urlsplit(openai_base_url).hostname == _NEEDS_KEY:
+        raise ConfigError(
+            f"the embedder OPENAI needs a key for {_NEEDS_KEY}",
+            hint="set HEADGATE_OPENAI_API_KEY, or HEADGATE_OPENAI_BASE_URL to an endpoint that needs none",
+        )
+    return make
 
 
 def _missing(embedder: str) -> str | None:
     """The first package that is not installed; none is imported to find out."""
     return next((package for package in _NEEDED[embedder][1] if find_spec(package) is None), None)
-
-
-# Each of the modules is imported when it is chosen: a search by words alone pays for none of them.
-
-
-def _huggingface(model: str) -> Callable[[], Embedder]:
-    from headgate.embedding.huggingface import HuggingFaceEmbedder  # noqa: PLC0415
-
-    return lambda: HuggingFaceEmbedder(model)
-
-
-def _openai(base_url: str, model: str, key: str) -> Callable[[], Embedder]:
-    from headgate.embedding.openai import OpenAIEmbedder  # noqa: PLC0415
-
-    # An invalid URL or key fails here, not when the first tool is embedded.
-    OpenAIEmbedder(key, base_url=base_url, model=model)
-    if not key and urlsplit(base_url).hostname == _NEEDS_KEY:
-        raise ConfigError(
-            f"the embedder OPENAI needs a key for {_NEEDS_KEY}",
-            hint="set HEADGATE_OPENAI_API_KEY, or HEADGATE_OPENAI_BASE_URL to an endpoint that needs none",
-        )
-    return lambda: OpenAIEmbedder(key, base_url=base_url, model=model)

@@ -1,12 +1,14 @@
-"""The offline model: all-MiniLM-L6-v2 with weights of 8 bits, run by onnxruntime."""
+"""The offline model: all-MiniLM-L6-v2 with weights of 8 bits, run by onnxruntime on pieces of words."""
 
 import hashlib
 import math
 import os
+import unicodedata
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +18,6 @@ import msgspec
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.embedding.embedder import EmbeddingProgress, EmbeddingQuery, import_extra
-from headgate.embedding.wordpiece import WordPiece
 
 CHOICE = "SEMANTIC"
 EXTRA = "semantic"
@@ -41,6 +42,27 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 PASSAGE_PATCH_FILE = "data/minilm_passages.patch"
 PASSAGE_PATCH_SHA256 = "ee7c31db8087720e796b837a77380960612e7e892221fefbf10f79dcaaa84a46"
 VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+
+CLASSIFY = "[CLS]"
+SEPARATE = "[SEP]"
+UNKNOWN = "[UNK]"
+
+# A longer word is no word: the models were trained with this bound too.
+LONGEST_WORD = 100
+# Words repeat from tool to tool; most of the time of cutting is saved by remembering them.
+REMEMBERED_WORDS = 65_536
+
+# The blocks whose characters the models read one by one.
+_IDEOGRAPHS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+# Characters of ASCII that are not letters or digits count as punctuation, whatever Unicode calls them.
+_ASCII_SYMBOLS = frozenset("$+<=>^`|~")
 
 
 class ModelFileMismatch(ConfigError):
@@ -88,7 +110,8 @@ class MiniLMWeights:
             if not (_has_wide_sums() if wide_sums is None else wide_sums):
                 options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        self.pieces = WordPiece(_vocabulary())
+        vocabulary = _read_data("vocabulary/uncased.txt", VOCABULARY_SHA256).decode().splitlines()
+        self.pieces = WordPiece(vocabulary)
 
     def read(self, texts: Sequence[list[int]]) -> Any:
         """The output of the model for each piece of each text; all texts have the same length."""
@@ -152,9 +175,14 @@ class MiniLMEmbedder:
 
     def _embed_batched(self, texts: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
         """The output for each text, with its index; texts of equal length need no padding."""
-        for places in _of_equal_length(texts):
-            self._refuse_when_closed()
-            yield from zip(places, self._weights.read([texts[place] for place in places]), strict=True)
+        by_length: dict[int, list[int]] = {}
+        for place, text in enumerate(texts):
+            by_length.setdefault(len(text), []).append(place)
+        for alike in by_length.values():
+            for start in range(0, len(alike), BATCH_SIZE):
+                self._refuse_when_closed()
+                places = alike[start : start + BATCH_SIZE]
+                yield from zip(places, self._weights.read([texts[place] for place in places]), strict=True)
 
     def _embed_windows(self, windows: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
         """The output for each window, with its index; windows of passages run alone, in several threads."""
@@ -203,16 +231,6 @@ class MiniLMEmbedder:
         return unit
 
 
-def _of_equal_length(texts: Sequence[list[int]]) -> Iterator[list[int]]:
-    """The places of texts that can be read together."""
-    by_length: dict[int, list[int]] = {}
-    for place, text in enumerate(texts):
-        by_length.setdefault(len(text), []).append(place)
-    for places in by_length.values():
-        for start in range(0, len(places), BATCH_SIZE):
-            yield places[start : start + BATCH_SIZE]
-
-
 def _has_wide_sums() -> bool:
     """Whether the processor adds products of 8 bits in 32; others need a slower exact mode."""
     try:
@@ -234,10 +252,6 @@ def passage_model(model: bytes) -> bytes:
     return b"".join(piece if isinstance(piece, bytes) else model[slice(*piece)] for piece in pieces)
 
 
-def _vocabulary() -> list[str]:
-    return _read_data("vocabulary/uncased.txt", VOCABULARY_SHA256).decode().splitlines()
-
-
 def _read_data(file: str, sha256: str) -> bytes:
     content = resources.files("headgate.embedding").joinpath(file).read_bytes()
     _verify(file, content, sha256)
@@ -248,3 +262,100 @@ def _verify(file: str, content: bytes, expected: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
         raise ModelFileMismatch(file, found)
+
+
+class WordPiece:
+    """The pieces of a vocabulary, and how a text is cut into them."""
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
+        self._first = self._numbers[CLASSIFY]
+        self._last = self._numbers[SEPARATE]
+        self._unknown = self._numbers[UNKNOWN]
+        self._pieces = lru_cache(maxsize=REMEMBERED_WORDS)(self._cut)
+
+    def numbers(self, text: str, most: int) -> list[int]:
+        """The numbers of the pieces of a text, between the two marks; at most `most` with them."""
+        return self.numbers_and_places(text, (), most)[0]
+
+    def numbers_and_places(
+        self, text: str, parts: Sequence[tuple[int, int]], most: int
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """The same, and where the pieces of each part stand; a part that was cut off has none.
+
+        Parts begin and end where a word does, and follow each other.
+        """
+        found = [self._first]
+        places = []
+        done = 0
+        for start, end in parts:
+            self._cut_into(found, text[done:start], most)
+            before = len(found)
+            self._cut_into(found, text[start:end], most)
+            places.append((min(before, most - 1), min(len(found), most - 1)))
+            done = end
+        self._cut_into(found, text[done:], most)
+        return [*found[: most - 1], self._last], places
+
+    def _cut_into(self, found: list[int], text: str, most: int) -> None:
+        if len(found) >= most:
+            return
+        for word in _words(text):
+            found.extend(self._pieces(word))
+            # The rest would be cut off anyway, and a text may be very long.
+            if len(found) >= most:
+                break
+
+    def _cut(self, word: str) -> tuple[int, ...]:
+        """The longest piece that fits, again and again; a word that cannot be cut so is unknown."""
+        if len(word) > LONGEST_WORD:
+            return (self._unknown,)
+        found: list[int] = []
+        start = 0
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                number = self._numbers.get(f"##{word[start:end]}" if start else word[start:end])
+                if number is not None:
+                    found.append(number)
+                    start = end
+                    break
+            else:
+                return (self._unknown,)
+        return tuple(found)
+
+
+def _words(text: str) -> Iterator[str]:
+    word: list[str] = []
+    for char in _plain(text):
+        if char.isspace() or _stands_alone(char):
+            if word:
+                yield "".join(word)
+                word.clear()
+            if not char.isspace():
+                yield char
+        else:
+            word.append(char)
+    if word:
+        yield "".join(word)
+
+
+def _plain(text: str) -> str:
+    """Small letters without accents, and nothing that cannot be seen."""
+    if text.isascii():
+        return text.lower() if text.isprintable() else "".join(filter(_is_kept, text)).lower()
+    decomposed = unicodedata.normalize("NFD", "".join(filter(_is_kept, text)).lower())
+    return "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+
+
+def _is_kept(char: str) -> bool:
+    return char in "\t\n\r" or not (char == "\ufffd" or unicodedata.category(char).startswith("C"))
+
+
+@lru_cache(maxsize=4096)
+def _stands_alone(char: str) -> bool:
+    code = ord(char)
+    if code < 0x80:
+        return char in _ASCII_SYMBOLS or unicodedata.category(char).startswith("P")
+    if any(low <= code <= high for low, high in _IDEOGRAPHS):
+        return True
+    return unicodedata.category(char).startswith("P")

@@ -70,8 +70,13 @@ class OpenAIEmbedder:
         self._connection, self._path = _endpoint(base_url)
         self._timeout_seconds = timeout_seconds
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if not key.isascii() or not key.isprintable():
+            raise ConfigError(
+                "the key of the embedder has characters that no header can carry",
+                hint="copy the key again, without line breaks",
+            )
         if key:
-            self._headers["Authorization"] = f"Bearer {_printable(key)}"
+            self._headers["Authorization"] = f"Bearer {key}"
         self._model = model
         self._asked_dimensions = dimensions
         self._closing = threading.Event()
@@ -174,16 +179,12 @@ class OpenAIEmbedder:
         if [item.index for item in items] != list(range(expected)):
             raise _AttemptFailed(f"it answered {len(items)} vectors to {expected} texts", is_retryable=False)
         for item in items:
-            self._check_dimensions(len(item.embedding))
+            found = len(item.embedding)
+            self.dimensions = self.dimensions or found
+            if found != self.dimensions:
+                problem = f"a vector has {found} dimensions instead of {self.dimensions}"
+                raise _AttemptFailed(problem, is_retryable=False)
         return [_unit(item.embedding) for item in items]
-
-    def _check_dimensions(self, found: int) -> None:
-        if not self.dimensions and found:
-            self.dimensions = found
-        if found != self.dimensions:
-            raise _AttemptFailed(
-                f"a vector has {found} dimensions instead of {self.dimensions}", is_retryable=False
-            )
 
 
 def _unit(numbers: list[float]) -> bytes:
@@ -214,15 +215,6 @@ def _endpoint(base_url: str) -> tuple[Callable[[float], HTTPConnection], str]:
         return HTTPSConnection(name, port, timeout=timeout_seconds)
 
     return connection, f"{parts.path.rstrip('/')}/embeddings"
-
-
-def _printable(key: str) -> str:
-    if not key.isascii() or not key.isprintable():
-        raise ConfigError(
-            "the key of the embedder has characters that no header can carry",
-            hint="copy the key again, without line breaks",
-        )
-    return key
 
 
 def _seconds(header: str | None) -> float | None:

@@ -1,12 +1,9 @@
-"""Embedders that run in threads, so that the event loop never waits: for tools and for passages of
-documents.
-"""
+"""Embedders that run in threads, so that the event loop never waits: for tools and for passages."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Final, Self
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
@@ -47,9 +44,7 @@ class ThreadedEmbedder:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # Running work gets a stop signal, and is not awaited.
         self._embedder.close()
         for threads in (self._questions, self._tools):
@@ -132,13 +127,11 @@ class PassageEmbedder:
 
     async def embed_query(self, text: str) -> bytes:
         """The vector of the whole query; raises EmbedderUnavailable, also after a timeout."""
-        off_loop = await self._ready()
-        return (await off_loop.embed_query(text, clauses=False))[0]
+        return (await (await self._ready()).embed_query(text, clauses=False))[0]
 
     async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
         """One vector for each text; raises EmbedderUnavailable."""
-        off_loop = await self._ready()
-        vectors = await off_loop.embed_texts(texts)
+        vectors = await (await self._ready()).embed_texts(texts)
         if vectors:
             self._dimensions = len(vectors[0]) // 4
         return vectors

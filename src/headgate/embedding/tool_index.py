@@ -1,6 +1,4 @@
-"""The vector index of a catalog that changes: embeds tools in the background, with backoff when the
-embedder is unavailable.
-"""
+"""The vector index of a changing catalog: embeds tools in the background, with backoff after failures."""
 
 import asyncio
 import hashlib
@@ -21,6 +19,16 @@ from headgate.embedding.vector_index import BYTES_PER_NUMBER, Allowed, Dimension
 FIRST_BACKOFF_SECONDS: Final = 1.0
 # The longest wait until a repaired endpoint is used again.
 LONGEST_BACKOFF_SECONDS: Final = 300.0
+# A change of so many tools takes long enough to be logged.
+LARGE_BATCH: Final = 100
+# Unused vectors, kept for a server that comes back; 3 MB with the offline model.
+MOST_UNUSED_VECTORS: Final = 2_000
+# At a start servers come one after the other: what is spare is only known when all is quiet.
+RETENTION_SECONDS: Final = 600.0
+# Vectors per step on the event loop, which takes well under a millisecond.
+READ_VECTORS: Final = 64
+
+log = logging.getLogger("headgate.embedding")
 
 
 class EmbedderBackoff:
@@ -58,18 +66,6 @@ class EmbedderBackoff:
         self._until = 0.0
 
 
-log = logging.getLogger("headgate.embedding")
-
-# A change of so many tools takes long enough to be logged.
-LARGE_BATCH: Final = 100
-# Unused vectors, kept for a server that comes back; 3 MB with the offline model.
-MOST_UNUSED_VECTORS: Final = 2_000
-# At a start servers come one after the other: what is spare is only known when all is quiet.
-RETENTION_SECONDS: Final = 600.0
-# Vectors per step on the event loop, which takes well under a millisecond.
-READ_VECTORS: Final = 64
-
-
 class ToolVectorStore(Protocol):
     """Keeps vectors by model and hash of the text, longer than the process lives."""
 
@@ -93,22 +89,13 @@ async def open_tool_index(
     spare_vectors: int = MOST_UNUSED_VECTORS,
 ) -> AsyncIterator["ToolVectorIndex"]:
     """Compare tools by meaning until the end of the block; nothing is loaded before it is needed."""
-    meanings = ToolVectorIndex(store, EmbedderBackoff(first_rest_seconds))
-    spare = VectorRetention(spare_vectors, settled_seconds)
-    following = asyncio.get_running_loop().create_task(meanings.run(make_embedder, spare), name="vectors")
+    meanings = ToolVectorIndex(store, EmbedderBackoff(first_rest_seconds), spare_vectors, settled_seconds)
+    following = asyncio.get_running_loop().create_task(meanings.run(make_embedder), name="vectors")
     try:
         yield meanings
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-
-
-class VectorRetention:
-    """How many unused vectors are kept, and how often they are pruned."""
-
-    def __init__(self, vectors: int, settled_seconds: float) -> None:
-        self.vectors = vectors
-        self.settled_seconds = settled_seconds
 
 
 class _LoadedEmbedder:
@@ -139,37 +126,24 @@ class _LoadedEmbedder:
             self.index.remove(gone)
 
 
-class _EmbeddingLog:
-    """Logs the begin and the end of work that takes long."""
-
-    def __init__(self) -> None:
-        self.made = 0
-        self._began: float | None = None
-
-    def begin(self, tools: int, model: str) -> None:
-        if tools >= LARGE_BATCH and self._began is None:
-            self.made = 0
-            self._began = time.monotonic()
-            log.info("making vectors", extra={"tools": tools, "model": model})
-
-    def end(self) -> None:
-        if self._began is not None:
-            seconds = round(time.monotonic() - self._began, 1)
-            log.info("vectors made", extra={"tools": self.made, "seconds": seconds})
-        self._began = None
-
-
 class ToolVectorIndex:
     """The tools of every server by what they mean, as far as their vectors are there."""
 
-    def __init__(self, store: ToolVectorStore, rest: EmbedderBackoff) -> None:
+    def __init__(
+        self, store: ToolVectorStore, rest: EmbedderBackoff, spare_vectors: int, settled_seconds: float
+    ) -> None:
+        """`spare_vectors` unused ones are kept when they are pruned, after so many seconds of quiet."""
         self._store = store
         self._backoff = rest
+        self._spare_vectors = spare_vectors
+        self._settled_seconds = settled_seconds
         self._tools: dict[str, dict[ToolKey, ToolDocument]] = {}
         self._changed = asyncio.Event()
-        self._work = _EmbeddingLog()
         self._loaded: _LoadedEmbedder | None = None
         self._failed = False
+        # Of work that takes long: when it began, and how many vectors were made since.
+        self._began: float | None = None
+        self._made = 0
 
     # Called by the catalog.
 
@@ -206,7 +180,14 @@ class ToolVectorIndex:
             self._give_up(error)
             return None
         self._recover()
-        return self._nearest(loaded, question, limit, allowed, also)
+        if loaded.index is None or not loaded.placed:
+            return None
+        try:
+            return loaded.index.search(question, limit, allowed=allowed, also=also)
+        except DimensionMismatch:
+            # The endpoint has another model under the old name.
+            self._start_over(loaded)
+            return None
 
     def progress(self) -> tuple[int, int]:
         """How many tools have their vector, of how many."""
@@ -218,30 +199,13 @@ class ToolVectorIndex:
         """Whether the embedder is left alone for now, because it was away."""
         return self._backoff.remaining_seconds > 0
 
-    def _nearest(
-        self,
-        loaded: _LoadedEmbedder,
-        question: Sequence[bytes],
-        limit: int,
-        allowed: Allowed | None,
-        also: Collection[ToolKey],
-    ) -> Mapping[ToolKey, float] | None:
-        if loaded.index is None or not loaded.placed:
-            return None
-        try:
-            return loaded.index.search(question, limit, allowed=allowed, also=also)
-        except DimensionMismatch:
-            # The endpoint has another model under the old name.
-            self._start_over(loaded)
-            return None
-
     def _drop(self, keys: Collection[ToolKey]) -> None:
         if self._loaded is not None:
             self._loaded.drop(keys)
 
     # The work beside.
 
-    async def run(self, make_embedder: Callable[[], Embedder], spare: VectorRetention) -> None:
+    async def run(self, make_embedder: Callable[[], Embedder]) -> None:
         """Make the vectors that are missing, whenever some are; ends with the block that opened it."""
         await self._changed.wait()
         try:
@@ -251,14 +215,21 @@ class ToolVectorIndex:
                 while True:
                     self._changed.clear()
                     if await self._catch_up(loaded):
-                        await self._wait_and_prune(loaded, spare)
+                        await self._wait_and_prune(loaded)
         except Exception as error:  # noqa: BLE001 - logged there; the gateway outlives its embedder
             self._give_up(error)
 
     async def _catch_up(self, loaded: _LoadedEmbedder) -> bool:
         """Whether every tool has its vector now; if not, the embedder failed and the backoff is over."""
+        every = [document for server in sorted(self._tools) for document in self._tools[server].values()]
+        missing = [document for document in every if document.key not in loaded.placed]
         try:
-            await self._place_missing(loaded)
+            if missing:
+                texts = await _texts_of(missing)
+                await self._place_stored(loaded, missing, texts)
+                await self._place_made(
+                    loaded, [one for one in missing if one.key not in loaded.placed], texts
+                )
         except EmbedderUnavailable as away:
             await asyncio.sleep(self._back_off(away))
             return False
@@ -267,14 +238,6 @@ class ToolVectorIndex:
             return False
         self._recover()
         return True
-
-    async def _place_missing(self, loaded: _LoadedEmbedder) -> None:
-        missing = [document for document in self._every_tool() if document.key not in loaded.placed]
-        if not missing:
-            return
-        texts = await _texts_of(missing)
-        await self._place_stored(loaded, missing, texts)
-        await self._place_made(loaded, [one for one in missing if one.key not in loaded.placed], texts)
 
     async def _place_stored(
         self,
@@ -286,7 +249,7 @@ class ToolVectorIndex:
             return
         kept = await self._store.vectors(loaded.model)
         # A vector that is cut short is no vector; it is made anew.
-        length = loaded.embedder.dimensions * BYTES_PER_NUMBER or _usual_length(kept.values())
+        length = loaded.embedder.dimensions * BYTES_PER_NUMBER or max(map(len, kept.values()), default=0)
         kept = {digest: vector for digest, vector in kept.items() if vector and len(vector) == length}
         loaded.stored = dict.fromkeys(kept)
         for batch in _batches(documents, READ_VECTORS):
@@ -301,7 +264,9 @@ class ToolVectorIndex:
         texts: Mapping[ToolKey, "_ToolTexts"],
     ) -> None:
         """Make the vectors of these, until the tools change: then it is seen anew what is missing."""
-        self._work.begin(len(documents), loaded.embedder.name)
+        if len(documents) >= LARGE_BATCH and self._began is None:
+            self._made, self._began = 0, time.monotonic()
+            log.info("making vectors", extra={"tools": len(documents), "model": loaded.embedder.name})
         waiting = iter(documents)
         made_texts = loaded.offloop.embed_tools([texts[one.key].texts for one in documents])
         async with aclosing(made_texts) as batches:
@@ -309,12 +274,19 @@ class ToolVectorIndex:
                 batch = list(islice(waiting, len(vectors)))
                 made = {one.key: vector for one, vector in zip(batch, vectors, strict=True)}
                 self._place(loaded, batch, made, texts)
-                await self._keep(loaded, {texts[key].hash: vector for key, vector in made.items()})
-                self._work.made += len(made)
+                vectors_by_hash = {texts[key].hash: vector for key, vector in made.items()}
+                if loaded.stored is not None:
+                    loaded.stored |= dict.fromkeys(vectors_by_hash)
+                # A stop in between does not undo what was made.
+                await asyncio.shield(self._store.store_vectors(loaded.model, vectors_by_hash))
+                self._made += len(made)
                 self._recover()
                 if self._changed.is_set():
                     return
-        self._work.end()
+        if self._began is not None:
+            seconds = round(time.monotonic() - self._began, 1)
+            log.info("vectors made", extra={"tools": self._made, "seconds": seconds})
+        self._began = None
 
     def _place(
         self,
@@ -331,34 +303,21 @@ class ToolVectorIndex:
         ]
         loaded.place({key: vectors[key] for key in still}, {key: texts[key].hash for key in still})
 
-    async def _keep(self, loaded: _LoadedEmbedder, vectors: dict[str, bytes]) -> None:
-        if loaded.stored is not None:
-            loaded.stored |= dict.fromkeys(vectors)
-        # A stop in between does not undo what was made.
-        await asyncio.shield(self._store.store_vectors(loaded.model, vectors))
-
-    async def _wait_and_prune(self, loaded: _LoadedEmbedder, spare: VectorRetention) -> None:
+    async def _wait_and_prune(self, loaded: _LoadedEmbedder) -> None:
         """Wait for the next change; after a long pause, prune unused vectors."""
         try:
-            async with asyncio.timeout(spare.settled_seconds):
+            async with asyncio.timeout(self._settled_seconds):
                 await self._changed.wait()
         except TimeoutError:
-            await self._prune_vectors(loaded, spare.vectors)
+            used = set(loaded.placed.values())
+            unused = [digest for digest in loaded.stored or () if digest not in used]
+            gone = unused[: max(0, len(unused) - self._spare_vectors)]
+            if gone and loaded.stored:
+                for digest in gone:
+                    del loaded.stored[digest]
+                await asyncio.shield(self._store.delete_vectors(loaded.model, gone))
+                log.info("vectors forgotten", extra={"vectors": len(gone)})
             await self._changed.wait()
-
-    async def _prune_vectors(self, loaded: _LoadedEmbedder, spare: int) -> None:
-        used = set(loaded.placed.values())
-        unused = [digest for digest in loaded.stored or () if digest not in used]
-        gone = unused[: max(0, len(unused) - spare)]
-        if gone and loaded.stored:
-            for digest in gone:
-                del loaded.stored[digest]
-            await asyncio.shield(self._store.delete_vectors(loaded.model, gone))
-            log.info("vectors forgotten", extra={"vectors": len(gone)})
-
-    def _every_tool(self) -> Iterator[ToolDocument]:
-        for server in sorted(self._tools):
-            yield from self._tools[server].values()
 
     # When it does not go well.
 
@@ -420,10 +379,6 @@ def _batches(documents: Sequence[ToolDocument], size: int) -> Iterator[Sequence[
 def _same(one: ToolDocument, other: ToolDocument | None) -> bool:
     """Whether both have the same vector."""
     return other is not None and (one.name, one.description) == (other.name, other.description)
-
-
-def _usual_length(vectors: Collection[bytes]) -> int:
-    return max(map(len, vectors), default=0)
 
 
 async def _off_loop(make_embedder: Callable[[], Embedder]) -> Embedder:
