@@ -56,81 +56,71 @@ def page_note(cache_id: str, metadata: Mapping[str, Any]) -> str:
     return note if len(note) <= _LONGEST_NOTE else f"{note[:_LONGEST_NOTE]}…"
 
 
-def _note_parts(facts: Mapping[str, Any]) -> list[str]:
-    parts = [*_count_parts(facts), *_table_parts(facts)]
+def _note_parts(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield from _count_parts(facts)
+    if facts.get("table_rows") is not None:
+        yield from _table_parts(facts)
     if "next_offset" in facts:
-        parts.append(f"more with offset {facts['next_offset']}")
+        yield f"more with offset {facts['next_offset']}"
     if facts.get("go_on"):
-        parts.append(str(facts["go_on"]))
+        yield str(facts["go_on"])
     elif facts.get("too_large_to_show"):
-        parts.append(f"{facts['too_large_to_show']:,} too large to show: read them by path")
-    parts += _hit_parts(facts)
+        yield f"{facts['too_large_to_show']:,} too large to show: read them by path"
+    yield from _hit_parts(facts)
     if facts.get("other_texts"):
-        parts.append("other texts of the result are cut: proxy_read pages through all of them")
+        yield "other texts of the result are cut: proxy_read pages through all of them"
     if facts.get("reason"):
-        parts.append(str(facts["reason"]))
-    return parts + _not_found_parts(facts)
+        yield str(facts["reason"])
+    nearest = facts.get("nearest_fields", {})
+    named = [
+        f"{field} (nearest: {', '.join(nearest[field])})" if field in nearest else field
+        for field in facts.get("fields_not_found", ())
+    ]
+    if named:
+        yield f"not found: {', '.join(named)}"
 
 
-def _count_parts(facts: Mapping[str, Any]) -> list[str]:
+def _count_parts(facts: Mapping[str, Any]) -> Iterator[str]:
     shown, total = facts.get("shown", 0), facts.get("total", 0)
     if "matches" in facts:
-        least = "at least " if facts.get("at_least") else ""
-        parts = [f"{shown:,} of {least}{facts['matches']:,} matches"]
-        if not facts["matches"] and facts.get("mode") == "regex":
-            parts.append("try case_insensitive, or mode fuzzy or bm25")
-        elif facts["matches"] and not shown and not facts.get("too_large_to_show"):
-            parts.append(f"the last has offset {facts['matches'] - 1}")
-        return parts
-    if "total" not in facts or shown == total:
-        return []
-    parts = [f"{shown:,} of {total:,} {facts.get('unit', 'elements')}"]
-    if not shown and 0 < total <= facts.get("offset", 0):
-        parts.append(f"the last has offset {total - 1}")
-    return parts
+        matches = facts["matches"]
+        yield f"{shown:,} of {'at least ' if facts.get('at_least') else ''}{matches:,} matches"
+        if not matches and facts.get("mode") == "regex":
+            yield "try case_insensitive, or mode fuzzy or bm25"
+        elif matches and not shown and not facts.get("too_large_to_show"):
+            yield f"the last has offset {matches - 1}"
+    elif "total" in facts and shown != total:
+        yield f"{shown:,} of {total:,} {facts.get('unit', 'elements')}"
+        if not shown and 0 < total <= facts.get("offset", 0):
+            yield f"the last has offset {total - 1}"
 
 
-def _hit_parts(facts: Mapping[str, Any]) -> list[str]:
+def _table_parts(facts: Mapping[str, Any]) -> Iterator[str]:
+    if facts.get("path"):
+        yield f"rows are {facts['path']}"
+    if facts.get("columns_left_out"):
+        yield f"{facts['columns_left_out']} columns are left out"
+    if facts.get("more") or facts.get("shown", 0) < facts.get("rows", 0):
+        least = "at least " if facts["rows"] >= _MOST_ROWS else ""
+        yield f"{facts['shown']:,} of {least}{facts['rows']:,} rows: add LIMIT and OFFSET, or aggregate"
+
+
+def _hit_parts(facts: Mapping[str, Any]) -> Iterator[str]:
     """The blocks of the hits of a search, and how to read around those that are truncated."""
-    parts = []
-    runs = [(block, sum(1 for _ in same)) for block, same in groupby(facts.get("blocks", ()))]
+    runs = [f"{block} ({sum(1 for _ in same)})" for block, same in groupby(facts.get("blocks", ()))]
     if runs:
-        parts.append(f"in content block {_first_few([f'{block} ({count})' for block, count in runs])}")
+        yield f"in content block {_first_few(runs)}"
     if facts.get("cut") and "mode" in facts:
         path = f"path {facts['path']}, " if facts.get("path") else ""
         how = "proxy_read shows the rest"
         if facts.get("positions"):
             way = f"proxy_read with {path}unit characters and an offset a little before"
             how = f"to see more around one, {way} {_first_few(facts['positions'])}"
-        parts.append(f"{facts['cut']:,} cut at …: {how}")
-    return parts
+        yield f"{facts['cut']:,} cut at …: {how}"
 
 
 def _first_few(values: Sequence[object]) -> str:
     return ", ".join(map(str, values[:_MOST_NAMED])) + (", …" if len(values) > _MOST_NAMED else "")
-
-
-def _table_parts(facts: Mapping[str, Any]) -> list[str]:
-    if facts.get("table_rows") is None:
-        return []
-    parts = [f"rows are {facts['path']}"] if facts.get("path") else []
-    if facts.get("columns_left_out"):
-        parts.append(f"{facts['columns_left_out']} columns are left out")
-    if facts.get("more") or facts.get("shown", 0) < facts.get("rows", 0):
-        least = "at least " if facts["rows"] >= _MOST_ROWS else ""
-        parts.append(
-            f"{facts['shown']:,} of {least}{facts['rows']:,} rows: add LIMIT and OFFSET, or aggregate"
-        )
-    return parts
-
-
-def _not_found_parts(facts: Mapping[str, Any]) -> list[str]:
-    nearest = facts.get("nearest_fields", {})
-    named = [
-        f"{field} (nearest: {', '.join(nearest[field])})" if field in nearest else field
-        for field in facts.get("fields_not_found", ())
-    ]
-    return [f"not found: {', '.join(named)}"] if named else []
 
 
 # How the gateway's notice begins, and the marked beginning of an imitation.
@@ -161,8 +151,7 @@ def _escaped_pattern(text: str) -> bytes:
     )
 
 
-_SERVER_OPENING: Final = _json_escaped(SERVER_OPENING)
-_SERVER_MEMBER: Final = SERVER_MEMBER.encode()
+_MARKS: Final = {"opening": _json_escaped(SERVER_OPENING), "key": SERVER_MEMBER.encode()}
 
 
 class SpoofedNotices:
@@ -177,28 +166,27 @@ class SpoofedNotices:
         self._member = NOTICE_MEMBER.encode()
         # A result without any of these has no imitation.
         self.signs = (_ESCAPE, self._member, self._opening)
-        self._key = re.compile(rb'(?<=")%b(?=\\{0,7}")' % re.escape(self._member))
         # Other escapes are consumed, so that an escaped backslash before `u005b` is not taken for a bracket.
-        self._escaped_opening = re.compile(rb"\\[^u]|(%b)" % _escaped_pattern(opening))
-        # Both in one pass, for a result that is read in chunks.
-        self._either = re.compile(
+        self._imitation = re.compile(
             rb'(?P<opening>%b)|(?<=")(?P<key>%b)(?=\\{0,7}")|(?:\\[^u"])+'
             % (_escaped_pattern(opening), _escaped_pattern(NOTICE_MEMBER))
         )
         self._longest = _ESCAPE_BYTES * max(len(opening), len(NOTICE_MEMBER)) + _LOOKAHEAD_BYTES
-        self._escaped_key = re.compile(rb'\\[^u"]|(?<=")(%b)(?=\\{0,7}")' % _escaped_pattern(NOTICE_MEMBER))
 
     def mark(self, result: bytes) -> bytes:
         """The result with its imitations marked; the same object where it has none."""
         if _ESCAPE not in result and self._member not in result and self._opening not in result:
             # The common case, checked for every result.
             return result
-        result = self.mark_texts(result)
-        if self._member in result:
-            result = self._key.sub(_SERVER_MEMBER, result)
-        if _ESCAPE in result:
-            result = self._escaped_key.sub(lambda match: _SERVER_MEMBER if match[1] else match[0], result)
-        return result
+        marked, _, changed = self._mark_chunk(result, 0, len(result), _MARKS)
+        return marked if changed else result
+
+    def mark_texts(self, content: bytes) -> bytes:
+        """The JSON with marked texts that begin like a notice; member names stay."""
+        if _ESCAPE not in content and self._opening not in content:
+            return content
+        marked, _, changed = self._mark_chunk(content, 0, len(content), {"opening": _MARKS["opening"]})
+        return marked if changed else content
 
     def mark_on_disk(self, result: SpooledPayload) -> SpooledPayload:
         """As `mark`, for a result on disk; reads all of it, so never call it on the event loop."""
@@ -221,44 +209,32 @@ class SpoofedNotices:
             # A match that begins before the limit ends in the text.
             limit = len(text) - self._longest
             if limit > done:
-                piece, done, changed = self._mark_chunk(text, done, limit)
+                piece, done, changed = self._mark_chunk(text, done, limit, _MARKS)
                 yield piece, changed
-        piece, done, changed = self._mark_chunk(text, done, len(text))
+        piece, done, changed = self._mark_chunk(text, done, len(text), _MARKS)
         yield piece + text[done:], changed
 
-    def _mark_chunk(self, text: bytes, start: int, limit: int) -> tuple[bytes, int, bool]:
+    def _mark_chunk(
+        self, text: bytes, start: int, limit: int, marks: Mapping[str, bytes]
+    ) -> tuple[bytes, int, bool]:
         """The marked text from `start` to about `limit`; where it ends; whether it was changed."""
-        if self._opening in text or self._member in text or _ASCII_ESCAPE.search(text) is not None:
-            return self._marked_piece(text, start, limit)
-        piece = text[start:limit]
-        # Not between a backslash and the character that it escapes.
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            piece = piece[:-1]
-        return piece, start + len(piece), False
-
-    def _marked_piece(self, text: bytes, start: int, limit: int) -> tuple[bytes, int, bool]:
+        if self._opening not in text and self._member not in text and not _ASCII_ESCAPE.search(text):
+            piece = text[start:limit]
+            # Not between a backslash and the character that it escapes.
+            if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+                piece = piece[:-1]
+            return piece, start + len(piece), False
         parts, copied, end = list[bytes](), start, start
-        for match in self._either.finditer(text, start):
+        for match in self._imitation.finditer(text, start):
             if match.start() >= limit:
                 break
             end = match.end()
-            if match.lastgroup is not None:
-                mark = _SERVER_OPENING if match.lastgroup == "opening" else _SERVER_MEMBER
+            mark = marks.get(match.lastgroup or "")
+            if mark is not None:
                 parts += text[copied : match.start()], mark
                 copied = end
         end = max(end, limit)
         return b"".join((*parts, text[copied:end])), end, bool(parts)
-
-    def mark_texts(self, content: bytes) -> bytes:
-        """The JSON with marked texts that begin like a notice; member names stay."""
-        if self._opening in content:
-            content = content.replace(self._opening, _SERVER_OPENING)
-        # Any character can be escaped, but few results have escapes.
-        if _ESCAPE in content:
-            content = self._escaped_opening.sub(
-                lambda match: _SERVER_OPENING if match[1] else match[0], content
-            )
-        return content
 
 
 class _MarkedSpool:
@@ -271,15 +247,12 @@ class _MarkedSpool:
 
     @property
     def first(self) -> bytes:
-        """The first byte."""
         return self._stored.first
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
         return self._notices.mark_chunks(self._stored.chunks())
 
     def close(self) -> None:
-        """Free the disk space."""
         self._stored.close()
 
 
