@@ -32,13 +32,18 @@ class MemoryScratch:
     """Scratch space in memory, for small results."""
 
     def store(self, chunks: Iterable[bytes]) -> Content:
-        """The chunks, joined."""
         return b"".join(chunks)
 
 
 def is_json(content: Content) -> bool:
     """Whether the content is one JSON object or array; a JSON number or string counts as text."""
-    return first_byte(content) in (b"{", b"[") and _parses(content)
+    if first_byte(content) not in (b"{", b"["):
+        return False
+    try:
+        decode_raw(content)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def first_byte(content: Content) -> bytes:
@@ -48,14 +53,6 @@ def first_byte(content: Content) -> bytes:
         if first:
             return first
     return b""
-
-
-def _parses(content: Content) -> bool:
-    try:
-        decode_raw(content)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
 
 
 def character_count(data: bytes) -> int:
@@ -152,11 +149,9 @@ def replace_invalid_unicode(json: bytes) -> bytes:
     """The JSON with a replacement character for each byte that is no UTF-8 and each lone surrogate."""
     if not json.isascii():
         json = json.decode(errors="replace").encode()
-    return _ESCAPE.sub(_replace_lone_surrogate, json) if b"\\u" in json else json
-
-
-def _replace_lone_surrogate(escape: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if escape["half"] else escape[0]
+    if b"\\u" not in json:
+        return json
+    return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape["half"] else escape[0], json)
 
 
 # Yields the text in chunks, from its beginning on each call.
@@ -193,7 +188,6 @@ def aligned_windows(content: Content, size: int, *ends: bytes) -> Iterator[bytes
 
 
 def string_text_chunks(value: Content) -> TextChunks:
-    """The text of a JSON string, in chunks."""
     start, end = value.find(b'"') + 1, value.rfind(b'"')
     return lambda: map(_unescape, string_windows(memoryview(value)[start:end]))
 

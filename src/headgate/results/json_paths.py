@@ -13,7 +13,6 @@ from msgspec import DecodeError, Raw, ValidationError
 
 from headgate.results.content import (
     Content,
-    JsonLines,
     MemoryScratch,
     Scratch,
     first_byte,
@@ -46,6 +45,7 @@ _FEW = 5
 _MOST_LEVELS = 4
 _MOST_SAMPLES = 1_000
 
+_POINTER = ("/", "#/")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NAME = re.compile(r"[^.\[\]]+")
 _BRACKET = re.compile(r"\[\s*(?:\*?|(?P<index>-?[0-9]+)|'(?P<quoted>(?:[^'\\]|\\.)*)')\s*\]", re.DOTALL)
@@ -68,7 +68,7 @@ def parse_path(text: str) -> JsonPath:
             f"A path of {len(text)} characters is too long: use at most {_MOST_CHARACTERS}."
         )
     text = _trim(text)
-    steps = tuple(_pointer_steps(text) if text.startswith(("/", "#/")) else _dotted_steps(text))
+    steps = tuple(_pointer_steps(text) if text.startswith(_POINTER) else _dotted_steps(text))
     if len(steps) > _MOST_STEPS:
         raise ProcessingError(f"A path of {len(steps)} steps is too long: use at most {_MOST_STEPS}.")
     return steps
@@ -77,7 +77,7 @@ def parse_path(text: str) -> JsonPath:
 def _trim(text: str) -> str:
     # The last key of a JSON Pointer may end with a space, and cannot be written otherwise.
     start = text.lstrip()
-    return start if start.startswith(("/", "#/")) else start.rstrip()
+    return start if start.startswith(_POINTER) else start.rstrip()
 
 
 def _pointer_steps(text: str) -> Iterator[PathStep]:
@@ -116,23 +116,19 @@ def _bracket_step(text: str, at: int) -> tuple[PathStep, int]:
     if text[at] != "[":
         raise _syntax_error(text, at, "only '.' or '[' can follow here")
     if text[at + 1 : at + 2] == '"':
-        return _quoted_key(text, at + 1)
+        try:
+            key, end = _strings.raw_decode(text, at + 1)
+        except ValueError as error:
+            raise _syntax_error(text, at + 1, "the quoted key does not end or has a wrong escape") from error
+        if text[end : end + 1] != "]":
+            raise _syntax_error(text, end, "after a quoted key comes ']'")
+        return str(key), end + 1
     found = _BRACKET.match(text, at)
     if found is None:
         raise _syntax_error(text, at, 'brackets are [], [*], an index as in [0], or a key as in ["a.b"]')
     if found["quoted"] is not None:
         return re.sub(r"\\(.)", r"\1", found["quoted"], flags=re.DOTALL), found.end()
     return WILDCARD if found["index"] is None else int(found["index"]), found.end()
-
-
-def _quoted_key(text: str, at: int) -> tuple[str, int]:
-    try:
-        key, end = _strings.raw_decode(text, at)
-    except ValueError as error:
-        raise _syntax_error(text, at, "the quoted key does not end or has a wrong escape") from error
-    if text[end : end + 1] != "]":
-        raise _syntax_error(text, end, "after a quoted key comes ']'")
-    return str(key), end + 1
 
 
 def _syntax_error(text: str, at: int, reason: str) -> ProcessingError:
@@ -167,9 +163,9 @@ def join_paths(above: str, below: str) -> str:
 
 def _normalised(path: str) -> str:
     path = _trim(path)
-    if path in ("$", "#", "."):
-        return ""
-    return format_path(parse_path(path)) if path.startswith(("/", "#/")) else path
+    if path.startswith(_POINTER):
+        return format_path(parse_path(path))
+    return "" if path in ("$", "#", ".") else path
 
 
 def format_path(path: Iterable[PathStep]) -> str:
@@ -399,17 +395,10 @@ def resolve_path(content: Content, path: str, scratch: Scratch | None = None) ->
         return PathTarget(content, "", gathered=False)
     lines = json_lines(content)
     if lines is not None and len(lines) > 1:
-        content = (scratch or MemoryScratch()).store(_json_lines_array(lines))
+        content = (scratch or MemoryScratch()).store(join_windows(lines[at] for at in range(len(lines))))
     return PathTarget(
         select_path(content, path, scratch), format_path(steps), gathered=_is_gathered(content, steps)
     )
-
-
-def _json_lines_array(lines: JsonLines) -> Iterator[bytes]:
-    for at in range(len(lines)):
-        yield b"," if at else b"["
-        yield bytes(lines[at])
-    yield b"]"
 
 
 def _is_gathered(content: Content, steps: JsonPath) -> bool:

@@ -1,6 +1,7 @@
 """Definitions and arguments of the tools that read stored results."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -8,8 +9,18 @@ from msgspec import Meta, Raw
 
 from headgate.domain.errors import InvalidArguments
 from headgate.domain.tool_arguments import ArgumentReader
-from headgate.results import jobs
-from headgate.results.jobs import ContextType, PageUnit, ProjectionMode, ReadJob, SearchMode
+from headgate.results.jobs import (
+    ContextType,
+    ExploreParams,
+    PageUnit,
+    ProjectionMode,
+    ProjectionParams,
+    QueryParams,
+    ReadJob,
+    ReadParams,
+    SearchMode,
+    SearchParams,
+)
 
 FILTER: Final = "proxy_filter"
 SEARCH: Final = "proxy_search"
@@ -111,10 +122,7 @@ def _stub(name: str) -> bytes:
     """The tool with the least description that a model needs to call it."""
     description, arguments = _STUBBED[name]
     known = _TOOLS[name]["inputSchema"]["properties"]
-    properties = {
-        argument: {key: value for key, value in known[argument].items() if key != "description"}
-        for argument in arguments
-    }
+    properties = {argument: known[argument] for argument in arguments}
     schema = {"type": "object", "properties": properties, "required": list(arguments[:1])}
     return msgspec.json.encode({"name": name, "description": description, "inputSchema": schema})
 
@@ -127,21 +135,17 @@ _SOURCE_HINT: Final = (
     'give {"cache_id": "..."} to read a stored result, or {"tool": "...", "arguments": {...}} to call a tool '
     "and read its result"
 )
-_FIELDS: Final = 'name fields to keep in "fields" (e.g. ["users.email"]) or to leave out in "exclude"'
-_MODES: Final = {
+_CHOICES: Final = {
     "mode": "regex, bm25, fuzzy, context or structure",
     "context_type": "paragraph, section, sentence or lines",
     "unit": "lines, elements or characters",
     "format": "json or compact",
 }
-# For the arguments of a nested tool call.
-_CONTAINER: Final = "arguments"
 _Count = Annotated[int, Meta(ge=1, le=100_000)]
 _Around = Annotated[int, Meta(ge=0, le=1_000)]
 _MAX_OFFSET: Final = 2**53
 _Offset = Annotated[int, Meta(ge=0, le=_MAX_OFFSET)]
 _Paths = Annotated[list[str], Meta(max_length=200)] | str
-_Format = Literal["json", "compact"]
 
 
 class _SourceArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +153,7 @@ class _SourceArguments(msgspec.Struct, frozen=True, kw_only=True):
 
     cache_id: str | None = None
     tool: str | None = None
-    format: _Format | None = None
+    format: Literal["json", "compact"] | None = None
 
 
 class _FilterArguments(_SourceArguments, frozen=True, kw_only=True):
@@ -197,29 +201,29 @@ class _QueryArguments(_SourceArguments, frozen=True, kw_only=True):
     path: str | None = None
 
 
-_ArgumentsT = TypeVar("_ArgumentsT", bound=_SourceArguments)
-
-
-def _reader(tool: str, shape: type[_ArgumentsT], example: str) -> ArgumentReader[_ArgumentsT]:
-    return ArgumentReader(tool, shape, example=example, choices=_MODES, container=_CONTAINER)
-
-
-_SEARCH_EXAMPLE: Final = 'call it with {"cache_id": "...", "pattern": "ERROR|WARN"}'
-_QUERY_EXAMPLE: Final = 'call it with {"cache_id": "...", "sql": "SELECT count(*) FROM rows"}'
-_FILTER_ARGUMENTS: Final = _reader(FILTER, _FilterArguments, _FIELDS)
-_SEARCH_ARGUMENTS: Final = _reader(SEARCH, _SearchArguments, _SEARCH_EXAMPLE)
-_EXPLORE_ARGUMENTS: Final = _reader(
-    EXPLORE,
-    _ExploreArguments,
-    'call it with {"cache_id": "...", "path": "users[0]", "max_depth": 3}',
-)
-_READ_ARGUMENTS: Final = _reader(
-    READ,
-    _ReadArguments,
-    'call it with {"cache_id": "...", "path": "users", "offset": 100, "limit": 20}',
-)
-_QUERY_ARGUMENTS: Final = _reader(QUERY, _QueryArguments, _QUERY_EXAMPLE)
-_SOURCE_ARGUMENTS: Final = {name: _reader(name, _SourceArguments, _SOURCE_HINT) for name in NAMES}
+_SHAPES: Final[Mapping[str, type[_SourceArguments]]] = {
+    FILTER: _FilterArguments,
+    SEARCH: _SearchArguments,
+    EXPLORE: _ExploreArguments,
+    READ: _ReadArguments,
+    QUERY: _QueryArguments,
+}
+_EXAMPLES: Final = {
+    FILTER: 'name fields to keep in "fields" (e.g. ["users.email"]) or to leave out in "exclude"',
+    SEARCH: 'call it with {"cache_id": "...", "pattern": "ERROR|WARN"}',
+    EXPLORE: 'call it with {"cache_id": "...", "path": "users[0]", "max_depth": 3}',
+    READ: 'call it with {"cache_id": "...", "path": "users", "offset": 100, "limit": 20}',
+    QUERY: 'call it with {"cache_id": "...", "sql": "SELECT count(*) FROM rows"}',
+}
+# The container holds the arguments of a nested tool call.
+_READERS: Final = {
+    name: ArgumentReader(name, shape, example=_EXAMPLES[name], choices=_CHOICES, container="arguments")
+    for name, shape in _SHAPES.items()
+}
+_NESTED_READERS: Final = {
+    name: ArgumentReader(name, _SourceArguments, example=_SOURCE_HINT, container="arguments")
+    for name in NAMES
+}
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
@@ -236,45 +240,77 @@ class ReadRequest(msgspec.Struct, frozen=True):
 
 def parse_read_request(name: str, params: Mapping[str, Raw], room: int) -> ReadRequest:
     """The request in a call of one of the tools; raises InvalidArguments."""
-    source, job = _PARSERS[name](params, room)
-    if not source.cache_id and not source.tool:
+    given = _READERS[name].read(params)
+    job = _read_job(name, given, room)
+    if not given.cache_id and not given.tool:
         raise InvalidArguments(name, "neither cache_id nor tool is given", hint=_SOURCE_HINT)
-    if not source.cache_id and source.tool in NAMES:
-        problem = f"tool is {source.tool}, which reads results and has none of its own"
+    if not given.cache_id and given.tool in NAMES:
+        problem = f"tool is {given.tool}, which reads results and has none of its own"
         raise InvalidArguments(name, problem, hint=_SOURCE_HINT)
-    arguments = _SOURCE_ARGUMENTS[name].read_nested(params)
-    job = msgspec.structs.replace(job, compact=job.compact or source.format == "compact")
-    return ReadRequest(job, source.cache_id or "", source.tool or "", arguments)
+    arguments = _NESTED_READERS[name].read_nested(params)
+    return ReadRequest(job, given.cache_id or "", given.tool or "", arguments)
 
 
-def _filter(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = _FILTER_ARGUMENTS.read(params)
-    if given.mode is not None and given.mode not in [*ProjectionMode]:
-        problem = f"mode is {given.mode[:50]!r}"
-        raise InvalidArguments(FILTER, problem, hint="mode is include or exclude")
-    projection = _projection(FILTER, given.fields, given.exclude, given.mode)
-    job = ReadJob(tool=FILTER, cache_id="", room=room, path=given.path or "", projection=projection)
-    return given, msgspec.structs.replace(job, offset=given.offset or 0)
+def _read_job(tool: str, given: _SourceArguments, room: int) -> ReadJob:
+    job = partial(ReadJob, tool=tool, cache_id="", room=room, compact=given.format == "compact")
+    match given:
+        case _FilterArguments():
+            if given.mode is not None and given.mode not in [*ProjectionMode]:
+                problem = f"mode is {given.mode[:50]!r}"
+                raise InvalidArguments(FILTER, problem, hint="mode is include or exclude")
+            projection = _projection(FILTER, given.fields, given.exclude, given.mode)
+            return job(path=given.path or "", projection=projection, offset=given.offset or 0)
+        case _SearchArguments():
+            search = _search_params(given, room)
+            # The projection runs first: the pattern matches only the fields that remain.
+            filters = given.fields is not None or given.exclude is not None
+            keep = _projection(SEARCH, given.fields, given.exclude, None) if filters else None
+            return job(path=given.path or "", search=search, projection=keep)
+        case _ExploreArguments():
+            return job(exploration=_params(ExploreParams, given, room=room))
+        case _ReadArguments():
+            return job(reading=_params(ReadParams, given, room=room))
+        case _QueryArguments() if given.sql and given.sql.strip():
+            return job(query=_params(QueryParams, given, room=room))
+    raise InvalidArguments(QUERY, "sql is not given", hint=_EXAMPLES[QUERY])
+
+
+_ParamsT = TypeVar("_ParamsT", SearchParams, ExploreParams, ReadParams, QueryParams)
+
+
+def _params(kind: type[_ParamsT], given: _SourceArguments, **others: Any) -> _ParamsT:
+    """The parameters of a job: the arguments that are given, and the defaults of all others."""
+    fields = {name: getattr(given, name, None) for name in kind.__struct_fields__} | others
+    return kind(**{name: value for name, value in fields.items() if value is not None})
+
+
+def _search_params(given: _SearchArguments, room: int) -> SearchParams:
+    if not given.pattern:
+        problem = "pattern is not given" if given.pattern is None else "pattern is empty"
+        raise InvalidArguments(SEARCH, problem, hint=_EXAMPLES[SEARCH])
+    return _params(
+        SearchParams,
+        given,
+        room=room,
+        max_results=given.max_results or given.limit,
+        before=given.context_lines if given.before is None else given.before,
+        after=given.context_lines if given.after is None else given.after,
+    )
 
 
 def _projection(
     tool: str, fields: list[str] | str | None, exclude: list[str] | str | None, mode: str | None
-) -> jobs.ProjectionParams:
+) -> ProjectionParams:
     if fields is None and exclude is None:
-        raise InvalidArguments(tool, "neither fields nor exclude is given", hint=_FIELDS)
-    for name, paths in (("fields", fields), ("exclude", exclude)):
-        if paths is not None and not _as_path_list(paths):
-            raise InvalidArguments(tool, f"{name} is empty", hint=_FIELDS)
-        if not all(_as_path_list(paths)):
-            raise InvalidArguments(tool, f"{name} has an empty name", hint=_FIELDS)
-    keep = (
-        ProjectionMode(mode)
-        if mode is not None
-        else ProjectionMode.INCLUDE
-        if fields is not None
-        else ProjectionMode.EXCLUDE
-    )
-    return jobs.ProjectionParams(fields=_as_path_list(fields), exclude=_as_path_list(exclude), mode=keep)
+        raise InvalidArguments(tool, "neither fields nor exclude is given", hint=_EXAMPLES[FILTER])
+    named = {"fields": _as_path_list(fields), "exclude": _as_path_list(exclude)}
+    for name, given in (("fields", fields), ("exclude", exclude)):
+        if given is not None and not named[name]:
+            raise InvalidArguments(tool, f"{name} is empty", hint=_EXAMPLES[FILTER])
+        if not all(named[name]):
+            raise InvalidArguments(tool, f"{name} has an empty name", hint=_EXAMPLES[FILTER])
+    keep = mode or (ProjectionMode.EXCLUDE if fields is None else ProjectionMode.INCLUDE)
+    return ProjectionParams(fields=named["fields"], exclude=named["exclude"], mode=ProjectionMode(keep))
 
 
 def _as_path_list(paths: list[str] | str | None) -> tuple[str, ...]:
@@ -285,61 +321,3 @@ def _as_path_list(paths: list[str] | str | None) -> tuple[str, ...]:
         return tuple(msgspec.json.decode(paths, type=list[str]))
     except msgspec.DecodeError:
         return tuple(part.strip() for part in paths.split(","))
-
-
-def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = _SEARCH_ARGUMENTS.read(params)
-    if not given.pattern:
-        problem = "pattern is not given" if given.pattern is None else "pattern is empty"
-        raise InvalidArguments(SEARCH, problem, hint=_SEARCH_EXAMPLE)
-    around = given.context_lines or 0
-    search = jobs.SearchParams(
-        pattern=given.pattern,
-        mode=given.mode or SearchMode.REGEX,
-        max_results=given.max_results or given.limit,
-        offset=given.offset or 0,
-        before=around if given.before is None else given.before,
-        after=around if given.after is None else given.after,
-        case_insensitive=bool(given.case_insensitive),
-        multiline=bool(given.multiline),
-        threshold=0.7 if given.threshold is None else given.threshold,
-        top_k=given.top_k or 5,
-        context_type=given.context_type or ContextType.PARAGRAPH,
-        room=room,
-    )
-    # The projection runs first: the pattern matches only the fields that remain.
-    filters = given.fields is not None or given.exclude is not None
-    projection = _projection(SEARCH, given.fields, given.exclude, None) if filters else None
-    job = ReadJob(tool=SEARCH, cache_id="", room=room, path=given.path or "", search=search)
-    return given, msgspec.structs.replace(job, projection=projection)
-
-
-def _explore(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = _EXPLORE_ARGUMENTS.read(params)
-    exploration = jobs.ExploreParams(path=given.path or "", max_depth=given.max_depth or 3, room=room)
-    return given, ReadJob(tool=EXPLORE, cache_id="", room=room, exploration=exploration)
-
-
-def _read(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = _READ_ARGUMENTS.read(params)
-    reading = jobs.ReadParams(
-        path=given.path or "", offset=given.offset or 0, limit=given.limit, unit=given.unit, room=room
-    )
-    return given, ReadJob(tool=READ, cache_id="", room=room, reading=reading)
-
-
-def _query(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = _QUERY_ARGUMENTS.read(params)
-    if not given.sql or not given.sql.strip():
-        raise InvalidArguments(QUERY, "sql is not given", hint=_QUERY_EXAMPLE)
-    query = jobs.QueryParams(sql=given.sql, path=given.path or "", room=room)
-    return given, ReadJob(tool=QUERY, cache_id="", room=room, query=query)
-
-
-_PARSERS: Final[Mapping[str, Callable[[Mapping[str, Raw], int], tuple[_SourceArguments, ReadJob]]]] = {
-    FILTER: _filter,
-    SEARCH: _search,
-    EXPLORE: _explore,
-    READ: _read,
-    QUERY: _query,
-}
