@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
-from headgate.results.search.ranked_search import Bm25Processor
+from headgate.results.search.ranked_search import search_bm25
 
 
 def search(content: bytes, pattern: str, **options: Any) -> ProcessorResult:
-    return Bm25Processor().process(content, SearchParams(pattern=pattern, **options))
+    return search_bm25(content, SearchParams(pattern=pattern, **options))
 
 
 def found(content: bytes, pattern: str, **options: Any) -> list[bytes]:

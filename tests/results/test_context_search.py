@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.results.content import character_count
 from headgate.results.jobs import ContextType, SearchParams
 from headgate.results.pipeline import ProcessorResult
-from headgate.results.search.context_search import ContextProcessor
+from headgate.results.search.context_search import search_context
 
 TEXT = b"""# One
 
@@ -35,7 +35,7 @@ The last hit.
 
 def search(content: bytes, pattern: str, kind: str = "paragraph", **params: Any) -> ProcessorResult:
     given = SearchParams(pattern=pattern, context_type=ContextType(kind), **params)
-    result = ContextProcessor().process(content, given)
+    result = search_context(content, given)
     assert character_count(result.content[:]) <= given.room
     return result
 

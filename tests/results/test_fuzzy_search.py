@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
-from headgate.results.search.ranked_search import FuzzyProcessor
+from headgate.results.search.ranked_search import search_fuzzy
 from headgate.search.folded_text import FuzzyVocabulary
 
 PRODUCTS = (
@@ -19,7 +19,7 @@ PRODUCTS = (
 
 
 def search(content: bytes, pattern: str, **options: Any) -> ProcessorResult:
-    return FuzzyProcessor().process(content, SearchParams(pattern=pattern, **options))
+    return search_fuzzy(content, SearchParams(pattern=pattern, **options))
 
 
 def found(text: str, pattern: str, **options: Any) -> list[str]:
@@ -109,7 +109,7 @@ def test_signs_with_a_long_normal_form_are_compared_as_they_are() -> None:
 def test_a_mapped_content_is_searched_and_can_be_closed() -> None:
     with mmap.mmap(-1, len(PRODUCTS)) as mapped:
         mapped.write(PRODUCTS)
-        result = FuzzyProcessor().process(mapped, SearchParams(pattern="MacBok"))
+        result = search_fuzzy(mapped, SearchParams(pattern="MacBok"))
     assert result.metadata["matches"] == 1
 
 

@@ -240,7 +240,7 @@ def test_other_modes_are_handed_on() -> None:
         def process(self, content: Content, params: SearchParams) -> ProcessorResult:
             return processed(content, params.pattern.encode(), {})
 
-    processor = SearchProcessor({SearchMode.FUZZY: Other()})
+    processor = SearchProcessor({SearchMode.FUZZY: Other().process})
     assert processor.process(LOG, SearchParams(pattern="x", mode=SearchMode.FUZZY)).content == b"x"
 
 

@@ -11,7 +11,7 @@ from headgate.results.content import character_count
 from headgate.results.jobs import ProjectionParams, SearchParams
 from headgate.results.pipeline import ProcessorResult
 from headgate.results.projection import ProjectionProcessor
-from headgate.results.search.structure_search import StructureProcessor
+from headgate.results.search.structure_search import search_structure
 
 WHOLE = {
     "users": [
@@ -25,7 +25,7 @@ WHOLE = {
 
 def search(content: bytes, pattern: str, **params: Any) -> ProcessorResult:
     given = SearchParams(pattern=pattern, **params)
-    result = StructureProcessor().process(content, given)
+    result = search_structure(content, given)
     assert character_count(result.content[:]) <= given.room
     return result
 

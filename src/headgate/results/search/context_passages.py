@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from headgate.results.content import Content, character_count
@@ -25,7 +25,7 @@ class PassageExtent(NamedTuple):
     by_lines: bool = False
 
 
-ExtentOfHit = Callable[[tuple[int, int]], PassageExtent]
+ExtentOfHit = Callable[[Span], PassageExtent]
 
 _LINES = 2
 _LONGEST_HALF_SENTENCE_BYTES = 1_000
@@ -52,13 +52,13 @@ def passage_extents(content: Content, params: SearchParams) -> ExtentOfHit:
     before, after = (params.before, params.after) if given else (_LINES, _LINES)
     most = room if given else min(_MOST_SHOWN, room)
 
-    def lines(hit: tuple[int, int]) -> PassageExtent:
+    def lines(hit: Span) -> PassageExtent:
         return _lines(content, hit, (min(before, room), min(after, room)), room, most)
 
     # The last paragraph that was too long: it applies to every other hit in it.
     too_long = 0, 0
 
-    def paragraph(hit: tuple[int, int]) -> PassageExtent:
+    def paragraph(hit: Span) -> PassageExtent:
         nonlocal too_long
         if too_long[0] <= hit[0] < too_long[1]:
             return lines(hit)
@@ -80,11 +80,8 @@ def passage_extents(content: Content, params: SearchParams) -> ExtentOfHit:
     return paragraph
 
 
-def _lines(
-    content: Content, hit: tuple[int, int], around: tuple[int, int], reach: int, most: int
-) -> PassageExtent:
-    start, own_end = _own_lines(content, hit, reach)
-    end = own_end
+def _lines(content: Content, hit: Span, around: tuple[int, int], reach: int, most: int) -> PassageExtent:
+    start, end = _own_lines(content, hit, reach)
     for _ in range(around[0]):
         if start == 0 or hit[0] - start > 4 * reach:
             break
@@ -96,7 +93,7 @@ def _lines(
     return PassageExtent(start, end, end, most, by_lines=True)
 
 
-def _own_lines(content: Content, hit: tuple[int, int], reach: int) -> tuple[int, int]:
+def _own_lines(content: Content, hit: Span, reach: int) -> Span:
     return _line_start(content, hit[0], reach), _line_end(content, max(hit[1] - 1, hit[0]), reach)
 
 
@@ -113,7 +110,7 @@ def _line_end(content: Content, position: int, reach: int) -> int:
     return high if end < 0 else end
 
 
-def _paragraph(content: Content, hit: tuple[int, int], reach: int) -> PassageExtent:
+def _paragraph(content: Content, hit: Span, reach: int) -> PassageExtent:
     """From blank line to blank line, but no further than could be shown."""
     start, end = _own_lines(content, hit, reach)
     # A longer blank line is not visible as one.
@@ -144,7 +141,7 @@ def _paragraph_end(content: Content, end: int, reach: int) -> int:
     return end + (len(below) if below.rpartition(b"\n")[2].strip() else max(below.rfind(b"\n"), 0))
 
 
-def _sentence(content: Content, hit: tuple[int, int], room: int) -> PassageExtent:
+def _sentence(content: Content, hit: Span, room: int) -> PassageExtent:
     """From full stop to full stop; where none is near, no further than the line of the hit."""
     line = _own_lines(content, hit, room)
     low = max(hit[0] - _LONGEST_HALF_SENTENCE_BYTES, 0)
@@ -178,16 +175,11 @@ def _headings(content: Content) -> tuple[list[int], list[int]]:
     return starts, levels
 
 
-def _section(
-    content: Content, hit: tuple[int, int], starts: list[int], levels: list[int], room: int
-) -> PassageExtent:
+def _section(content: Content, hit: Span, starts: list[int], levels: list[int], room: int) -> PassageExtent:
     index = bisect_right(starts, hit[0]) - 1
-    if index < 0:
-        start, following = 0, 0
-    else:
-        start, following = starts[index], index + 1
-        while following < len(starts) and levels[following] > levels[index]:
-            following += 1
+    start, following = starts[index] if index >= 0 else 0, index + 1
+    while 0 < following < len(starts) and levels[following] > levels[index]:
+        following += 1
     stop = starts[following] if following < len(starts) else len(content)
     end = stop
     while end > max(start, hit[1]) and content[end - 1] in b" \t\r\n":
@@ -206,23 +198,6 @@ class ContextPassage(NamedTuple):
     cut_before: bool = False
     cut_after: bool = False
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether it is less than the requested context."""
-        return self.cut_before or self.cut_after
-
-    def joins(self, last: "ContextPassage") -> bool:
-        """Whether nothing lies between the previous passage and this one."""
-        return self.start <= last.end + 1
-
-    def joined(self, last: "ContextPassage") -> "ContextPassage":
-        """The previous passage and this one as one."""
-        return ContextPassage(last.start, self.end, last.hits + self.hits, last.cut_before, self.cut_after)
-
-    def with_hits(self, hits: Iterable[int], end: int) -> "ContextPassage":
-        """The passage with more hits in it, up to another end."""
-        return ContextPassage(self.start, end, (*self.hits, *hits), self.cut_before, self.cut_after)
-
     def text(self, content: Content) -> bytes:
         """The shown text, with an ellipsis where a line is truncated."""
         first = ELLIPSIS if self.cut_before and content[self.start - 1] != ord("\n") else ""
@@ -234,50 +209,28 @@ def context_passages(
     content: Content, hits: Iterator[Span], params: SearchParams, limit: int
 ) -> Iterator[ContextPassage]:
     """The passages around the hits, each at most `limit` characters; hits inside a passage get no own."""
-    widened = passage_extents(content, params)
+    extent_of = passage_extents(content, params)
     covered, hit = 0, next(hits, None)
     while hit is not None:
-        reach = widened(hit)
+        extent = extent_of(hit)
         # Text of the previous passage is not repeated.
-        whole = min(max(reach.start, covered), hit[0]), max(reach.end, hit[1])
-        most = min(limit, reach.most)
-        shown = _narrow_to_limit(content, whole, hit, most)
-        passage = ContextPassage(*shown, (hit[0],), shown[0] > whole[0], shown[1] < whole[1])
-        group = _PassageHits(content, passage, reach, most)
-        hit = next(hits, None)
-        while hit is not None and group.add_if_covered(hit, widened):
-            hit = next(hits, None)
-        covered = group.covered
-        yield passage.with_hits(group.hits, group.end)
-
-
-class _PassageHits:
-    """The hits in a passage besides its first one."""
-
-    def __init__(self, content: Content, passage: ContextPassage, reach: PassageExtent, most: int) -> None:
-        self._content = content
-        self._passage = passage
-        self._reach = reach
-        self._most = most
-        self.hits: list[int] = []
-        self.end = passage.end
-        self.covered = self._covered_end()
-
-    def add_if_covered(self, hit: Span, widened: ExtentOfHit) -> bool:
-        """Whether the passage includes this hit too; a passage of lines then extends behind it."""
-        if hit[1] > self.covered:
-            return False
-        self.hits.append(hit[0])
-        if self._reach.by_lines and not self._passage.is_cut:
-            end = max(widened(hit).end, self.end)
-            if not is_longer(self._content, (self._passage.start, end), self._most):
-                self.end = end
-                self.covered = self._covered_end()
-        return True
-
-    def _covered_end(self) -> int:
-        covered = self.end + 1 if self._content[self.end : self.end + 1] == b"\n" else self.end
-        return covered if self._passage.cut_after else max(covered, self._reach.behind)
+        whole = min(max(extent.start, covered), hit[0]), max(extent.end, hit[1])
+        most = min(limit, extent.most)
+        start, end = _narrow_to_limit(content, whole, hit, most)
+        cut_before, cut_after = start > whole[0], end < whole[1]
+        own_hits = [hit[0]]
+        while (hit := next(hits, None)) is not None:
+            covered = end + 1 if content[end : end + 1] == b"\n" else end
+            if not cut_after:
+                covered = max(covered, extent.behind)
+            if hit[1] > covered:
+                break
+            own_hits.append(hit[0])
+            if extent.by_lines and not cut_before and not cut_after:
+                # A passage of lines extends behind each of its hits.
+                further = max(extent_of(hit).end, end)
+                end = end if is_longer(content, (start, further), most) else further
+        yield ContextPassage(start, end, tuple(own_hits), cut_before, cut_after)
 
 
 def _narrow_to_limit(content: Content, whole: Span, hit: Span, limit: int) -> Span:
@@ -291,12 +244,7 @@ def _narrow_to_limit(content: Content, whole: Span, hit: Span, limit: int) -> Sp
     end = position_after(content, stop, whole[1], left)
     start = position_before(content, at, whole[0], max(left - character_count(content[stop:end]), left // 2))
     end = position_after(content, stop, whole[1], left - character_count(content[start:at]))
-    return _trim_to_lines(content, (start, end), whole, (at, stop))
-
-
-def _trim_to_lines(content: Content, shown: Span, whole: Span, hit: Span) -> Span:
-    """Without partial lines at its ends, unless the hit is in them."""
-    start, end = shown
-    line_end = content.find(b"\n", max(start - 1, 0), hit[0]) if start > whole[0] else -1
-    last_end = content.rfind(b"\n", hit[1], end + 1) if end < whole[1] else -1
+    # Without partial lines at its ends, unless the hit is in them.
+    line_end = content.find(b"\n", max(start - 1, 0), at) if start > whole[0] else -1
+    last_end = content.rfind(b"\n", stop, end + 1) if end < whole[1] else -1
     return start if line_end < 0 else line_end + 1, end if last_end < 0 else last_end

@@ -1,7 +1,8 @@
 """Search that shows the paragraph, section, sentence, lines or JSON object around each hit."""
 
+from collections import deque
 from collections.abc import Iterator
-from itertools import islice, takewhile
+from itertools import count, islice, takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,33 +42,30 @@ _PART_LINES = 4
 _BETWEEN = b"\n--\n"
 
 
-class ContextProcessor:
-    """Shows the context of each hit."""
-
-    name = "context"
-
-    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The context of the first hits, as far as it fits. Raises ProcessingError for a bad pattern."""
-        pattern = compile_pattern_for_json(
-            params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
-        )
-        most = min(params.max_results or _MOST_SHOWN, max(params.room // _FEWEST_CHARACTERS, 1))
-        params = msgspec.structs.replace(params, max_results=most)
-        return (_search_json if is_json(content) else _search_text)(content, pattern, params)
+def search_context(content: Content, params: SearchParams) -> ProcessorResult:
+    """The context of the first hits, as far as it fits. Raises ProcessingError for a bad pattern."""
+    pattern = compile_pattern_for_json(
+        params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
+    )
+    most = min(params.max_results or _MOST_SHOWN, max(params.room // _FEWEST_CHARACTERS, 1))
+    params = msgspec.structs.replace(params, max_results=most)
+    return (_search_json if is_json(content) else _search_text)(content, pattern, params)
 
 
 def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
     page = _PassagePage(content, params)
-    limit = _limit(content, pattern, params)
     # So that later pages can be reached.
     most = pattern.max_hits + min(max(params.offset, 0), pattern.max_hits)
-    hits = _CountedHits(_hits(content, pattern), most)
-    for passage in context_passages(content, hits, params, limit):
+    every, counter = _hits(content, pattern), count()
+    hits = (hit for hit, _ in zip(islice(every, most), counter, strict=False))
+    for passage in context_passages(content, hits, params, _limit(content, pattern, params)):
         if not page.add(passage):
             break
-    return processed(
-        content, page.text(), page.metadata(hits.total(), at_least=hits.has_more), places=page.places
-    )
+    # The others are only counted.
+    deque(hits, maxlen=0)
+    total = next(counter)
+    at_least = total == most and next(every, None) is not None
+    return processed(content, page.text(), page.metadata(total, at_least=at_least), places=page.places)
 
 
 def _hits(content: Content, pattern: RegexPattern) -> Iterator[Span]:
@@ -75,34 +73,6 @@ def _hits(content: Content, pattern: RegexPattern) -> Iterator[Span]:
     hits = pattern.find_hits(content) if pattern.multiline else pattern.find_hits_in_line(content, 0, size)
     # After the last character there is nothing to show.
     return takewhile(lambda hit: hit[0] < size, hits)
-
-
-class _CountedHits:
-    """Hits with a running count."""
-
-    def __init__(self, hits: Iterator[Span], most: int) -> None:
-        self._all = hits
-        self._most = most
-        self._hits = islice(hits, most)
-        self._count = 0
-
-    def __iter__(self) -> Iterator[Span]:
-        return self
-
-    def __next__(self) -> Span:
-        hit = next(self._hits)
-        self._count += 1
-        return hit
-
-    def total(self) -> int:
-        """The number of hits, including those not consumed yet."""
-        self._count += sum(1 for _ in self._hits)
-        return self._count
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there are more than were counted."""
-        return self._count == self._most and next(self._all, None) is not None
 
 
 class _PassagePage:
@@ -122,25 +92,27 @@ class _PassagePage:
 
     def add(self, passage: ContextPassage) -> bool:
         """Add the passage; false if the page ends before it."""
-        count = len(passage.hits)
-        if self._seen + count <= self._offset:
-            self._seen += count
+        hits = len(passage.hits)
+        if self._seen + hits <= self._offset:
+            self._seen += hits
             return True
         last = self._passages[-1] if self._passages else None
-        joins = last is not None and passage.joins(last)
+        # Nothing lies between the previous passage and this one.
+        joins = last is not None and passage.start <= last.end + 1
         size = character_count(passage.text(self._content))
         size += 1 if joins else len(_BETWEEN) if self._passages else 0
-        if self._hits_shown >= (self._params.max_results or _MOST_SHOWN) or (
-            self._passages and size > self._left
-        ):
+        if self._hits_shown >= (self._params.max_results or _MOST_SHOWN) or (last and size > self._left):
             return False
         self._left -= size
-        self._seen += count
-        self._cut += count if passage.is_cut else 0
+        self._seen += hits
+        self._cut += hits if passage.cut_before or passage.cut_after else 0
         self._firsts.append(passage.hits[0])
         self.places += passage.hits
         if last is not None and joins:
-            self._passages[-1] = passage.joined(last)
+            together = last.hits + passage.hits
+            self._passages[-1] = ContextPassage(
+                last.start, passage.end, together, last.cut_before, passage.cut_after
+            )
         else:
             self._passages.append(passage)
         return True
@@ -150,17 +122,11 @@ class _PassagePage:
         return max(self._seen - self._offset, 0)
 
     def text(self) -> bytes:
-        """The passages as text."""
         made = _BETWEEN.join(passage.text(self._content) for passage in self._passages)
         return first_characters(made, self._params.room)
 
     def metadata(self, total: int, *, at_least: bool) -> dict[str, Any]:
-        """The metadata of the search."""
-        facts: dict[str, Any] = {
-            "mode": SearchMode.CONTEXT.value,
-            "matches": total,
-            "shown": self._hits_shown,
-        }
+        facts: dict[str, Any] = {"mode": "context", "matches": total, "shown": self._hits_shown}
         if at_least:
             facts["at_least"] = True
         if self._passages and (self._seen < total or at_least):
@@ -239,42 +205,19 @@ def _matches_in(value: Raw, matcher: JsonMatcher, room: int) -> Iterator[JsonMat
     return (JsonMatch(container, None, value, 0, part=part) for part in parts)
 
 
-class _MatchedValue(NamedTuple):
-    """A value that is shown for one hit or more."""
-
-    container: MatchContainer | None
-    key: str | None
-    # Its index in the container.
-    number: int
-    value: Raw
-
-    @property
-    def path(self) -> str:
-        return "" if self.container is None else path_of(self.container, self.key, self.number)
-
-    @property
-    def element(self) -> int:
-        """The index of the outermost element that contains it."""
-        return top_level_index(self.container, self.number)
-
-    @property
-    def is_part(self) -> bool:
-        """Whether it is only a part of a string."""
-        return False
-
-
-class _MatchedPart(NamedTuple):
-    """The part around one hit, where the whole value has more hits than fit on a page."""
+class _ShownValue(NamedTuple):
+    """A value that is shown for one hit or more, its path, and the outermost element that contains it."""
 
     path: str
     element: int
     value: Raw
-    is_part: bool
+    # Whether it is only a part of a string.
+    is_part: bool = False
 
 
 def _values_around_hits(
     content: Content, matcher: JsonMatcher, params: SearchParams
-) -> Iterator[_MatchedValue | _MatchedPart]:
+) -> Iterator[_ShownValue]:
     """The value to show for each hit; in a value that fits on no page every hit counts by itself."""
     for place in _enclosing_objects(content, matcher):
         findings: list[JsonMatch] = []
@@ -286,30 +229,31 @@ def _values_around_hits(
             yield from (_part(place, finding, params) for finding in findings)
 
 
-def _fit(place: _MatchedValue, findings: list[JsonMatch], room: int) -> bool:
+def _fit(place: _ShownValue, findings: list[JsonMatch], room: int) -> bool:
     around = len(place.path) + len('[{"path":"","value":}]')
     assembly = JsonAssembler(is_object=memoryview(place.value)[0] == ord("{"), room=room - around)
     return all(map(assembly.add, findings))
 
 
-def _part(place: _MatchedValue, finding: JsonMatch, params: SearchParams) -> _MatchedPart:
+def _part(place: _ShownValue, finding: JsonMatch, params: SearchParams) -> _ShownValue:
+    """The part around one hit, where the whole value has more hits than fit on a page."""
     is_string = memoryview(place.value)[0] == ord('"')
     path = place.path if is_string else join_paths(place.path, finding.path)
-    element = finding.element if place.container is None else place.element
+    element = place.element if place.path else finding.element
     if finding.part is None:
-        return _MatchedPart(path, element, finding.value, is_part=False)
+        return _ShownValue(path, element, finding.value)
     width = window_widths(params.room, params.before or _PART_LINES, params.after or _PART_LINES)
     shown = TruncatedString(finding.part.text).with_hit(finding.part, width)
-    return _MatchedPart(path, element, Raw(shown.json()), is_part=True)
+    return _ShownValue(path, element, Raw(shown.json()), is_part=True)
 
 
-def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_MatchedValue]:
+def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_ShownValue]:
     """The smallest object around each hit, once; a value outside of any object stands for itself."""
     decoded = decode_container_or_none(content)
     if decoded is None:
         return
-    whole = _MatchedValue(None, None, 0, Raw(memoryview(content))) if isinstance(decoded, dict) else None
-    yielded: dict[int, _MatchedValue] = {}
+    whole = _ShownValue("", 0, Raw(memoryview(content))) if isinstance(decoded, dict) else None
+    yielded: dict[int, _ShownValue] = {}
     for place in _innermost(decoded, MatchContainer(isinstance(decoded, dict)), whole, matcher):
         if id(place) not in yielded:
             # Kept alive, so that no other one gets the same id.
@@ -318,18 +262,19 @@ def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_Matc
 
 
 def _innermost(
-    decoded: JsonContainer, container: MatchContainer, around: _MatchedValue | None, matcher: JsonMatcher
-) -> Iterator[_MatchedValue]:
+    decoded: JsonContainer, container: MatchContainer, around: _ShownValue | None, matcher: JsonMatcher
+) -> Iterator[_ShownValue]:
     keys, values = keys_and_values(decoded)
     for index in matcher.indexes(decoded):
         key, value = keys[index] if keys else None, values[index]
-        place = _MatchedValue(container, key, index, value)
         inner = decode_container_or_none(value) if container.depth < MAX_DEPTH else None
-        is_object, inside = isinstance(inner, dict), False
+        place, inside = around, False
+        if place is None or isinstance(inner, dict):
+            place = _ShownValue(path_of(container, key, index), top_level_index(container, index), value)
         if inner is not None and not (key is not None and matcher.in_key(key)):
             deeper = container.child(inner, key, index)
-            for found in _innermost(inner, deeper, place if is_object else around, matcher):
+            for found in _innermost(inner, deeper, place if isinstance(inner, dict) else around, matcher):
                 inside = True
                 yield found
         if not inside:
-            yield place if around is None or is_object else around
+            yield place

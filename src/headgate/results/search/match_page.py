@@ -1,18 +1,12 @@
-"""Pages of matches: counting, the window of a long text around a match, and ranked hits that fit."""
+"""Pages of matches: their count, and the window of a long text around a match."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
-from headgate.results.content import Content, character_count
+from headgate.results.content import Content
 from headgate.results.jobs import SearchMode, SearchParams
-from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
-from headgate.results.search.ranking_units import RankingUnits
 
 # Marks an omission.
 ELLIPSIS = "…"
@@ -74,25 +68,26 @@ def position_before(content: Content, position: int, floor: int, count: int) -> 
     """The position at most `count` characters before, and not before `floor`."""
     # A character has at most four bytes, and one more is looked at.
     low = max(floor, position - 4 * (count + 1))
-    text = _text(content[low:position])
+    # The round trip preserves any bytes.
+    text = content[low:position].decode(errors="surrogateescape")
     if len(text) <= count and low == floor:
         return floor
     first = max(len(text) - count, 0)
     while 0 < first < len(text) and _extends_grapheme(text[first], text[first - 1]):
         first += 1
-    return position - len(_bytes(text[first:]))
+    return position - len(text[first:].encode(errors="surrogateescape"))
 
 
 def position_after(content: Content, position: int, ceiling: int, count: int) -> int:
     """The position at most `count` characters after, and not after `ceiling`."""
     high = min(ceiling, position + 4 * (count + 1))
-    text = _text(content[position:high])
+    text = content[position:high].decode(errors="surrogateescape")
     if len(text) <= count and high == ceiling:
         return ceiling
     last = min(count, len(text))
     while 0 < last < len(text) and _extends_grapheme(text[last], text[last - 1]):
         last -= 1
-    return position + len(_bytes(text[:last]))
+    return position + len(text[:last].encode(errors="surrogateescape"))
 
 
 def _extends_grapheme(character: str, before: str) -> bool:
@@ -101,15 +96,6 @@ def _extends_grapheme(character: str, before: str) -> bool:
     if ord(character) in _FLAG_LETTERS:
         return ord(before) in _FLAG_LETTERS
     return not character.isascii() and unicodedata.category(character)[0] == "M"
-
-
-def _text(data: bytes) -> str:
-    # The round trip preserves any bytes.
-    return data.decode(errors="surrogateescape")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
 
 
 FoundT = TypeVar("FoundT")
@@ -179,136 +165,3 @@ class MatchCounter:
         if taken and (following < self.found or (self._more and following == self.found)):
             facts["next_offset"] = following
         return {**facts, **(further or {})}
-
-
-# In characters, of a unit that fits on no page.
-_LONGEST_EXCERPT = 1_000
-
-
-# A score, higher is better, and the index of the unit. No class, because there may be very many.
-RankedHit = tuple[float, int]
-
-
-@dataclass(frozen=True, slots=True)
-class RankedPage:
-    """Which hits to show, and how."""
-
-    offset: int
-    limit: int
-    room: int
-    # Separates two units of a text.
-    between: bytes
-
-    def __post_init__(self) -> None:
-        if self.offset < 0:
-            raise ProcessingError(
-                f"`offset` is {self.offset}; give 0 or the `next_offset` of the last answer."
-            )
-        if self.limit < 1:
-            raise ProcessingError(f"`max_results` and `top_k` must be at least 1, not {self.limit}.")
-
-
-# The offsets of query terms in a unit, in order and from its start.
-HitPositions = Callable[[int], Sequence[int]]
-
-
-def best_first(hits: Iterable[RankedHit]) -> list[RankedHit]:
-    """By score, highest first; equal ones in the order of the content."""
-    ordered = sorted(hits, key=itemgetter(1))
-    ordered.sort(key=itemgetter(0), reverse=True)
-    return ordered
-
-
-def render_ranked_page(
-    given: Content,
-    units: RankingUnits,
-    hits: Sequence[RankedHit],
-    page: RankedPage,
-    places: HitPositions,
-    metadata: dict[str, Any],
-) -> ProcessorResult:
-    """The page: an array of JSON elements byte for byte, or the units of a text.
-
-    A unit that fits on no page is truncated around most of its matches; another that does not fit ends the
-    page.
-    """
-    selected = hits[page.offset : page.offset + page.limit]
-    texts, cut = _texts_that_fit(units, selected, page, places)
-    made = b"[%b]" % b",".join(texts) if units.is_json else page.between.join(texts)
-    after = page.offset + len(texts)
-    metadata |= {
-        "matches": len(hits),
-        "shown": len(texts),
-        "scores": [round(score, 2) for score, _ in selected[: len(texts)]],
-    }
-    if cut:
-        metadata["cut"] = cut
-    if after < len(hits):
-        metadata["next_offset"] = after
-    starts = [units.starts[index] for _, index in selected[: len(texts)]]
-    return processed(given, made, metadata, places=starts)
-
-
-def _texts_that_fit(
-    units: RankingUnits, selected: Sequence[RankedHit], page: RankedPage, places: HitPositions
-) -> tuple[list[bytes], int]:
-    """The texts that fit, and how many of them are truncated."""
-    between = 1 if units.is_json else len(page.between)
-    whole = page.room - 2 if units.is_json else page.room
-    left, cut, texts = whole, 0, list[bytes]()
-    for _, index in selected:
-        text, is_cut = _unit_text(units, index, whole, places)
-        left -= character_count(text) + (between if texts else 0)
-        if left < 0:
-            break
-        cut += is_cut
-        texts.append(text)
-    return texts, cut
-
-
-def _unit_text(units: RankingUnits, index: int, room: int, places: HitPositions) -> tuple[bytes, bool]:
-    """The text of a unit alone on a page, and whether it is truncated."""
-    before, behind = (ELLIPSIS.encode() * is_cut for is_cut in units.cut_sides(index))
-    # A character has at most four bytes; a unit that large is not even read.
-    if units.size(index) <= 4 * room:
-        text = before + units.text(index) + behind
-        if character_count(text) <= room:
-            return text, bool(before or behind)
-    return _excerpt(units, index, min(room, _LONGEST_EXCERPT), places), True
-
-
-def _excerpt(units: RankingUnits, index: int, room: int, places: HitPositions) -> bytes:
-    """The part that fits, around the densest matches."""
-    found = places(index)
-    width = room - 2
-    while width > 0:
-        text = _around(units, index, width, found)
-        made = msgspec.json.encode(text) if units.is_json else text.encode()
-        size = character_count(made)
-        if size <= room:
-            return made
-        # Quotes and the like take two characters or more in a JSON string.
-        width = min(width - 1, width * room // size)
-    return b'""' if units.is_json else b""
-
-
-def _around(units: RankingUnits, index: int, width: int, found: Sequence[int]) -> str:
-    base, end = units.starts[index], units.ends[index]
-    first, last = _densest_span(found, width)
-    start = position_before(units.content, base + first, base, max(width - (last - first), 0) // 2)
-    stop = position_after(units.content, start, end, width)
-    if stop == end:
-        start = position_before(units.content, end, base, width)
-    text = units.content[start:stop].decode(errors="ignore")
-    return (ELLIPSIS if start > base else "") + text + (ELLIPSIS if stop < end else "")
-
-
-def _densest_span(found: Sequence[int], width: int) -> tuple[int, int]:
-    """The first and the last of the most offsets within `width` bytes."""
-    best, low, most = (found[0], found[0]) if found else (0, 0), 0, 0
-    for high, place in enumerate(found):
-        while place - found[low] > width:
-            low += 1
-        if high - low >= most:
-            best, most = (found[low], place), high - low + 1
-    return best

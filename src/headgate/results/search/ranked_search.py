@@ -1,15 +1,18 @@
 """Ranked search over the units of one content, without an index: BM25 and fuzzy."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
-from headgate.results.content import Content
+import msgspec
+
+from headgate.results.content import Content, character_count
 from headgate.results.jobs import SearchParams
-from headgate.results.pipeline import ProcessingError, ProcessorResult
-from headgate.results.search.match_page import RankedHit, RankedPage, best_first, render_ranked_page
+from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
+from headgate.results.search.match_page import ELLIPSIS, position_after, position_before
 from headgate.results.search.ranking_units import RankingUnits, elements_or_lines, elements_or_paragraphs
 from headgate.search.bm25 import Bm25, inverse_document_frequency
 from headgate.search.folded_text import (
@@ -22,6 +25,9 @@ from headgate.search.folded_text import (
     word_or_bigrams,
 )
 from headgate.search.text_analysis import stem
+
+# A score, higher is better, and the index of the unit. No class, because there may be very many.
+RankedHit = tuple[float, int]
 
 _LONGEST_BM25_QUERY = 1_000
 _MOST_TERMS = 32
@@ -36,23 +42,21 @@ _LONGEST_FORM = 40
 _SHORTEST_PREFIX = 2
 
 
-class Bm25Processor:
-    """Ranks the elements of JSON, or the paragraphs or lines of a text, by the words of the pattern."""
+def search_bm25(content: Content, params: SearchParams) -> ProcessorResult:
+    """The elements of JSON, or the paragraphs or lines of a text, that the words of the pattern fit best.
 
-    name = "bm25"
-
-    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The best units, best first. Raises ProcessingError."""
-        terms = _terms(params.pattern)
-        limit = params.top_k if params.max_results is None else params.max_results
-        page = RankedPage(params.offset, limit, params.room, between=b"\n--\n")
-        units = elements_or_paragraphs(content)
-        counts, capped = _term_frequencies(units, terms)
-        hits = _rank_by_bm25(units, counts)
-        metadata = {"mode": self.name} | ({"at_least": True} if capped else {})
-        return render_ranked_page(
-            content, units, hits, page, lambda index: _term_positions(units, index, terms), metadata
-        )
+    Raises ProcessingError.
+    """
+    words = _words(params.pattern, "bm25", _LONGEST_BM25_QUERY)
+    parts = list(dict.fromkeys(part for word in words for part in word_or_bigrams(word)))
+    _check_count(parts, "bm25", _MOST_TERMS)
+    terms = list(dict.fromkeys(map(_term, parts)))
+    page = _RankedPage(params, default_limit=params.top_k, between=b"\n--\n")
+    units = elements_or_paragraphs(content)
+    counts, capped = _term_frequencies(units, terms)
+    hits = _rank_by_bm25(units, counts)
+    metadata: dict[str, Any] = {"mode": "bm25"} | ({"at_least": True} if capped else {})
+    return page.render(units, hits, lambda index: _term_positions(units, index, terms), metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,6 @@ class _QueryTerm:
             return False
         word = text[start:end]
         return word.isalpha() and stem(word.decode()) == self.stem
-
-
-def _terms(pattern: str) -> list[_QueryTerm]:
-    words = _words(pattern, "bm25", _LONGEST_BM25_QUERY)
-    parts = list(dict.fromkeys(part for word in words for part in word_or_bigrams(word)))
-    _check_count(parts, "bm25", _MOST_TERMS)
-    return list(dict.fromkeys(map(_term, parts)))
 
 
 def _words(pattern: str, mode: str, longest: int) -> list[str]:
@@ -135,15 +132,11 @@ def _term_frequencies(units: RankingUnits, terms: Sequence[_QueryTerm]) -> tuple
         text = b" %b " % fold_bytes(window, escaped=units.is_json)
         for number, term in enumerate(terms):
             if left[number] > 0:
-                found = term.occurrences(text)
+                found, count = term.occurrences(text), counts[number]
                 left[number] -= len(found)
-                _count(units, base, found, counts[number])
+                for index in units.indexes_at(base, found):
+                    count[index] = count.get(index, 0) + 1
     return counts, min(left) <= 0
-
-
-def _count(units: RankingUnits, base: int, found: Sequence[int], count: dict[int, int]) -> None:
-    for index in units.indexes_at(base, found):
-        count[index] = count.get(index, 0) + 1
 
 
 def _rank_by_bm25(units: RankingUnits, counts: Sequence[dict[int, int]]) -> list[RankedHit]:
@@ -187,37 +180,29 @@ _Forms = Mapping[bytes, Mapping[int, float]]
 _UnitsByForm = Mapping[bytes, "array[int]"]
 
 
-class FuzzyProcessor:
-    """Finds the elements of JSON, or the lines of a text, with words similar to those of the pattern."""
+def search_fuzzy(content: Content, params: SearchParams) -> ProcessorResult:
+    """The elements of JSON, or the lines of a text, with words similar to those of the pattern.
 
-    name = "fuzzy"
-
-    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The most similar units first; each score is 0 to 1. Raises ProcessingError."""
-        words = _words(params.pattern, self.name, _LONGEST_FUZZY_QUERY)
-        _check_count(words, self.name, _MOST_WORDS)
-        if not 0 <= params.threshold <= 1:
-            raise ProcessingError(
-                f"`threshold` is {params.threshold:g}; give a number from 0 (anything) to 1 (the same)."
-            )
-        limit = _DEFAULT_RESULTS if params.max_results is None else params.max_results
-        page = RankedPage(params.offset, limit, params.room, between=b"\n")
-        units = elements_or_lines(content)
-        # A query without digits also finds MacBook in MacBook2021.
-        texts = _FoldedWindows(
-            units, digits=any(character.isdecimal() for word in words for character in word)
+    The most similar come first; each score is 0 to 1. Raises ProcessingError.
+    """
+    words = _words(params.pattern, "fuzzy", _LONGEST_FUZZY_QUERY)
+    _check_count(words, "fuzzy", _MOST_WORDS)
+    if not 0 <= params.threshold <= 1:
+        raise ProcessingError(
+            f"`threshold` is {params.threshold:g}; give a number from 0 (anything) to 1 (the same)."
         )
-        vocabulary = FuzzyVocabulary.of(text for _, text in texts)
-        forms = _forms(words, vocabulary, params.threshold)
-        found, capped = _units_by_form(texts, forms)
-        hits = _rank_by_similarity(texts, words, forms, found, params.threshold)
-        metadata: dict[str, Any] = {"mode": self.name}
-        metadata["words"] = [json_unescaped(form) for form in list(forms)[:10]]
-        if capped or vocabulary.is_cut:
-            metadata["at_least"] = True
-        return render_ranked_page(
-            content, units, hits, page, lambda index: _form_positions(texts, index, forms), metadata
-        )
+    page = _RankedPage(params, default_limit=_DEFAULT_RESULTS, between=b"\n")
+    units = elements_or_lines(content)
+    # A query without digits also finds MacBook in MacBook2021.
+    texts = _FoldedWindows(units, digits=any(map(str.isdecimal, "".join(words))))
+    vocabulary = FuzzyVocabulary.of(text for _, text in texts)
+    forms = _forms(words, vocabulary, params.threshold)
+    found, capped = _units_by_form(texts, forms)
+    hits = _rank_by_similarity(texts, words, forms, found, params.threshold)
+    metadata: dict[str, Any] = {"mode": "fuzzy", "words": [json_unescaped(form) for form in list(forms)[:10]]}
+    if capped or vocabulary.is_cut:
+        metadata["at_least"] = True
+    return page.render(units, hits, lambda index: _form_positions(texts, index, forms), metadata)
 
 
 class _FoldedWindows:
@@ -262,26 +247,22 @@ def _forms(words: Sequence[str], vocabulary: FuzzyVocabulary, threshold: float) 
 def _rank_by_similarity(
     texts: _FoldedWindows, words: Sequence[str], forms: _Forms, found: _UnitsByForm, threshold: float
 ) -> list[RankedHit]:
+    # For each word of the query, its best similarity in each unit.
+    nearest: list[dict[int, float]] = [{} for _ in words]
+    scored = [(score, number, form) for form, scores in forms.items() for number, score in scores.items()]
+    # The most similar come last and replace the others.
+    for score, number, form in sorted(scored):
+        nearest[number].update(dict.fromkeys(found[form], score))
     # A long word has more weight than a short one.
     whole = sum(map(len, words))
     totals: dict[int, float] = {}
-    for word, nearest in zip(words, _nearest(found, len(words), forms), strict=True):
+    for word, scores_by_unit in zip(words, nearest, strict=True):
         weight = len(word) / whole
-        for index, score in nearest.items():
+        for index, score in scores_by_unit.items():
             totals[index] = totals.get(index, 0.0) + weight * score
     # Sums of fractions are not exact.
     hits = best_first((score, index) for index, score in totals.items() if score >= threshold - 1e-9)
     return _rerank_by_phrase(texts, words, hits) if len(words) > 1 else hits
-
-
-def _nearest(found: _UnitsByForm, number: int, forms: _Forms) -> list[dict[int, float]]:
-    """For each word of the query, its best similarity in each unit."""
-    nearest: list[dict[int, float]] = [{} for _ in range(number)]
-    scored = [(score, word, form) for form, scores in forms.items() for word, score in scores.items()]
-    # The most similar come last and replace the others.
-    for score, word, form in sorted(scored):
-        nearest[word].update(dict.fromkeys(found[form], score))
-    return nearest
 
 
 def _units_by_form(texts: _FoldedWindows, forms: _Forms) -> tuple[_UnitsByForm, bool]:
@@ -338,3 +319,114 @@ def _form_positions(texts: _FoldedWindows, index: int, forms: _Forms) -> list[in
         if len(found) > _MOST_PLACES:
             break
     return sorted(found)
+
+
+# The offsets of query terms in a unit, in order and from its start.
+HitPositions = Callable[[int], Sequence[int]]
+# In characters, of a unit that fits on no page.
+_LONGEST_EXCERPT = 1_000
+
+
+def best_first(hits: Iterable[RankedHit]) -> list[RankedHit]:
+    """By score, highest first; equal ones in the order of the content."""
+    ordered = sorted(hits, key=itemgetter(1))
+    ordered.sort(key=itemgetter(0), reverse=True)
+    return ordered
+
+
+class _RankedPage:
+    """Which hits to show, and how."""
+
+    def __init__(self, params: SearchParams, *, default_limit: int, between: bytes) -> None:
+        """`between` separates two units of a text. Raises ProcessingError."""
+        self._offset = params.offset
+        self._limit = default_limit if params.max_results is None else params.max_results
+        self._room = params.room
+        self._between = between
+        if self._offset < 0:
+            raise ProcessingError(
+                f"`offset` is {self._offset}; give 0 or the `next_offset` of the last answer."
+            )
+        if self._limit < 1:
+            raise ProcessingError(f"`max_results` and `top_k` must be at least 1, not {self._limit}.")
+
+    def render(
+        self,
+        units: RankingUnits,
+        hits: Sequence[RankedHit],
+        positions: HitPositions,
+        metadata: dict[str, Any],
+    ) -> ProcessorResult:
+        """The page: an array of JSON elements byte for byte, or the units of a text.
+
+        A unit that fits on no page is truncated around most of its matches; another that does not fit ends
+        the page.
+        """
+        selected = hits[self._offset : self._offset + self._limit]
+        between = b"," if units.is_json else self._between
+        whole = self._room - 2 if units.is_json else self._room
+        left, cut, texts = whole, 0, list[bytes]()
+        for _, index in selected:
+            text, is_cut = _unit_text(units, index, whole, positions)
+            left -= character_count(text) + (len(between) if texts else 0)
+            if left < 0:
+                break
+            cut += is_cut
+            texts.append(text)
+        shown = selected[: len(texts)]
+        after = self._offset + len(texts)
+        metadata |= {"matches": len(hits), "shown": len(texts), "scores": [round(hit[0], 2) for hit in shown]}
+        if cut:
+            metadata["cut"] = cut
+        if after < len(hits):
+            metadata["next_offset"] = after
+        made = between.join(texts)
+        places = [units.starts[index] for _, index in shown]
+        return processed(units.content, b"[%b]" % made if units.is_json else made, metadata, places=places)
+
+
+def _unit_text(units: RankingUnits, index: int, room: int, positions: HitPositions) -> tuple[bytes, bool]:
+    """The text of a unit alone on a page, and whether it is truncated."""
+    before, behind = (ELLIPSIS.encode() * is_cut for is_cut in units.cut_sides(index))
+    # A character has at most four bytes; a unit that large is not even read.
+    if units.size(index) <= 4 * room:
+        text = before + units.text(index) + behind
+        if character_count(text) <= room:
+            return text, bool(before or behind)
+    return _excerpt(units, index, min(room, _LONGEST_EXCERPT), positions(index)), True
+
+
+def _excerpt(units: RankingUnits, index: int, room: int, found: Sequence[int]) -> bytes:
+    """The part that fits, around the densest matches."""
+    width = room - 2
+    while width > 0:
+        text = _around(units, index, width, found)
+        made = msgspec.json.encode(text) if units.is_json else text.encode()
+        size = character_count(made)
+        if size <= room:
+            return made
+        # Quotes and the like take two characters or more in a JSON string.
+        width = min(width - 1, width * room // size)
+    return b'""' if units.is_json else b""
+
+
+def _around(units: RankingUnits, index: int, width: int, found: Sequence[int]) -> str:
+    base, end = units.starts[index], units.ends[index]
+    first, last = _densest_span(found, width)
+    start = position_before(units.content, base + first, base, max(width - (last - first), 0) // 2)
+    stop = position_after(units.content, start, end, width)
+    if stop == end:
+        start = position_before(units.content, end, base, width)
+    text = units.content[start:stop].decode(errors="ignore")
+    return (ELLIPSIS if start > base else "") + text + (ELLIPSIS if stop < end else "")
+
+
+def _densest_span(found: Sequence[int], width: int) -> tuple[int, int]:
+    """The first and the last of the most offsets within `width` bytes."""
+    best, low, most = (found[0], found[0]) if found else (0, 0), 0, 0
+    for high, place in enumerate(found):
+        while place - found[low] > width:
+            low += 1
+        if high - low >= most:
+            best, most = (found[low], place), high - low + 1
+    return best

@@ -1,7 +1,8 @@
-"""Search by regular expression, without ANSI control sequences, and dispatch of the other search modes."""
+"""The search processor: its modes, search by regular expression, and removal of ANSI control sequences."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,9 +17,9 @@ from headgate.results.content import (
     is_json,
 )
 from headgate.results.jobs import SearchMode, SearchParams
-from headgate.results.pipeline import Processor, ProcessorResult, processed
+from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
-from headgate.results.search.context_search import ContextProcessor
+from headgate.results.search.context_search import search_context
 from headgate.results.search.json_assembly import JsonAssembler
 from headgate.results.search.json_matches import LONGEST_STRING_BYTES, JsonMatch, JsonMatcher, JsonMatchFinder
 from headgate.results.search.match_page import MatchCounter, window_widths
@@ -29,8 +30,8 @@ from headgate.results.search.matching_lines import (
     matching_lines,
     with_next,
 )
-from headgate.results.search.ranked_search import Bm25Processor, FuzzyProcessor
-from headgate.results.search.structure_search import StructureProcessor
+from headgate.results.search.ranked_search import search_bm25, search_fuzzy
+from headgate.results.search.structure_search import search_structure
 
 # How many line numbers the metadata lists.
 _MOST_NUMBERS = 20
@@ -38,47 +39,47 @@ _MOST_NUMBERS = 20
 _MOST_PATHS = 3
 _LONGEST_PATH = 100
 
+SearchFunction = Callable[[Content, SearchParams], ProcessorResult]
+
 
 class SearchProcessor:
-    """Searches by regular expression, and dispatches the other modes."""
+    """Searches in one of the modes, without ANSI control sequences."""
 
     name = "search"
 
     def __init__(
-        self, others: Mapping[SearchMode, Processor] | None = None, scratch: Scratch | None = None
+        self, modes: Mapping[SearchMode, SearchFunction] | None = None, scratch: Scratch | None = None
     ) -> None:
         """`scratch` keeps a large content without its control sequences."""
-        self._modes = _default_modes() if others is None else others
+        self._modes = _MODES if modes is None else modes
         self._scratch = scratch or MemoryScratch()
 
     def process(self, content: Content, params: SearchParams) -> ProcessorResult:
         """The matches that fit. Raises ProcessingError for an invalid pattern."""
-        if mentions_ansi(params.pattern):
-            return self._search(content, params)
-        plain = ContentWithoutAnsi(content, self._scratch)
-        result = self._search(plain.content, params)
-        if plain.content is content:
-            return result
-        return msgspec.structs.replace(
-            result, original_size=len(content), places=plain.original_positions(result.places)
-        )
-
-    def _search(self, content: Content, params: SearchParams) -> ProcessorResult:
-        if params.mode is not SearchMode.REGEX:
-            return self._modes[params.mode].process(content, params)
-        pattern = compile_pattern_for_json(
-            params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
-        )
-        return (_search_json if is_json(content) else _search_text)(content, pattern, params)
+        search = self._modes[params.mode]
+        sequences = None if mentions_ansi(params.pattern) else _sequence_pattern(content)
+        if sequences is None:
+            return search(content, params)
+        result = search(_strip(content, sequences, self._scratch), params)
+        places = _original_positions(content, sequences, result.places)
+        return msgspec.structs.replace(result, original_size=len(content), places=places)
 
 
-def _default_modes() -> dict[SearchMode, Processor]:
-    return {
-        SearchMode.BM25: Bm25Processor(),
-        SearchMode.FUZZY: FuzzyProcessor(),
-        SearchMode.CONTEXT: ContextProcessor(),
-        SearchMode.STRUCTURE: StructureProcessor(),
-    }
+def search_regex(content: Content, params: SearchParams) -> ProcessorResult:
+    """The matching lines, or the matching elements and members of JSON. Raises ProcessingError."""
+    pattern = compile_pattern_for_json(
+        params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
+    )
+    return (_search_json if is_json(content) else _search_text)(content, pattern, params)
+
+
+_MODES: Mapping[SearchMode, SearchFunction] = {
+    SearchMode.REGEX: search_regex,
+    SearchMode.BM25: search_bm25,
+    SearchMode.FUZZY: search_fuzzy,
+    SearchMode.CONTEXT: search_context,
+    SearchMode.STRUCTURE: search_structure,
+}
 
 
 def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
@@ -111,18 +112,13 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
             # It fits on no page, so the search continues after it.
             counter.skip()
             too_large.append(finding.path)
-    facts = _paths_too_large(too_large) | _truncated_string_facts(shown)
+    # A longer path would be truncated in the note.
+    named = [path for path in too_large if len(path) <= _LONGEST_PATH][:_MOST_PATHS]
+    facts = _truncated_string_facts(shown)
+    if named:
+        facts["go_on"] = f"what matches is too large to show: proxy_read with path {', '.join(named)}"
     elements = [finding.element for finding in shown]
     return processed(content, assembly.json(), counter.metadata(facts), elements=elements)
-
-
-def _paths_too_large(paths: list[str]) -> dict[str, str]:
-    """How to read matches that were not shown."""
-    # A longer one would be truncated in the note.
-    named = [path for path in paths if len(path) <= _LONGEST_PATH][:_MOST_PATHS]
-    if not named:
-        return {}
-    return {"go_on": f"what matches is too large to show: proxy_read with path {', '.join(named)}"}
 
 
 def _truncated_string_facts(shown: list[JsonMatch]) -> dict[str, Any]:
@@ -155,30 +151,8 @@ def mentions_ansi(pattern: str) -> bool:
     return any(spelling in low for spelling in _IN_PATTERN)
 
 
-class ContentWithoutAnsi:
-    """A content without control sequences, which maps its positions back to the original."""
-
-    def __init__(self, given: Content, scratch: Scratch) -> None:
-        self._given = given
-        self._expression = _expression(given)
-        self.content = given if self._expression is None else _strip(given, self._expression, scratch)
-
-    def original_positions(self, places: Sequence[int]) -> list[int]:
-        """The positions in the original content."""
-        if self._expression is None:
-            return list(places)
-        found, removed = dict[int, int](), 0
-        codes = _sequence_spans(self._given, self._expression)
-        code = next(codes, None)
-        for place in sorted(places):
-            while code is not None and code[0] - removed <= place:
-                removed += code[1] - code[0]
-                code = next(codes, None)
-            found[place] = place + removed
-        return [found[place] for place in places]
-
-
-def _expression(content: Content) -> "re.Pattern[bytes] | None":
+def _sequence_pattern(content: Content) -> "re.Pattern[bytes] | None":
+    """The pattern of the control sequences of a content; None where it has none."""
     if content.find(b"\x1b") >= 0:
         return _RAW
     # In JSON and JSON Lines. In other text it is source code that writes them.
@@ -186,17 +160,22 @@ def _expression(content: Content) -> "re.Pattern[bytes] | None":
     return _ESCAPED if is_escaped else None
 
 
-def _strip(content: Content, expression: "re.Pattern[bytes]", scratch: Scratch) -> Content:
+def _strip(content: Content, sequences: "re.Pattern[bytes]", scratch: Scratch) -> Content:
+    remove = partial(sequences.sub, rb"\1" if sequences.groups else b"")
     if len(content) <= _WINDOW:
-        return _remove_sequences(content[:], expression)
+        return remove(content[:])
     # No sequence spans a line end or a comma.
-    windows = aligned_windows(content, _WINDOW, b"\n", b",")
-    return scratch.store(_remove_sequences(window, expression) for window in windows)
+    return scratch.store(map(remove, aligned_windows(content, _WINDOW, b"\n", b",")))
 
 
-def _remove_sequences(data: bytes, expression: "re.Pattern[bytes]") -> bytes:
-    return expression.sub(rb"\1" if expression.groups else b"", data)
-
-
-def _sequence_spans(content: Content, expression: "re.Pattern[bytes]") -> Iterator[tuple[int, int]]:
-    return (found.span() for found in expression.finditer(content) if not (found.re.groups and found[1]))
+def _original_positions(content: Content, sequences: "re.Pattern[bytes]", places: Sequence[int]) -> list[int]:
+    """Positions in the content for positions in what `_strip` leaves of it."""
+    spans = (found.span() for found in sequences.finditer(content) if not (sequences.groups and found[1]))
+    found, removed = dict[int, int](), 0
+    span = next(spans, None)
+    for place in sorted(places):
+        while span is not None and span[0] - removed <= place:
+            removed += span[1] - span[0]
+            span = next(spans, None)
+        found[place] = place + removed
+    return [found[place] for place in places]

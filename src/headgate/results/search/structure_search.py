@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,9 +31,7 @@ _DEEPEST = 60
 _MOST_PATHS = 20_000
 _SAMPLE_CHARACTERS = 40
 
-# CSV fields have no types; these are the types that they would have in JSON.
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 
 # Called with the name (None for an element), its path, and the path of its container.
 PathFilter = Callable[[str | None, str, str], bool]
@@ -57,11 +56,6 @@ class PathStatistics:
 
     types: Counter[str] = field(default_factory=Counter)
     sample: object = None
-
-    @property
-    def count(self) -> int:
-        """The number of values."""
-        return self.types.total()
 
 
 class PathScanner:
@@ -148,12 +142,11 @@ class PathScanner:
         for kind, count in types.items():
             column.types[_TYPES.get(kind, "number")] += count
         if column.sample is None:
-            column.sample = next(filter(_is_scalar, values[:100]), None)
+            scalars = (value for value in values[:100] if not isinstance(value, dict | list | None))
+            column.sample = next(scalars, None)
 
     def _is_selected(self, name: str | None, path: str, parent: str) -> bool:
-        if len(self.found) >= _MOST_PATHS:
-            return False
-        return self._filter(name, path, parent)
+        return len(self.found) < _MOST_PATHS and self._filter(name, path, parent)
 
 
 def _readable(records: Iterator[list[str]]) -> Iterator[list[str]]:
@@ -163,9 +156,9 @@ def _readable(records: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def _type_of_field(field: str) -> str:
-    if _INTEGER.fullmatch(field):
-        return "integer"
-    return "number" if _NUMBER.fullmatch(field) else "string"
+    """CSV fields have no types; this is the type that one would have in JSON."""
+    number = _NUMBER.fullmatch(field)
+    return "string" if number is None else "number" if number["fraction"] else "integer"
 
 
 def _by_name(objects: list[dict[str, Any]], names: Counter[str]) -> Iterable[tuple[str, list[Any]]]:
@@ -176,10 +169,6 @@ def _by_name(objects: list[dict[str, Any]], names: Counter[str]) -> Iterable[tup
         for key, value in one.items():
             columns[key].append(value)
     return columns.items()
-
-
-def _is_scalar(value: object) -> bool:
-    return value is not None and not isinstance(value, dict | list)
 
 
 def _decode_values(values: list[Raw]) -> list[Any]:
@@ -231,40 +220,30 @@ _LOOKS_LIKE_STRUCTURE = (
 )
 
 
-class StructureProcessor:
-    """Searches names, not values."""
-
-    name = "structure"
-
-    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
-        """The matching paths or lines. Raises ProcessingError for an invalid pattern."""
-        pattern = compile_pattern(params.pattern, case_insensitive=params.case_insensitive)
-        columns = PathScanner(_FieldMatcher(pattern.for_values))
-        lines = json_lines(content)
-        if lines is not None:
-            # Each line is a document of its own, so paths begin inside it.
-            columns.scan_all((lines[index] for index in range(len(lines))), "", "")
-        elif is_json(content):
-            columns.scan(content)
-        else:
-            table = detect_delimited(content)
-            if table is None:
-                return _search_text(content, pattern, params)
-            columns.scan_table(table)
-        return _paths(content, columns.found, params)
+def search_structure(content: Content, params: SearchParams) -> ProcessorResult:
+    """The paths or lines whose names match, not values. Raises ProcessingError for an invalid pattern."""
+    pattern = compile_pattern(params.pattern, case_insensitive=params.case_insensitive)
+    columns = PathScanner(partial(_is_match, pattern.for_values))
+    lines = json_lines(content)
+    if lines is not None:
+        # Each line is a document of its own, so paths begin inside it.
+        columns.scan_all((lines[index] for index in range(len(lines))), "", "")
+    elif is_json(content):
+        columns.scan(content)
+    else:
+        table = detect_delimited(content)
+        if table is None:
+            return _search_text(content, pattern, params)
+        columns.scan_table(table)
+    return _paths(content, columns.found, params)
 
 
-class _FieldMatcher:
-    """Whether a pattern selects a field: it matches its name, or its path up to the end of its name."""
-
-    def __init__(self, pattern: RegexPattern) -> None:
-        self._pattern = pattern
-
-    def __call__(self, name: str | None, path: str, parent: str) -> bool:
-        if name is not None and self._pattern.search(name.encode()) is not None:
-            return True
-        above = len(parent.encode())
-        return any(end > above for _, end in self._pattern.find_hits(path.encode()))
+def _is_match(pattern: RegexPattern, name: str | None, path: str, parent: str) -> bool:
+    """Whether a pattern matches the name of a field, or its path up to the end of its name."""
+    if name is not None and pattern.search(name.encode()) is not None:
+        return True
+    above = len(parent.encode())
+    return any(end > above for _, end in pattern.find_hits(path.encode()))
 
 
 def _paths(content: Content, found: dict[str, PathStatistics], params: SearchParams) -> ProcessorResult:
@@ -273,20 +252,16 @@ def _paths(content: Content, found: dict[str, PathStatistics], params: SearchPar
     for path, column in counter.count(found.items()):
         if not counter.is_on_page:
             continue
-        entry = _path_entry(path, column)
+        facts: dict[str, Any] = {"path": path, "types": list(column.types), "count": column.types.total()}
+        if column.sample is not None:
+            facts["sample"] = shorten_sample(column.sample)
+        entry = msgspec.json.encode(facts)
         if counter.record_fit(character_count(entry) + 1 <= left):
             shown.append(entry)
             left -= character_count(entry) + 1
         elif not shown:
             counter.skip()
     return processed(content, b'{"paths":[%b]}' % b",".join(shown), counter.metadata())
-
-
-def _path_entry(path: str, column: PathStatistics) -> bytes:
-    facts: dict[str, Any] = {"path": path, "types": list(column.types), "count": column.count}
-    if column.sample is not None:
-        facts["sample"] = shorten_sample(column.sample)
-    return msgspec.json.encode(facts)
 
 
 def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
