@@ -14,9 +14,9 @@ from headgate.results.json_paths import decode_container_or_none, join_paths
 from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
 from headgate.results.search.context_passages import ContextPassage, context_passages
-from headgate.results.search.json_assembly import JsonAssembler
 from headgate.results.search.json_matches import (
     MAX_DEPTH,
+    JsonAssembler,
     JsonContainer,
     JsonMatch,
     JsonMatcher,

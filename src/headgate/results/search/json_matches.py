@@ -1,18 +1,18 @@
-"""Which elements, members and strings of a JSON document a pattern matches."""
+"""Which parts of a JSON document a pattern matches, and the document of the same shape that shows them."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from headgate.results.content import Content, fits
+from headgate.results.content import Content, character_count, fits
 from headgate.results.json_paths import decode_container_or_none, member_path
 from headgate.results.regex import RegexPattern, compile_pattern
-from headgate.results.search.match_page import ELLIPSIS, Span, WindowWidths, match_window
+from headgate.results.search.match_page import ELLIPSIS, Span, WindowWidths, match_window, window_widths
 
 # A longer string is not unescaped, and only so much on each side of its first match is read.
 LONGEST_STRING_BYTES = 16 * 1024 * 1024
@@ -36,17 +36,12 @@ def string_matches(value: Raw, pattern: RegexPattern) -> Iterator[StringMatch]:
     values = pattern.for_values
     hits = values.find_hits(text) if values.multiline else values.find_hits_in_line(text, 0, len(text))
     previous, found = 0, False
-    for hit, following in pairwise(_with_end(hits, len(text))):
+    for hit, following in pairwise(chain(hits, [(len(text), len(text))])):
         found = True
         yield StringMatch(text, hit, previous, following[0])
         previous = hit[1]
     if not found:
         yield StringMatch(text, (0, 0), 0, len(text))
-
-
-def _with_end(hits: Iterator[Span], end: int) -> Iterator[Span]:
-    yield from hits
-    yield end, end
 
 
 def _string_text(value: Raw, pattern: RegexPattern) -> bytes:
@@ -112,9 +107,7 @@ class JsonMatcher:
 
     def indexes(self, decoded: JsonContainer, depth: int = 0) -> Iterator[int]:
         """The indexes of the matching members or elements, in order."""
-        keys, values = (
-            (list(decoded), list(decoded.values())) if isinstance(decoded, dict) else (None, decoded)
-        )
+        keys, values = keys_and_values(decoded)
         ends = list(accumulate(map(len, values), initial=0))
         first = 0
         while first < len(values):
@@ -124,20 +117,17 @@ class JsonMatcher:
                 if (keys and self.in_key(keys[first])) or self._in_large(some[0], depth):
                     yield first
             else:
-                names = None if keys is None else keys[first:stop]
-                for found in self._in_small(self._written(names, some), members=keys is not None):
+                texts: Sequence[bytes | Raw] = some
+                if keys is not None:
+                    pairs = zip(map(msgspec.json.encode, keys[first:stop]), some, strict=True)
+                    texts = [b"".join((name, self._colon, value)) for name, value in pairs]
+                for found in self._in_small(texts, members=keys is not None):
                     yield first + found
             first = stop
 
     def in_key(self, key: str) -> bool:
         """Whether the name of a member matches."""
         return self.pattern.for_values.search(key.encode()) is not None
-
-    def _written(self, keys: list[str] | None, values: Sequence[Raw]) -> Sequence[bytes | Raw]:
-        if keys is None:
-            return values
-        names = map(msgspec.json.encode, keys)
-        return [b"".join((name, self._colon, value)) for name, value in zip(names, values, strict=True)]
 
     def _in_small(self, texts: Sequence[bytes | Raw], *, members: bool) -> list[int]:
         joined = b"\n".join(texts)
@@ -228,19 +218,28 @@ class MatchContainer:
 
     def child(self, decoded: JsonContainer, key: str | None, index: int) -> "MatchContainer":
         """The container of one of its parts."""
-        name = 0 if key is None else len(msgspec.json.encode(key)) + 1
-        overhead = self.overhead + name + 3
+        overhead = self.overhead + _name_bytes(key) + 3
         return MatchContainer(isinstance(decoded, dict), self, key, index, self.depth + 1, overhead)
 
     @property
     def path(self) -> str:
-        """Its path."""
         return "" if self.parent is None else path_of(self.parent, self.key, self.index)
+
+
+def _name_bytes(key: str | None) -> int:
+    return 0 if key is None else len(msgspec.json.encode(key)) + 1
 
 
 def path_of(container: MatchContainer, key: str | None, index: int) -> str:
     """The path of one of the parts of a container."""
     return f"{container.path}[{index}]" if key is None else member_path(container.path, key)
+
+
+def top_level_index(container: MatchContainer, index: int) -> int:
+    """The index of the outermost element that contains a part of a container."""
+    while container.parent is not None:
+        container, index = container.parent, container.index
+    return index
 
 
 class JsonMatch(NamedTuple):
@@ -258,20 +257,12 @@ class JsonMatch(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its path."""
         return path_of(self.container, self.key, self.number)
 
     @property
     def element(self) -> int:
         """The index of the outermost element that contains it."""
         return top_level_index(self.container, self.number)
-
-
-def top_level_index(container: MatchContainer | None, index: int) -> int:
-    """The index of the outermost element that contains a part of a container."""
-    while container is not None and container.parent is not None:
-        container, index = container.parent, container.index
-    return index
 
 
 class JsonMatchFinder:
@@ -293,55 +284,136 @@ class JsonMatchFinder:
     def _inside(self, decoded: JsonContainer, container: MatchContainer) -> Iterator[JsonMatch]:
         keys, values = keys_and_values(decoded)
         for index in self._matcher.indexes(decoded):
-            key, value = keys[index] if keys else None, values[index]
-            if key is not None and self._matcher.in_key(key):
-                yield from self._all(value, container, key, index)
-            else:
-                yield from self._matching(value, container, key, index)
+            match = JsonMatch(container, keys[index] if keys else None, values[index], index)
+            in_key = match.key is not None and self._matcher.in_key(match.key)
+            yield from self._all(match) if in_key else self._matching(match)
 
-    def _matching(
-        self, value: Raw, container: MatchContainer, key: str | None, index: int
-    ) -> Iterator[JsonMatch]:
+    def _matching(self, match: JsonMatch) -> Iterator[JsonMatch]:
         # An element that fits is shown whole, of a member only the matching parts.
-        is_whole = container.depth >= MAX_DEPTH or (key is None and self._fits(value, container, None))
-        decoded = None if is_whole else decode_container_or_none(value)
+        is_whole = match.container.depth >= MAX_DEPTH or (match.key is None and self._fits(match))
+        decoded = None if is_whole else decode_container_or_none(match.value)
         if decoded is None:
-            yield from self._single(value, container, key, index)
+            yield from self._single(match)
             return
         empty = True
-        for match in self._inside(decoded, container.child(decoded, key, index)):
+        for inner in self._inside(decoded, match.container.child(decoded, match.key, match.number)):
             empty = False
-            yield match
+            yield inner
         if empty:
             # The match spans several of its parts.
-            yield JsonMatch(container, key, value, index, too_large=not self._fits(value, container, key))
+            yield JsonMatch(*match[:4], too_large=not self._fits(match))
 
-    def _all(self, value: Raw, container: MatchContainer, key: str | None, index: int) -> Iterator[JsonMatch]:
-        decoded = None if self._fits(value, container, key) else decode_container_or_none(value)
-        if decoded is None or container.depth >= MAX_DEPTH:
-            yield from self._single(value, container, key, index)
+    def _all(self, match: JsonMatch) -> Iterator[JsonMatch]:
+        decoded = None if self._fits(match) else decode_container_or_none(match.value)
+        if decoded is None or match.container.depth >= MAX_DEPTH:
+            yield from self._single(match)
             return
-        deeper = container.child(decoded, key, index)
+        deeper = match.container.child(decoded, match.key, match.number)
         keys, values = keys_and_values(decoded)
         for position, part in enumerate(values):
-            yield from self._all(part, deeper, keys[position] if keys else None, position)
+            yield from self._all(JsonMatch(deeper, keys[position] if keys else None, part, position))
 
-    def _single(
-        self, value: Raw, container: MatchContainer, key: str | None, index: int
-    ) -> Iterator[JsonMatch]:
+    def _single(self, match: JsonMatch) -> Iterator[JsonMatch]:
         """A value that is not decoded: whole, or each match in a string that is too long."""
-        if memoryview(value)[0] != ord('"') or self._fits(value, container, key):
-            yield JsonMatch(container, key, value, index)
+        if memoryview(match.value)[0] != ord('"') or self._fits(match):
+            yield match
             return
-        for part in string_matches(value, self._matcher.pattern):
-            yield JsonMatch(container, key, value, index, part=part)
+        for part in string_matches(match.value, self._matcher.pattern):
+            yield JsonMatch(*match[:4], part=part)
 
-    def _fits(self, value: Raw, container: MatchContainer, key: str | None) -> bool:
-        name = 0 if key is None else len(msgspec.json.encode(key)) + 1
-        room = self._room - container.overhead - name - 1
-        return fits(value, room)
+    def _fits(self, match: JsonMatch) -> bool:
+        return fits(match.value, self._room - match.container.overhead - _name_bytes(match.key) - 1)
 
 
 def keys_and_values(decoded: JsonContainer) -> tuple[list[str] | None, list[Raw]]:
     """The names, if there are any, and the values."""
     return (list(decoded), list(decoded.values())) if isinstance(decoded, dict) else (None, decoded)
+
+
+class JsonAssembler:
+    """A JSON document of the shape of another that grows match by match, as long as they fit."""
+
+    def __init__(self, *, is_object: bool, room: int, before: int = 0, after: int = 0) -> None:
+        """`before` and `after` are lines of context around a match in a long string."""
+        self._is_object = is_object
+        self._left = room - 2
+        self._widths = window_widths(room, before, after)
+        self._root: MatchContainer | None = None
+        self._parts: dict[
+            MatchContainer, list[tuple[str | None, bytes | TruncatedString | MatchContainer]]
+        ] = {}
+
+    def add(self, match: JsonMatch) -> bool:
+        """Add the match; false if it does not fit."""
+        parts = self._parts.get(match.container)
+        last = parts[-1][1] if parts else None
+        if match.part is not None and isinstance(last, TruncatedString) and last.text is match.part.text:
+            # Another match in the last string.
+            extended = last.with_hit(match.part, self._widths)
+            more = _size(extended) - _size(last)
+            if more > self._left:
+                return False
+            self._parts[match.container][-1] = (match.key, extended)
+            self._left -= more
+            return True
+        new = list(self._new_containers(match.container))
+        cost = sum(_name_size(container.key) + 3 for container in new if container.parent is not None)
+        cost += _name_size(match.key) + 1
+        value = self._value(match, self._left - cost)
+        if value is None:
+            return False
+        for container in reversed(new):
+            self._parts[container] = []
+            if container.parent is None:
+                self._root = container
+            else:
+                self._parts[container.parent].append((container.key, container))
+        self._parts[match.container].append((match.key, value))
+        self._left -= cost + _size(value)
+        return True
+
+    def _new_containers(self, container: MatchContainer | None) -> Iterator[MatchContainer]:
+        """The containers that are not in the document yet, from the inside out."""
+        while container is not None and container not in self._parts:
+            yield container
+            container = container.parent
+
+    def _value(self, match: JsonMatch, room: int) -> bytes | TruncatedString | None:
+        """The value; of a long string the context of the match, on an empty page less if it is too long."""
+        if match.part is None:
+            return bytes(match.value) if fits(match.value, room) else None
+        width: WindowWidths | None = self._widths
+        while width is not None:
+            string = TruncatedString(match.part.text).with_hit(match.part, width)
+            if _size(string) <= room:
+                return string
+            # Escapes make it longer.
+            width = width.narrower() if self._root is None else None
+        return None
+
+    def json(self) -> bytes:
+        """The document; an empty one of the same type if it has no parts."""
+        if self._root is None:
+            return b"{}" if self._is_object else b"[]"
+        return self._encode(self._root)
+
+    def _encode(self, container: MatchContainer) -> bytes:
+        parts = []
+        for key, part in self._parts[container]:
+            match part:
+                case MatchContainer():
+                    value = self._encode(part)
+                case TruncatedString():
+                    value = part.json()
+                case _:
+                    value = part
+            parts.append(value if key is None else b"%b:%b" % (msgspec.json.encode(key), value))
+        return (b"{%b}" if container.is_object else b"[%b]") % b",".join(parts)
+
+
+def _size(value: bytes | TruncatedString) -> int:
+    return character_count(value if isinstance(value, bytes) else value.json())
+
+
+def _name_size(key: str | None) -> int:
+    return 0 if key is None else character_count(msgspec.json.encode(key)) + 1

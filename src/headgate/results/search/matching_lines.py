@@ -1,7 +1,7 @@
 """The lines of a text that a pattern matches, with context lines; long lines are cut around matches."""
 
 from collections.abc import Iterator
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import NamedTuple
 
 from headgate.results.content import Content, character_count, first_characters
@@ -45,17 +45,13 @@ def matching_lines(content: Content, pattern: RegexPattern, longest: int) -> Ite
         if start > end or not size:
             return
         first = line_start(content, start)
-        if is_longer(content, (first, last), longest):
-            yield from _in_one_line(content, pattern, (first, last), start)
-        else:
+        if not is_longer(content, (first, last), longest):
             yield MatchingLines(first, last, (start, stop))
-
-
-def _in_one_line(content: Content, pattern: RegexPattern, line: Span, start: int) -> Iterator[MatchingLines]:
-    previous = 0
-    for hit in pattern.find_hits_in_line(content, start, line[1]):
-        yield MatchingLines(*line, hit, previous)
-        previous = hit[1]
+            continue
+        previous = 0
+        for hit in pattern.find_hits_in_line(content, start, last):
+            yield MatchingLines(first, last, hit, previous)
+            previous = hit[1]
 
 
 def _lines_of_hits(content: Content, hits: Iterator[Span]) -> Iterator[MatchingLines]:
@@ -103,12 +99,9 @@ class _ShownLine(NamedTuple):
     def is_cut(self) -> bool:
         return self.start > self.first or self.end < self.last
 
-    def extend_to(self, end: int) -> "_ShownLine":
-        return _ShownLine(self.start, max(self.end, end), self.first, self.last)
-
     def text(self, content: Content) -> bytes:
-        if self.first < 0:
-            return _BETWEEN
+        if self is _SEPARATOR:
+            return b"--"
         before = ELLIPSIS if self.start > self.first else ""
         behind = ELLIPSIS if self.end < self.last else ""
         return before.encode() + content[self.start : self.end] + behind.encode()
@@ -118,7 +111,6 @@ class _ShownLine(NamedTuple):
         return character_count(self.text(content)) + 1
 
 
-_BETWEEN = b"--"
 _SEPARATOR = _ShownLine(-1, -1, -1, -1)
 
 
@@ -151,7 +143,8 @@ class MatchingLinesPage:
         self._left -= self._cost(rows)
         for row in rows:
             if self._extends_last(row):
-                self._rows[-1] = self._rows[-1].extend_to(row.end)
+                last = self._rows[-1]
+                self._rows[-1] = _ShownLine(last.start, max(last.end, row.end), last.first, last.last)
             else:
                 self._rows.append(row)
         return True
@@ -179,15 +172,14 @@ class MatchingLinesPage:
         return rows
 
     def _cost(self, rows: list[_ShownLine]) -> int:
+        cost = 0
         if rows and self._extends_last(rows[0]):
             last = self._rows[-1]
             end = max(rows[0].end, last.end)
-            ellipsis = (end < last.last) - (last.end < last.last)
-            return character_count(self._content[last.end : end]) + ellipsis + self._cost_of(rows[1:])
-        return self._cost_of(rows)
-
-    def _cost_of(self, rows: list[_ShownLine]) -> int:
-        return sum(row.size(self._content) for row in rows)
+            cost = character_count(self._content[last.end : end])
+            cost += (end < last.last) - (last.end < last.last)
+            rows = rows[1:]
+        return cost + sum(row.size(self._content) for row in rows)
 
     def _extends_last(self, row: _ShownLine) -> bool:
         """Whether it continues the last shown line without a gap."""
@@ -209,13 +201,9 @@ class MatchingLinesPage:
         rows = earlier[::-1] + hit_rows
         if self._rows and start > self._shown_to + 1 and (self._before or self._after):
             rows.insert(0, _SEPARATOR)
-        return rows + self._behind(lines.end, following)
-
-    def _behind(self, end: int, following: MatchingLines | None) -> list[_ShownLine]:
-        rows = list[_ShownLine]()
         limit = len(self._content) if following is None else following.start - 1
-        start = end + 1
-        while len(rows) < self._after and start < limit:
+        start, most = lines.end + 1, len(rows) + self._after
+        while len(rows) < most and start < limit:
             end = line_end(self._content, start)
             rows.append(self._row(start, end))
             start = end + 1
@@ -246,11 +234,10 @@ class MatchingLinesPage:
         return _ShownLine(*match_window(self._content, (at, stop), (floor, ceiling), self._widths), *line)
 
     def _row(self, start: int, end: int) -> _ShownLine:
+        shown_to = end
         if is_longer(self._content, (start, end), self._widths.line):
-            return _ShownLine(
-                start, position_after(self._content, start, end, self._widths.context), start, end
-            )
-        return _ShownLine(start, end, start, end)
+            shown_to = position_after(self._content, start, end, self._widths.context)
+        return _ShownLine(start, shown_to, start, end)
 
 
 def line_prefix(content: Content, line: Span, most: int) -> bytes:
@@ -274,11 +261,6 @@ def line_numbers(content: Content, positions: list[int]) -> list[int]:
 
 def with_next(found: Iterator[MatchingLines]) -> Iterator[tuple[MatchingLines, MatchingLines | None]]:
     """Each item with the next one."""
-
-    def ended() -> Iterator[MatchingLines | None]:
-        yield from found
-        yield None
-
-    for one, following in pairwise(ended()):
+    for one, following in pairwise(chain(found, [None])):
         if one is not None:
             yield one, following

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import sub
-from typing import Any
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 
 from headgate.results.content import Content, first_byte
+from headgate.results.json_paths import decode_container_or_none
 
 _BLANK = b" \t\r\n"
 _BETWEEN = b", \t\r\n"
@@ -29,8 +29,6 @@ _MOST_OPENED = 1_000
 _COMPARED_BYTES = 1024 * 1024
 
 _quoted = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_as_array = msgspec.json.Decoder(list[Raw])
-_as_object = msgspec.json.Decoder(dict[str, Raw])
 _as_key = msgspec.json.Decoder(str)
 
 
@@ -50,20 +48,18 @@ class JsonElements:
         opening = first_byte(self._content)
         if opening not in (b"{", b"["):
             return False
-        whole = _decode_or_none(_as_array if opening == b"[" else _as_object, self._content)
-        if whole is None:
-            return False
+        whole = decode_container_or_none(self._content)
         at = self._content.find(opening)
-        if opening == b"[":
-            if not self._add_array(at, whole, 0) and whole:
-                self._add(at, self._content.rfind(b"]") + 1)
-            return True
-        return self._add_object(at, whole, 0) is not None
+        if not isinstance(whole, list):
+            return whole is not None and self._add_object(at, whole, 0) is not None
+        if not self._add_array(at, whole, 0) and whole:
+            self._add(at, self._content.rfind(b"]") + 1)
+        return True
 
     def _add_array(self, at: int, elements: list[Raw], depth: int) -> bool:
         """Add each element; false, and nothing added, if all are scalars other than strings."""
         # A few thousand are representative.
-        if not any(_first(element) in b'{["' for element in elements[:4096]):
+        if not any(memoryview(element)[0] in b'{["' for element in elements[:4096]):
             return False
         pages = len(elements) <= _MOST_PAGES
         for start, element in _locate_elements(self._content, at + 1, elements):
@@ -78,15 +74,11 @@ class JsonElements:
         With `apart`, a large object without any is split all the same.
         """
         self._opened += 1
-        opening = _first(value)
-        if depth > _DEEPEST or self._opened > _MOST_OPENED or opening not in b"{[":
+        if depth > _DEEPEST or self._opened > _MOST_OPENED or memoryview(value)[0] not in b"{[":
             return False
-        if opening == ord("["):
-            elements = _decode_or_none(_as_array, value)
-            return elements is not None and self._add_array(at, elements, depth)
-        members = _decode_or_none(_as_object, value)
-        if members is None:
-            return False
+        members = decode_container_or_none(value)
+        if not isinstance(members, dict):
+            return members is not None and self._add_array(at, members, depth)
         mark = len(self.starts)
         found = self._add_object(at, members, depth)
         if found or (found is False and apart and len(value) > _LARGEST_MEMBER_BYTES):
@@ -130,17 +122,6 @@ class _DuplicateKey(Exception):
     """An object has two members of one name, so that decoding it has lost one."""
 
 
-def _decode_or_none(decoder: "msgspec.json.Decoder[Any]", data: Content | Raw) -> Any:
-    try:
-        return decoder.decode(data)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _first(value: Raw) -> int:
-    return memoryview(value)[0]
-
-
 def _locate_elements(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[int, Raw]]:
     """The offset of each element; `at` is after the bracket."""
     gap = b""
@@ -164,24 +145,20 @@ def _locate_members(content: Content, at: int, members: dict[str, Raw]) -> Itera
         quoted = _quoted.match(content, at)
         if quoted is None:
             raise _DuplicateKey
-        name_end = quoted.end()
-        value_at = _skip_bytes(content, name_end, b": \t\r\n")
-        end = value_at + len(value)
-        if _decode_or_none(_as_key, content[at:name_end]) != name or not _stands_at(content, value_at, value):
+        value_at = _skip_bytes(content, quoted.end(), b": \t\r\n")
+        if _as_key.decode(quoted[0]) != name or not _stands_at(content, value_at, value):
             raise _DuplicateKey
         yield at, value_at, value
-        at = end
+        at = value_at + len(value)
 
 
 def _stands_at(content: Content, at: int, value: Raw) -> bool:
-    size = len(value)
-    if size <= _COMPARED_BYTES:
-        return content[at : at + size] == bytes(value)
+    """Whether the value is at this position; nothing large is copied."""
     view = memoryview(value)
     return all(
-        content[at + start : at + min(start + _COMPARED_BYTES, size)]
-        == view[start : start + _COMPARED_BYTES].tobytes()
-        for start in range(0, size, _COMPARED_BYTES)
+        content[at + start : at + min(start + _COMPARED_BYTES, len(view))]
+        == view[start : start + _COMPARED_BYTES]
+        for start in range(0, len(view), _COMPARED_BYTES)
     )
 
 
@@ -264,9 +241,8 @@ class RankingUnits:
 
         A window ends with a unit; a unit larger than a window is split between words if it has any.
         """
-        if not self.starts:
-            return
-        yield from self.windows_of(self.starts[0], self.ends[-1])
+        if self.starts:
+            yield from self.windows_of(self.starts[0], self.ends[-1])
 
     def windows_of(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The windows of a part of the content."""
@@ -277,12 +253,6 @@ class RankingUnits:
                 stop = piece if piece > start else _between_words(self.content, start, stop)
             yield start, self.content[start:stop]
             start = stop
-
-
-def elements_or_paragraphs(content: Content) -> RankingUnits:
-    """The elements of JSON; the paragraphs of a text, or its lines if it is a log."""
-    elements = _elements(content)
-    return _paragraphs(content) if elements is None else elements
 
 
 def elements_or_lines(content: Content) -> RankingUnits:
@@ -299,7 +269,11 @@ def _elements(content: Content) -> RankingUnits | None:
     return RankingUnits(content, found.starts, found.ends, is_json=True, members=found.members)
 
 
-def _paragraphs(content: Content) -> RankingUnits:
+def elements_or_paragraphs(content: Content) -> RankingUnits:
+    """The elements of JSON; the paragraphs of a text, or its lines if it is a log."""
+    elements = _elements(content)
+    if elements is not None:
+        return elements
     starts, ends = _lines(content)
     blanks = [(gap.start(), gap.end()) for gap in _blank_lines.finditer(content)] if starts else []
     average_line = len(content) / max(len(starts), 1)
@@ -320,42 +294,38 @@ def _lines(content: Content) -> tuple["array[int]", "array[int]"]:
             last = content.rfind(b"\n", base, stop)
             stop = last if last >= 0 else content.find(b"\n", stop)
             stop = stop + 1 if stop >= 0 else size
-        _add_lines(content, base, stop, starts, ends)
+        if stop - base > _WINDOW_BYTES:
+            starts.append(base)
+            ends.append(stop - 1 if content[stop - 1 : stop] == b"\n" else stop)
+        else:
+            lengths = [len(line) for line in content[base:stop].split(b"\n")]
+            begins = accumulate((length + 1 for length in lengths), initial=base)
+            spans = [
+                (start, start + length) for start, length in zip(begins, lengths, strict=False) if length
+            ]
+            starts.extend([start for start, _ in spans])
+            ends.extend([end for _, end in spans])
         base = stop
     return starts, ends
 
 
-def _add_lines(content: Content, base: int, stop: int, starts: "array[int]", ends: "array[int]") -> None:
-    if stop - base > _WINDOW_BYTES:
-        starts.append(base)
-        ends.append(stop - 1 if content[stop - 1 : stop] == b"\n" else stop)
-        return
-    lengths = [len(line) for line in content[base:stop].split(b"\n")]
-    begins = accumulate((length + 1 for length in lengths), initial=base)
-    spans = [(start, start + length) for start, length in zip(begins, lengths, strict=False) if length]
-    starts.extend([start for start, _ in spans])
-    ends.extend([end for _, end in spans])
-
-
 def _as_text(content: Content, starts: "array[int]", ends: "array[int]", longest: int) -> RankingUnits:
-    if max(map(sub, ends, starts), default=0) > longest:
-        cut_starts, cut_ends = array("q"), array("q")
-        for start, end in zip(starts, ends, strict=True):
-            for piece_start, piece_end in _split_long(content, start, end, longest):
-                cut_starts.append(piece_start)
-                cut_ends.append(piece_end)
-        starts, ends = cut_starts, cut_ends
-    return RankingUnits(content, starts, ends, is_json=False)
-
-
-def _split_long(content: Content, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
-    while end - start > longest:
-        line_end = content.rfind(b"\n", start + 1, start + longest)
-        stop = line_end if line_end > 0 else _between_words(content, start, start + _PART_BYTES)
-        yield start, stop
-        start = stop + 1 if line_end > 0 else stop
-    if end > start:
-        yield start, end
+    """The units of a text, with those that are too long split."""
+    if max(map(sub, ends, starts), default=0) <= longest:
+        return RankingUnits(content, starts, ends, is_json=False)
+    cut_starts, cut_ends = array("q"), array("q")
+    for at, end in zip(starts, ends, strict=True):
+        start = at
+        while start < end:
+            stop = following = end
+            if end - start > longest:
+                line_end = content.rfind(b"\n", start + 1, start + longest)
+                stop = line_end if line_end > 0 else _between_words(content, start, start + _PART_BYTES)
+                following = stop + (line_end > 0)
+            cut_starts.append(start)
+            cut_ends.append(stop)
+            start = following
+    return RankingUnits(content, cut_starts, cut_ends, is_json=False)
 
 
 def _between_words(content: Content, start: int, stop: int) -> int:

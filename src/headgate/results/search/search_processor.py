@@ -20,8 +20,13 @@ from headgate.results.jobs import SearchMode, SearchParams
 from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.regex import RegexPattern, compile_pattern_for_json
 from headgate.results.search.context_search import search_context
-from headgate.results.search.json_assembly import JsonAssembler
-from headgate.results.search.json_matches import LONGEST_STRING_BYTES, JsonMatch, JsonMatcher, JsonMatchFinder
+from headgate.results.search.json_matches import (
+    LONGEST_STRING_BYTES,
+    JsonAssembler,
+    JsonMatch,
+    JsonMatcher,
+    JsonMatchFinder,
+)
 from headgate.results.search.match_page import MatchCounter, window_widths
 from headgate.results.search.matching_lines import (
     MatchingLines,
