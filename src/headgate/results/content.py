@@ -192,6 +192,15 @@ def string_text_chunks(value: Content) -> TextChunks:
     return lambda: map(_unescape, string_windows(memoryview(value)[start:end]))
 
 
+def first_text(texts: Iterator[str], size: int) -> str:
+    """The first characters; later chunks are not read."""
+    head: list[str] = []
+    while size > 0 and (text := next(texts, None)) is not None:
+        head.append(text[:size])
+        size -= len(text)
+    return "".join(head)
+
+
 def string_windows(inside: memoryview) -> Iterator[bytes]:
     """The escaped text of a JSON string, in windows that split neither an escape nor a character."""
     start = 0

@@ -15,6 +15,7 @@ from headgate.results.content import (
     character_count,
     first_byte,
     first_characters,
+    first_text,
     fits,
     json_lines,
     string_text_chunks,
@@ -60,7 +61,7 @@ def characters_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
     """The characters that fit."""
     total = sum(map(len, texts()))
     start, stop = slot.bounds(total)
-    shown = _head(_behind_characters(texts(), start), min(stop - start, slot.room))
+    shown = first_text(_behind_characters(texts(), start), min(stop - start, slot.room))
     return ResultPage(shown.encode(), page_facts(PageUnit.CHARACTERS, start, len(shown), total))
 
 
@@ -71,25 +72,13 @@ def _behind_characters(texts: Iterator[str], count: int) -> Iterator[str]:
         count = max(count - len(text), 0)
 
 
-def _head(texts: Iterator[str], size: int) -> str:
-    """The first characters; later chunks are not read."""
-    head: list[str] = []
-    while size > 0:
-        text = next(texts, None)
-        if text is None:
-            break
-        head.append(text[:size])
-        size -= len(head[-1])
-    return "".join(head)
-
-
 def lines_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
     """The lines that fit, without the last line end; the beginning of a line that fits on no page."""
     total = count_text_lines(texts())
     start, stop = slot.bounds(total)
     position, behind = _behind_lines(texts(), start)
     # The line end behind the last line, at most two characters, is not shown.
-    head = _head(behind, slot.room + 2)
+    head = first_text(behind, slot.room + 2)
     shown, count = _whole_lines(head, stop - start, slot.room)
     if count or start >= stop:
         return ResultPage(shown.encode(), page_facts(PageUnit.LINES, start, count, total))

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -17,6 +17,7 @@ from headgate.results.content import (
     character_count,
     decode_raw,
     first_byte,
+    first_text,
     is_json,
     json_lines,
     string_text_chunks,
@@ -60,40 +61,35 @@ class ExploreProcessor:
         """A JSON object that fits the room. Raises ProcessingError when nothing is at the path."""
         where = resolve_path(content, params.path, self._scratch)
         facts: dict[str, Any] = {"path": where.path} if where.path else {}
-        root = _lines_root(where, facts) or _json_root(where)
-        if root is None:
-            root = self._embedded_root(where, facts)
-        if root is None:
-            return processed(content, _describe_text(where, facts, params), {"type": "text"})
-        made, depth = outline_json(root, facts, params.max_depth, params.room)
-        return processed(content, made, {"type": "json", "depth": depth})
+        root = _lines_root(where, facts) or _json_root(where) or self._embedded_root(where, facts)
+        if root is not None:
+            made, depth = outline_json(root, facts, params.max_depth, params.room)
+            return processed(content, made, {"type": "json", "depth": depth})
+        texts = string_text_chunks(where.value) if _is_string(where) else text_chunks(where.value)
+        facts["tokens"] = estimate_tokens(where.value)
+        made = outline_text(texts, facts, params.max_depth, params.room)
+        return processed(content, made, {"type": "text"})
 
     def _embedded_root(self, where: PathTarget, facts: dict[str, Any]) -> OutlineBranch | None:
         """The JSON of a text that has little else in it; any other text gets a hint at the JSON in it."""
-        text = _unquote(where, self._scratch)
-        facts["type"] = "string" if _is_string(where) else "text"
+        is_string, text = _is_string(where), where.value
+        if is_string:
+            text = decode_text(Raw(memoryview(where.value)), self._scratch or MemoryScratch())
+        facts["type"] = "string" if is_string else "text"
         main, mentioned = main_json_or_count(text, self._scratch)
         if mentioned:
             first = f"{where.path}[0]" if mentioned > 1 else where.path or "$"
             facts["json_inside"] = f"paths open it, from {first} on"
-        if main is None and _is_string(where) and is_json(text):
+        if main is None and is_string and is_json(text):
             main = MainJson(text, b"")
-        return None if main is None else _embedded_branch(where, main, facts)
-
-
-def _embedded_branch(where: PathTarget, main: MainJson, facts: dict[str, Any]) -> OutlineBranch:
-    value = Raw(memoryview(main.content))
-    facts["holds"] = json_type(value)
-    head = _FENCE.sub("", main.around.decode(errors="replace")).strip()
-    if head:
-        facts["head"] = head[:_HEAD_CHARACTERS]
-    return OutlineBranch(where.path, [value])
-
-
-def _describe_text(where: PathTarget, facts: dict[str, Any], params: ExploreParams) -> bytes:
-    texts = string_text_chunks(where.value) if _is_string(where) else text_chunks(where.value)
-    facts["tokens"] = estimate_tokens(where.value)
-    return outline_text(texts, facts, params.max_depth, params.room)
+        if main is None:
+            return None
+        value = Raw(memoryview(main.content))
+        facts["holds"] = json_type(value)
+        head = _FENCE.sub("", main.around.decode(errors="replace")).strip()
+        if head:
+            facts["head"] = head[:_HEAD_CHARACTERS]
+        return OutlineBranch(where.path, [value])
 
 
 def explore_blocks(
@@ -101,28 +97,21 @@ def explore_blocks(
 ) -> tuple[list[bytes], dict[str, Any]]:
     """The outlines of several texts, given as one array; for very many, one common outline."""
     explorer = ExploreProcessor(scratch)
-    if count > _FEW_BLOCKS:
-        return _explore_as_one(blocks, params, scratch)
-    paths: dict[str, Any] = {}
-    room = (params.room - _OVERHEAD) // count
-    for index in range(count):
-        part = msgspec.structs.replace(params, path=f"[{index}]", room=room - _OVERHEAD)
-        facts = msgspec.json.decode(explorer.process(blocks, part).content[:], type=dict[str, Raw])
-        below = msgspec.json.decode(facts.pop("paths", b"{}"), type=dict[str, Raw])
-        path = msgspec.json.decode(facts.pop("path", Raw(b'""')), type=str) or part.path
-        paths |= {path: facts} | below
-    details = msgspec.json.encode(
-        {"type": "texts", "count": count, "tokens": estimate_tokens(blocks), "paths": paths}
-    )
-    if character_count(details) > params.room:
-        return _explore_as_one(blocks, params, scratch)
-    return [details], {"explore": {"type": "json", "depth": params.max_depth}}
-
-
-def _explore_as_one(
-    blocks: Content, params: ExploreParams, scratch: Scratch
-) -> tuple[list[bytes], dict[str, Any]]:
-    made = ExploreProcessor(scratch).process(blocks, params)
+    if count <= _FEW_BLOCKS:
+        paths: dict[str, Any] = {}
+        room = (params.room - _OVERHEAD) // count
+        for index in range(count):
+            part = msgspec.structs.replace(params, path=f"[{index}]", room=room - _OVERHEAD)
+            facts = msgspec.json.decode(explorer.process(blocks, part).content[:], type=dict[str, Raw])
+            below = msgspec.json.decode(facts.pop("paths", b"{}"), type=dict[str, Raw])
+            path = msgspec.json.decode(facts.pop("path", Raw(b'""')), type=str) or part.path
+            paths |= {path: facts} | below
+        details = msgspec.json.encode(
+            {"type": "texts", "count": count, "tokens": estimate_tokens(blocks), "paths": paths}
+        )
+        if character_count(details) <= params.room:
+            return [details], {"explore": {"type": "json", "depth": params.max_depth}}
+    made = explorer.process(blocks, params)
     return [made.content[:]], {"explore": dict(made.metadata)}
 
 
@@ -153,13 +142,6 @@ def _json_root(where: PathTarget) -> OutlineBranch | None:
 
 def _is_string(where: PathTarget) -> bool:
     return bool(where.path) and first_byte(where.value) == b'"'
-
-
-def _unquote(where: PathTarget, scratch: Scratch | None) -> Content:
-    """The text; for a JSON string its unescaped value."""
-    if not _is_string(where):
-        return where.value
-    return decode_text(Raw(memoryview(where.value)), scratch or MemoryScratch())
 
 
 _HEAD = 300
@@ -194,11 +176,12 @@ _HTML = re.compile(r"\ufeff?\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
 
 def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room: int) -> bytes:
     """A JSON object of the facts and the description of the text, reduced until it fits."""
-    start = _start(texts())
+    start = first_text(texts(), _PROBE)
     described = facts | _text_sizes(texts())
     if "\x1b[" in start:
         described["ansi_codes"] = True
-        texts, start = _without_codes(texts), _CODE.sub("", start)
+        start, coded = _CODE.sub("", start), texts
+        texts = lambda: (_CODE.sub("", text) for text in coded())  # noqa: E731
     looks_like, details = _detect_format(start, texts)
     if looks_like:
         described["looks_like"] = looks_like
@@ -210,13 +193,9 @@ def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room:
     return _fit(described | details, room)
 
 
-def _without_codes(texts: TextChunks) -> TextChunks:
-    return lambda: (_CODE.sub("", text) for text in texts())
-
-
 def _structure(looks_like: str, texts: TextChunks, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
     """The outline of XML, HTML or YAML; for malformed XML the reason."""
-    text = "".join(_limited(texts(), _MOST_STRUCTURED))
+    text = first_text(texts(), _MOST_STRUCTURED)
     if looks_like == "yaml":
         return outline_yaml(text, tokens, max_depth, room)
     data = text.encode(errors="replace")
@@ -226,23 +205,6 @@ def _structure(looks_like: str, texts: TextChunks, tokens: int, max_depth: int, 
         return outline_xml(data, tokens, max_depth, room)
     except MalformedMarkup as broken:
         return {"broken": str(broken)}
-
-
-def _limited(texts: Iterator[str], most: int) -> Iterator[str]:
-    for text in texts:
-        if most <= 0:
-            return
-        yield text[:most]
-        most -= len(text)
-
-
-def _start(texts: Iterator[str]) -> str:
-    start = ""
-    for text in texts:
-        start += text[: _PROBE - len(start)]
-        if len(start) >= _PROBE:
-            break
-    return start
 
 
 def _head(start: str) -> str:
@@ -262,7 +224,7 @@ def _text_sizes(texts: Iterator[str]) -> dict[str, int]:
         size += len(text)
         ends += text.count("\n")
         # A word, and a line, may have begun in the previous chunk.
-        words += _count_words(text, before)
+        words += (before + text).encode(errors="replace").translate(_WORDS).count(b" x")
         first, *lines = text.split("\n")
         begun += len(first)
         longest = max(longest, begun, max(map(len, lines), default=0))
@@ -271,54 +233,32 @@ def _text_sizes(texts: Iterator[str]) -> dict[str, int]:
     return {"lines": ends + (before != "\n"), "words": words, "characters": size, "longest_line": longest}
 
 
-def _count_words(text: str, before: str) -> int:
-    signs = (before + text).encode(errors="replace").translate(_WORDS)
-    return signs.count(b" x")
-
-
-class _DetectedFormat(NamedTuple):
-    looks_like: str | None
-    details: dict[str, Any]
-
-
-def _detect_format(start: str, texts: TextChunks) -> _DetectedFormat:
+def _detect_format(start: str, texts: TextChunks) -> tuple[str | None, dict[str, Any]]:
     """The format of the text, only where it is certain, and its own facts."""
     if "\0" in start:
-        return _DetectedFormat("binary", {})
+        return "binary", {}
     if _HTML.match(start) or (_XML.match(start) and ("</" in start or "/>" in start)):
         is_html = _HTML.match(start) or is_html_fragment(start.encode(errors="replace"))
-        return _DetectedFormat("html" if is_html else "xml", {})
-    columns = _columns(start)
-    if columns:
-        return _DetectedFormat("csv", {"columns": list(columns[:_MOST_COLUMNS])})
-    form = _level_form(start)
-    if form is not None:
-        return _DetectedFormat("log", {"levels": _levels(texts(), form)} | _period(texts()))
-    if _is_log(start):
-        return _DetectedFormat("log", _period(texts()))
-    if _is_markdown(start):
-        return _DetectedFormat("markdown", _headings(texts()))
-    is_yaml = looks_like_yaml(start if len(start) < _PROBE else start[: start.rfind("\n")])
-    return _DetectedFormat("yaml" if is_yaml else None, {})
-
-
-def _lines(start: str) -> list[str]:
-    """The first lines that are complete and not blank."""
-    lines = start.split("\n")
-    whole = lines if len(start) < _PROBE else lines[:-1]
-    return [line for line in whole if line.strip()][:_PROBED_LINES]
-
-
-def _columns(start: str) -> tuple[str, ...]:
-    """The column names of delimited text with at least two records."""
-    text = start if len(start) < _PROBE else start[: start.rfind("\n") + 1]
+        return "html" if is_html else "xml", {}
+    whole = len(start) < _PROBE
+    # Of delimited text with at least two records.
+    text = start if whole else start[: start.rfind("\n") + 1]
     table = detect_delimited_lines(lambda: iter(StringIO(text, newline="\n")), fewest_records=2)
-    return () if table is None else table.names
-
-
-def _is_log(start: str) -> bool:
-    lines = _lines(start)
-    return len(lines) > 2 and sum(bool(_TIME.match(line)) for line in lines) > len(lines) * 0.6
+    if table is not None:
+        return "csv", {"columns": list(table.names[:_MOST_COLUMNS])}
+    lines = start.split("\n")
+    # The first lines that are complete and not blank.
+    probed = [line for line in (lines if whole else lines[:-1]) if line.strip()][:_PROBED_LINES]
+    form = _level_form(probed)
+    if form is not None:
+        return "log", {"levels": _levels(texts(), form)} | _period(texts())
+    if len(probed) > 2 and sum(bool(_TIME.match(line)) for line in probed) > len(probed) * 0.6:
+        return "log", _period(texts())
+    # Headings of two levels or a link; comments of a script have neither.
+    marks = {found[1] for found in _HEADING.finditer(start) if found[1]}
+    if len(marks) > 1 or (len(marks) == 1 and "](" in start):
+        return "markdown", _headings(texts())
+    return "yaml" if looks_like_yaml(start if whole else start[: start.rfind("\n")]) else None, {}
 
 
 def _period(texts: Iterator[str]) -> dict[str, str]:
@@ -334,42 +274,31 @@ def _period(texts: Iterator[str]) -> dict[str, str]:
     return {"from": first, "to": last} if first and last else {}
 
 
-class _LevelFormat(NamedTuple):
-    """How a log writes its levels."""
-
-    before: str
-    behind: str
-    is_lower: bool
+# How a log writes its levels: the characters around them, and whether they are in lower case.
+_LevelForm = tuple[str, str, bool]
 
 
-def _level_form(start: str) -> _LevelFormat | None:
+def _level_form(lines: list[str]) -> _LevelForm | None:
     """How most lines of a log write their level; None where most have none."""
-    lines = _lines(start)
-    forms = Counter(_form(line, hit) for line in lines if (hit := _LEVEL.search(line, 0, 120)))
-    if len(lines) < 3 or sum(forms.values()) <= len(lines) * 0.6:
+    forms: Counter[_LevelForm] = Counter()
+    for line in lines:
+        if hit := _LEVEL.search(line, 0, 120):
+            before = line[hit.start() - 1] if hit.start() else "\n"
+            forms[before, line[hit.end() : hit.end() + 1] or "\n", hit[0].islower()] += 1
+    if len(lines) < 3 or forms.total() <= len(lines) * 0.6:
         return None
     return forms.most_common(1)[0][0]
 
 
-def _form(line: str, hit: re.Match[str]) -> _LevelFormat:
-    before = line[hit.start() - 1] if hit.start() else "\n"
-    return _LevelFormat(before, line[hit.end() : hit.end() + 1] or "\n", hit[0].islower())
-
-
-def _levels(texts: Iterator[str], form: _LevelFormat) -> dict[str, int]:
+def _levels(texts: Iterator[str], form: _LevelForm) -> dict[str, int]:
     """The frequency of each level in this form, counted without splitting lines."""
+    before, behind, is_lower = form
     counts: Counter[str] = Counter()
-    written = [level.lower() if form.is_lower else level for level in _LEVELS]
+    written = [level.lower() if is_lower else level for level in _LEVELS]
     for text in texts:
         lines = f"\n{text}"
-        counts.update({level: lines.count(f"{form.before}{level}{form.behind}") for level in written})
+        counts.update({level: lines.count(f"{before}{level}{behind}") for level in written})
     return {level: count for level, count in counts.most_common() if count}
-
-
-def _is_markdown(start: str) -> bool:
-    """Whether there are headings of two levels or a link; comments of a script have neither."""
-    marks = {found[1] for found in _HEADING.finditer(start) if found[1]}
-    return len(marks) > 1 or (len(marks) == 1 and "](" in start)
 
 
 def _headings(texts: Iterator[str]) -> dict[str, Any]:
@@ -396,14 +325,11 @@ def _fit(described: dict[str, Any], room: int) -> bytes:
         made = msgspec.json.encode(described)
         if character_count(made) <= room:
             return made
-        longest = max(described, key=lambda name: _length(described[name]))
-        length = _length(described[longest])
+        lengths = {name: len(value) for name, value in described.items() if isinstance(value, str | list)}
+        longest = max(lengths, key=lengths.__getitem__, default="")
+        length = lengths.get(longest, 0)
         if length > _SHORT:
             described = described | {longest: described[longest][: length // 2]}
         else:
             described = dict(list(described.items())[:-1])
     return b"{}"
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, str | list) else 0
