@@ -5,7 +5,6 @@ from io import StringIO
 from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.results.content import (
@@ -26,10 +25,10 @@ from headgate.results.embedded_json import json_in_string
 from headgate.results.jobs import PageUnit, ReadParams
 from headgate.results.json_paths import PathTarget, decode_container, member_path, resolve_path
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
-from headgate.results.truncation import truncate_json
+from headgate.results.truncation import encoded_key, join_parts, truncate_json
 
 
-class ResultPage(msgspec.Struct, frozen=True):
+class ResultPage(NamedTuple):
     """One page, and its position in the whole."""
 
     content: bytes
@@ -82,7 +81,12 @@ def lines_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
     shown, count = _whole_lines(head, stop - start, slot.room)
     if count or start >= stop:
         return ResultPage(shown.encode(), page_facts(PageUnit.LINES, start, count, total))
-    rest = _rest_of_line(chain((head[slot.room :],), _behind_characters(texts(), position + len(head))))
+    rest = 0
+    for text in chain((head[slot.room :],), _behind_characters(texts(), position + len(head))):
+        end = text.find("\n")
+        rest += len(text) if end < 0 else end
+        if end >= 0:
+            break
     facts = page_facts(PageUnit.LINES, start, 1, total)
     facts["go_on"] = (
         f"line {start} is cut: for the rest of it read with unit characters, "
@@ -128,16 +132,6 @@ def _whole_lines(head: str, limit: int, room: int) -> tuple[str, int]:
     return head[:shown], count
 
 
-def _rest_of_line(texts: Iterator[str]) -> int:
-    size = 0
-    for text in texts:
-        end = text.find("\n")
-        if end >= 0:
-            return size + end
-        size += len(text)
-    return size
-
-
 # One nested envelope is common ({"data": {"items": []}}), more are rare.
 _DEEPEST_ENVELOPE = 8
 
@@ -156,16 +150,16 @@ def value_page(
     if isinstance(container, list):
         return elements_page(container, slot, place)
     main = _paged_member(container, slot) if depth < _DEEPEST_ENVELOPE else None
-    if main is None:
-        return members_page(container, slot, place.path)
-    around = {name: bytes(member) for name, member in container.items() if name != main}
-    inner = PathTarget(b"", member_path(place.path, main), gathered=False)
-    left = PageRequest(slot.offset, slot.limit, slot.room - _size(main, around))
-    made = value_page(container[main], left, inner, depth + 1)
+    made = None
+    if main is not None:
+        around = {name: bytes(member) for name, member in container.items() if name != main}
+        inner = PathTarget(b"", member_path(place.path, main), gathered=False)
+        left = PageRequest(slot.offset, slot.limit, slot.room - _size(main, around))
+        made = value_page(container[main], left, inner, depth + 1)
     if made is None:
         return members_page(container, slot, place.path)
-    written = (_key(name) + (made.content if name == main else around[name]) for name in container)
-    return ResultPage(b"{" + b",".join(written) + b"}", {"of": inner.path} | made.metadata)
+    written = (encoded_key(name) + (made.content if name == main else around[name]) for name in container)
+    return ResultPage(join_parts(b"{", written, b"}"), {"of": inner.path} | made.metadata)
 
 
 def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
@@ -183,28 +177,26 @@ def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
         return None
     around = {name: bytes(value) for name, value in members.items() if name != main}
     written = _size(main, around)
-    needs_pages = written + sizes[main] > room or (slot.offset and _has_more(members, main))
+    needs_pages = written + sizes[main] > room
+    if not needs_pages and slot.offset:
+        container = decode_container(members[main])
+        needs_pages = isinstance(container, list) and len(container) > len(members)
     return main if needs_pages and written <= room // 2 else None
-
-
-def _has_more(members: Mapping[str, Raw], main: str) -> bool:
-    container = decode_container(members[main])
-    return isinstance(container, list) and len(container) > len(members)
 
 
 def _size(main: str, around: Mapping[str, bytes]) -> int:
     """The characters of an object without the value of its main member."""
-    written = (character_count(_key(name) + value) + 1 for name, value in around.items())
-    return 2 + character_count(_key(main)) + sum(written)
+    written = (character_count(encoded_key(name) + value) + 1 for name, value in around.items())
+    return 2 + character_count(encoded_key(main)) + sum(written)
 
 
 def elements_page(elements: Sequence[Raw], slot: PageRequest, place: PathTarget) -> ResultPage:
     """The elements of an array that fit; one that fits on no page is truncated."""
     start, stop = slot.bounds(len(elements))
-    fill = _fill_page(((b"", elements[at]) for at in range(start, stop)), slot.room - 2)
-    facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(elements))
-    if fill.is_cut:
-        last = start + len(fill.pieces) - 1
+    pieces, is_cut = _fill_page(((b"", elements[at]) for at in range(start, stop)), slot.room - 2)
+    facts = page_facts(PageUnit.ELEMENTS, start, len(pieces), len(elements))
+    if is_cut:
+        last = start + len(pieces) - 1
         path = place.index_path(last)
         if path is not None:
             facts |= {"path": path, "go_on": f"element {last} is cut: read it with path {path}"}
@@ -212,66 +204,43 @@ def elements_page(elements: Sequence[Raw], slot: PageRequest, place: PathTarget)
             # A gathered array has no spaces, so its text is as long as its elements and their commas.
             before = 1 + sum(character_count(bytes(element)) + 1 for element in elements[:last])
             facts["go_on"] = f"element {last} is cut: read it with unit characters, offset {before}"
-    return ResultPage(b"[" + fill.joined + b"]", facts)
+    return ResultPage(join_parts(b"[", filter(None, pieces), b"]"), facts)
 
 
 def members_page(members: Mapping[str, Raw], slot: PageRequest, path: str) -> ResultPage:
     """The members of an object that fit; one that fits on no page is truncated."""
     start, stop = slot.bounds(len(members))
     names = list(members)[start:stop]
-    fill = _fill_page(((_key(name), members[name]) for name in names), slot.room - 2)
-    facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(members))
-    if fill.is_cut:
-        deeper = member_path(path, names[len(fill.pieces) - 1])
+    pieces, is_cut = _fill_page(((encoded_key(name), members[name]) for name in names), slot.room - 2)
+    facts = page_facts(PageUnit.ELEMENTS, start, len(pieces), len(members))
+    if is_cut:
+        deeper = member_path(path, names[len(pieces) - 1])
         facts |= {"path": deeper, "go_on": f"the last member is cut: read it with path {deeper}"}
-    return ResultPage(b"{" + fill.joined + b"}", facts)
+    return ResultPage(join_parts(b"{", filter(None, pieces), b"}"), facts)
 
 
-def _key(name: str) -> bytes:
-    return msgspec.json.encode(name) + b":"
+def _fill_page(pieces: Iterator[tuple[bytes, Raw]], room: int) -> tuple[list[bytes], bool]:
+    """Keys with values, as long as they fit, and whether the last value is truncated: it fits on no page.
 
-
-class _FilledPage(NamedTuple):
-    pieces: list[bytes]
-    # Whether the last piece is truncated.
-    is_cut: bool
-
-    @property
-    def joined(self) -> bytes:
-        # A truncated piece may be empty.
-        return b",".join(piece for piece in self.pieces if piece)
-
-
-def _fill_page(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
-    """Keys with values, as long as they fit; a value that fits on no page is truncated."""
+    A truncated piece is empty where the key alone is too long.
+    """
     filled: list[bytes] = []
     left = room
     for key, value in pieces:
-        size = _capped_size(key, value, room)
+        # A character has at most four bytes; so nothing large is copied to be measured.
+        may_fit = len(memoryview(value)) <= room * 4
+        size = character_count(key + bytes(value)) if may_fit else room + 1
         if size <= left:
             filled.append(key + bytes(value))
             # With the comma after it.
             left -= size + 1
-        elif size > room and left > room // 2:
-            return _FilledPage([*filled, _truncate(key, value, left)], is_cut=True)
-        else:
-            break
-    return _FilledPage(filled, is_cut=False)
-
-
-def _capped_size(key: bytes, value: Raw, room: int) -> int:
-    """The characters of both; `room + 1` for anything that cannot fit."""
-    # A character has at most four bytes; so nothing large is copied to be measured.
-    if len(memoryview(value)) > room * 4:
-        return room + 1
-    return character_count(key + bytes(value))
-
-
-def _truncate(key: bytes, value: Raw, room: int) -> bytes:
-    """The key with the part of the value that fits; empty where the key alone is too long."""
-    left = room - character_count(key)
-    cut = truncate_json(bytes(value), left).content
-    return key + cut if character_count(cut) <= left else b""
+            continue
+        if size > room and left > room // 2:
+            left -= character_count(key)
+            cut = truncate_json(bytes(value), left).content
+            return [*filled, key + cut if character_count(cut) <= left else b""], True
+        break
+    return filled, False
 
 
 def rows_page(content: Content, separator: str, offset: int, room: int) -> ProcessorResult:
@@ -312,8 +281,7 @@ class ReadProcessor:
             raise ProcessingError(
                 f"limit is {params.limit}: give at least 1, or leave it out for as much as fits."
             )
-        read = _page(resolve_path(content, params.path, self._scratch), params)
-        return processed(content, read.content, read.metadata)
+        return processed(content, *_page(resolve_path(content, params.path, self._scratch), params))
 
 
 def first_fitting_page(content: Content, offset: int, room: int) -> ProcessorResult:
@@ -344,31 +312,20 @@ def _json_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:
 
 def _page(where: PathTarget, params: ReadParams) -> ResultPage:
     slot = PageRequest(params.offset, params.limit, params.room)
-    texts = _texts(where)
+    # The text; for a JSON string its unescaped value.
+    is_string = where.path and first_byte(where.value) == b'"'
+    texts = string_text_chunks(where.value) if is_string else text_chunks(where.value)
     if params.unit is PageUnit.CHARACTERS:
         return characters_page(texts, slot)
     if params.unit is PageUnit.LINES:
         return lines_page(texts, slot)
-    shown = _json_page(where, slot) or _embedded_page(where, slot)
-    if (
-        shown is None
-        and params.unit is PageUnit.ELEMENTS
-        and not where.path
-        and json_lines(where.value) is None
-    ):
+    shown = _json_page(where, slot)
+    if shown is None and where.path:
+        inner = json_in_string(Raw(memoryview(where.value)), only_main=True)
+        if inner is not None:
+            shown = _json_page(PathTarget(bytes(inner), where.path, gathered=False), slot)
+    elif shown is None and params.unit is PageUnit.ELEMENTS and json_lines(where.value) is None:
         raise ProcessingError(
             "The content is no JSON, so it has no elements: read it with unit lines or characters."
         )
     return shown or lines_page(texts, slot)
-
-
-def _embedded_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:
-    """As `_json_page`, for the JSON inside a string."""
-    inner = json_in_string(Raw(memoryview(where.value)), only_main=True) if where.path else None
-    return None if inner is None else _json_page(PathTarget(bytes(inner), where.path, gathered=False), slot)
-
-
-def _texts(where: PathTarget) -> TextChunks:
-    """The text; for a JSON string its unescaped value."""
-    is_string = where.path and first_byte(where.value) == b'"'
-    return string_text_chunks(where.value) if is_string else text_chunks(where.value)

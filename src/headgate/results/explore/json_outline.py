@@ -1,7 +1,7 @@
 """The outline of a JSON value: paths with types, counts, sizes and samples, reduced until it fits."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
@@ -39,19 +39,9 @@ class BranchContents(NamedTuple):
 
     # The sampled values.
     branch: "OutlineBranch"
-    total: int
-    # The sizes of the smallest and the largest array.
-    least: int
-    most: int
+    # The number of elements of each array, or of values of each map.
+    counts: list[int]
     is_map: bool
-
-
-class ChildBranches(NamedTuple):
-    """The branches below a branch."""
-
-    branches: list["OutlineBranch"]
-    # Fields without a branch.
-    left_out: int
 
 
 class OutlineBranch:
@@ -79,8 +69,7 @@ class OutlineBranch:
     def kinds(self) -> str:
         """The types of the values, the most frequent first, null last."""
         counts = Counter(map(json_type, self.values))
-        ordered = sorted(counts, key=lambda kind: (kind == "null", -counts[kind]))
-        return "|".join(ordered)
+        return "|".join(sorted(counts, key=lambda kind: (kind == "null", -counts[kind])))
 
     @cached_property
     def tokens(self) -> int:
@@ -91,24 +80,19 @@ class OutlineBranch:
     @cached_property
     def contents(self) -> BranchContents | None:
         """The elements of the arrays, or the values of the map; None where there is neither."""
-        arrays = [container for container in self._containers if isinstance(container, list)]
-        if arrays:
-            sample = sample_values([value for array in arrays for value in sample_values(array)])
-            return self._contents_of(sample, list(map(len, arrays)), self._element_path, "[]")
-        # With very many keys not even their names are collected.
-        if max(map(len, self._objects), default=0) > _MOST_KEYS or _is_map(self._objects, self._fields):
-            path = f"{self.path}.*" if self.path else "*"
-            sample = sample_values(
-                [value for container in self._objects for value in sample_values(list(container.values()))]
-            )
-            return self._contents_of(sample, list(map(len, self._objects)), path, "*")
-        return None
-
-    def _contents_of(self, sample: list[Raw], counts: list[int], path: str, name: str) -> BranchContents:
-        total = sum(counts)
-        weight = self._weight * total / max(len(sample), 1)
+        values = [container for container in self._containers if isinstance(container, list)]
+        path, name = self._element_path, "[]"
+        if not values:
+            # With very many keys not even their names are collected.
+            if max(map(len, self._objects), default=0) <= _MOST_KEYS and not self._is_map:
+                return None
+            values = [list(container.values()) for container in self._objects]
+            path, name = f"{self.path}.*" if self.path else "*", "*"
+        sample = sample_values([value for one in values for value in sample_values(one)])
+        counts = list(map(len, values))
+        weight = self._weight * sum(counts) / max(len(sample), 1)
         branch = OutlineBranch(path, sample, name=name, weight=weight)
-        return BranchContents(branch, total, min(counts), max(counts), is_map=name == "*")
+        return BranchContents(branch, counts, is_map=name == "*")
 
     @cached_property
     def embedded_types(self) -> str:
@@ -138,27 +122,25 @@ class OutlineBranch:
         return dict.fromkeys(islice(chain.from_iterable(self._objects), _PROBE))
 
     @cached_property
-    def children(self) -> ChildBranches:
-        """The fields of the objects, also of those in arrays; an array in an array is one branch."""
-        inside = self.contents
-        fields = ChildBranches([], 0) if inside is not None and inside.is_map else self._field_branches()
-        if inside is None:
-            return fields
-        deeper = (
-            inside.branch.children if inside.branch.contents is None else ChildBranches([inside.branch], 0)
-        )
-        return ChildBranches(fields.branches + deeper.branches, fields.left_out + deeper.left_out)
+    def children(self) -> tuple[list["OutlineBranch"], int]:
+        """The branches of the fields of all objects, also of those in arrays, and the number of others.
 
-    def _field_branches(self) -> ChildBranches:
-        names = [name for name in self._fields if len(name) <= _LONGEST_KEY][:_MOST_FIELDS]
-        among = len(self._objects)
+        An array in an array is one branch.
+        """
+        inside = self.contents
+        fields = {} if inside is not None and inside.is_map else self._fields
+        names = [name for name in fields if len(name) <= _LONGEST_KEY][:_MOST_FIELDS]
+        among, left_out = len(self._objects), len(fields) - len(names)
         branches = [
             OutlineBranch(
-                member_path(self.path, name), self._fields[name], name=name, weight=self._weight, among=among
+                member_path(self.path, name), fields[name], name=name, weight=self._weight, among=among
             )
             for name in names
         ]
-        return ChildBranches(branches, len(self._fields) - len(names))
+        if inside is not None:
+            deeper = inside.branch.children if inside.branch.contents is None else ([inside.branch], 0)
+            branches, left_out = branches + deeper[0], left_out + deeper[1]
+        return branches, left_out
 
     @cached_property
     def _containers(self) -> list[dict[str, Raw] | list[Raw]]:
@@ -177,6 +159,28 @@ class OutlineBranch:
                 fields.setdefault(name, []).append(value)
         return fields
 
+    @property
+    def _is_map(self) -> bool:
+        """Whether the keys are ids and the values are similar."""
+        fields, objects = self._fields, self._objects
+        if len(fields) <= _RECORD_KEYS:
+            return False
+        # Records have the same fields; each map has keys of its own.
+        if len(objects) > 1 and sum(map(len, objects)) > len(fields) * len(objects) / 2:
+            return False
+        names = list(fields)[:: max(len(fields) // _PROBE, 1)]
+        kinds = {json_type(fields[name][0]) for name in names} - {"null"}
+        are_ids = sum(any(map(str.isdigit, name)) for name in names) > len(names) * 0.8
+        if len(kinds) != 1:
+            return kinds == {"integer", "number"} and are_ids
+        if kinds != {"object"}:
+            return len(fields) > _MOST_FIELDS or are_ids
+        decoded = [decode_container_or_none(fields[name][0]) for name in names]
+        values = [members for members in decoded if isinstance(members, dict)]
+        # An object has, on average, at least half of all their fields.
+        counts = Counter(chain.from_iterable(values))
+        return counts.total() * 2 >= len(counts) * len(values) > 0
+
 
 def json_type(value: Raw) -> str:
     """The JSON Schema type of a value."""
@@ -191,11 +195,9 @@ def json_type(value: Raw) -> str:
 class RawValues(Protocol):
     """A sequence of values that may be decoded on access."""
 
-    def __len__(self) -> int:
-        """The number of values."""
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Raw:
-        """One value."""
+    def __getitem__(self, index: int, /) -> Raw: ...
 
 
 def sample_values(values: RawValues) -> list[Raw]:
@@ -215,39 +217,12 @@ def _bytes(values: Iterable[Raw]) -> int:
     return sum(len(memoryview(value)) for value in values)
 
 
-def _is_map(objects: list[dict[str, Raw]], fields: dict[str, list[Raw]]) -> bool:
-    """Whether the keys are ids and the values are similar."""
-    if len(fields) <= _RECORD_KEYS:
-        return False
-    # Records have the same fields; each map has keys of its own.
-    if len(objects) > 1 and sum(map(len, objects)) > len(fields) * len(objects) / 2:
-        return False
-    names = list(fields)[:: max(len(fields) // _PROBE, 1)]
-    kinds = {json_type(fields[name][0]) for name in names} - {"null"}
-    if len(kinds) != 1:
-        return kinds == {"integer", "number"} and _are_ids(names)
-    if kinds == {"object"}:
-        opened_ones = (decode_container_or_none(fields[name][0]) for name in names)
-        return _are_alike([container for container in opened_ones if isinstance(container, dict)])
-    return len(fields) > _MOST_FIELDS or _are_ids(names)
-
-
-def _are_ids(names: list[str]) -> bool:
-    return sum(any(character.isdigit() for character in name) for name in names) > len(names) * 0.8
-
-
-def _are_alike(objects: Sequence[Iterable[str]]) -> bool:
-    """Whether an object has, on average, at least half of all their fields."""
-    counts = Counter(name for names in objects for name in names)
-    return sum(counts.values()) * 2 >= len(counts) * len(objects) > 0
-
-
 _SAMPLE = 60
 # How many values are searched for a sample that is neither null nor empty.
 _SAMPLE_FROM = 20
 # The size of a smaller value costs more than it says.
 _WORTH_SAYING_TOKENS = 10
-_CONTAINERS = ("object", "array", "null")
+_WITHOUT_SAMPLE = ("object", "array", "null", "string")
 
 
 class _OutlineStyle(NamedTuple):
@@ -307,7 +282,7 @@ def _branches_below(
 ) -> Iterator[tuple[OutlineBranch, int]]:
     if depth == 0:
         return
-    for child in branch.children.branches[: style.width]:
+    for child in branch.children[0][: style.width]:
         yield child, depth - 1
         yield from _branches_below(child, style, depth - 1)
 
@@ -318,7 +293,8 @@ def _branch_facts(branch: OutlineBranch, style: _OutlineStyle, depth: int) -> di
         facts["holds"] = branch.embedded_types
     if len(branch.values) < branch.among:
         facts["in"] = f"{len(branch.values)} of {branch.among}"
-    facts |= _count_facts(branch, style)
+    if branch.contents is not None:
+        facts |= _count_facts(branch, branch.contents, style)
     if branch.tokens >= _WORTH_SAYING_TOKENS:
         facts["tokens"] = branch.tokens
     sample = _sample(branch, style.sample)
@@ -332,16 +308,12 @@ def _branch_facts(branch: OutlineBranch, style: _OutlineStyle, depth: int) -> di
     return facts
 
 
-def _count_facts(branch: OutlineBranch, style: _OutlineStyle) -> dict[str, Any]:
-    inside = branch.contents
-    if inside is None:
-        return {}
-    facts: dict[str, Any] = {"count": inside.most}
-    if inside.least < inside.most:
-        facts["count"] = f"{inside.least}-{inside.most}"
+def _count_facts(branch: OutlineBranch, inside: BranchContents, style: _OutlineStyle) -> dict[str, Any]:
+    least, most = min(inside.counts), max(inside.counts)
+    facts: dict[str, Any] = {"count": f"{least}-{most}" if least < most else most}
     if inside.branch.values:
         facts["of"] = inside.branch.kinds
-    if len(inside.branch.values) < inside.total:
+    if len(inside.branch.values) < sum(inside.counts):
         facts["looked_at"] = len(inside.branch.values)
     if inside.is_map and style.sample:
         facts["keys"] = _names(branch.keys, style.sample)
@@ -367,18 +339,11 @@ def _sample(branch: OutlineBranch, size: int) -> Any:
             [] if branch.contents.branch.embedded_types else branch.contents.branch.values[:_SAMPLE_FROM]
         )
     for value in values if size else ():
-        kind = json_type(value)
-        if kind not in _CONTAINERS and len(memoryview(value)) > len('""') * (kind == "string"):
-            return _short_string(value, size) if kind == "string" else _short_number(value, size)
+        kind, view = json_type(value), memoryview(value)
+        if kind == "string" and len(view) > len('""'):
+            text = string_prefix(value, size)
+            return text if len(text) <= size else f"{text[: size - 1]}…"
+        if kind not in _WITHOUT_SAMPLE:
+            # The number or literal as it is written; the beginning of one with hundreds of digits.
+            return value if len(view) <= size else f"{bytes(view[: size - 1]).decode()}…"
     return None
-
-
-def _short_string(value: Raw, size: int) -> str:
-    text = string_prefix(value, size)
-    return text if len(text) <= size else f"{text[: size - 1]}…"
-
-
-def _short_number(value: Raw, size: int) -> Raw | str:
-    """The number or literal as it is written; the beginning of one with hundreds of digits."""
-    view = memoryview(value)
-    return value if len(view) <= size else f"{bytes(view[: size - 1]).decode()}…"

@@ -27,6 +27,7 @@ _VOID: Final = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
 _RAW: Final = frozenset(("script", "style", "textarea", "title"))
+_HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Start tags that close an open element.
 _ENDS: Final = {
     "li": {"li"},
@@ -83,15 +84,14 @@ class _ElementCounts:
                 self._known[name] += child.count
                 waiting.append(child)
         self.partly = {"looked_at_bytes": parsed} if len(data) > parsed else {}
-        self.totals = _tags(data) if self.partly else self._known
+        self.totals = self._known
+        if self.partly:
+            tags = Counter(_TAG_NAME.findall(data))
+            self.totals = Counter({name.decode(): count for name, count in tags.items()})
 
     def scale(self, name: str) -> float:
         """The number of elements of that name for each parsed one."""
         return max(self.totals[name] / self._known[name], 1.0) if self._known[name] else 1.0
-
-
-def _tags(data: bytes) -> Counter[str]:
-    return Counter({name.decode(): count for name, count in Counter(_TAG_NAME.findall(data)).items()})
 
 
 def _path(above: str, name: str) -> str:
@@ -159,12 +159,13 @@ class _XmlReader:
             self._stack[-1].own_bytes -= end - start
         if not node.sample and not node.children:
             first = start - len(self._wrapper)
-            node.sample = _text(self._data[first : min(end - len(self._wrapper), first + 2000)])
+            written = self._data[first : min(end - len(self._wrapper), first + 2000)]
+            node.sample = _text(written.decode(errors="replace"))
 
 
-def _text(element: bytes) -> str:
+def _text(element: str) -> str:
     """The text of an element without its tags, with references resolved."""
-    inner = _CDATA.sub(lambda section: html.escape(section[1]), element.decode(errors="replace"))
+    inner = _CDATA.sub(lambda section: html.escape(section[1]), element)
     return html.unescape(_MARKUP.sub(" ", inner)).strip()[:200]
 
 
@@ -178,14 +179,11 @@ def outline_html(data: bytes, tokens: int, max_depth: int, room: int) -> dict[st
     if reader.headings:
         facts["headings"] = reader.headings
     left = room - character_count(msgspec.json.encode(facts))
-    tree = OutlineTree(_body(reader.root), _path, tokens / max(len(data), 1), names.scale, b"\n" in data)
+    # The depth begins at the element with the content.
+    page = reader.root.children.get("html", reader.root)
+    body = page.children.get("body", page)
+    tree = OutlineTree(body, _path, tokens / max(len(data), 1), names.scale, b"\n" in data)
     return facts | {"outline": render_tree(tree, max_depth, left)}
-
-
-def _body(root: OutlineNode) -> OutlineNode:
-    """The element with the content, at which the depth begins."""
-    page = root.children.get("html", root)
-    return page.children.get("body", page)
 
 
 class _HtmlReader:
@@ -212,7 +210,9 @@ class _HtmlReader:
                 continue
             name = tag["name"].lower()
             if tag["end"]:
-                self._close(name, tag.end())
+                if any(name == one for one, _, _ in self._stack[-_DEEPEST:]):
+                    while self._pop(tag.end()) != name:
+                        pass
                 continue
             self._open(name, tag)
             if name in _RAW:
@@ -240,26 +240,19 @@ class _HtmlReader:
         else:
             self._nodes += name not in above.children
             node = above.child(name, self._line)
-            if tag["attributes"] and node.count <= _SAMPLED:
-                _note_attributes(node, tag["attributes"])
+            if node.count <= _SAMPLED and len(node.attributes) < _MOST_NAMES:
+                for found in _ATTRIBUTE.finditer(tag["attributes"][:2000]):
+                    value = found[2] or found[3] or found[4] or ""
+                    node.attributes.setdefault(found[1].lower(), html.unescape(value)[:200])
         if name in _VOID or tag["attributes"].endswith("/"):
             node.own_bytes += tag.end() - tag.start()
         else:
             self._stack.append((name, node, tag.start()))
-        if len(name) == 2 and name[0] == "h" and name[1] in "123456" and len(self.headings) < _MOST_HEADINGS:
-            self._note_heading(name, tag.end())
-
-    def _note_heading(self, name: str, start: int) -> None:
-        end = self._text.find(f"</{name}", start, start + 2000)
-        if end >= 0:
-            words = shorten(html.unescape(_MARKUP.sub("", self._text[start:end])), 80)
-            self.headings.append({"offset": self._line, "heading": f"{name} {words}"})
-
-    def _close(self, name: str, end: int) -> None:
-        is_open = bool(self._stack) and self._stack[-1][0] == name
-        if is_open or any(name == one for one, _, _ in self._stack[-_DEEPEST:]):
-            while self._pop(end) != name:
-                pass
+        if name in _HEADINGS and len(self.headings) < _MOST_HEADINGS:
+            end = self._text.find(f"</{name}", tag.end(), tag.end() + 2000)
+            if end >= 0:
+                words = shorten(html.unescape(_MARKUP.sub("", self._text[tag.end() : end])), 80)
+                self.headings.append({"offset": self._line, "heading": f"{name} {words}"})
 
     def _pop(self, end: int) -> str:
         name, node, start = self._stack.pop()
@@ -268,13 +261,5 @@ class _HtmlReader:
         if node is not above:
             above.own_bytes -= end - start
         if not node.sample and not node.children:
-            node.sample = _text(self._text[start : min(end, start + 2000)].encode())
+            node.sample = _text(self._text[start : min(end, start + 2000)])
         return name
-
-
-def _note_attributes(node: OutlineNode, written: str) -> None:
-    if len(node.attributes) >= _MOST_NAMES:
-        return
-    for found in _ATTRIBUTE.finditer(written[:2000]):
-        value = found[2] or found[3] or found[4] or ""
-        node.attributes.setdefault(found[1].lower(), html.unescape(value)[:200])

@@ -1,7 +1,7 @@
 """The outline of YAML: keys by path, read from lines and indentation without building values."""
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.results.explore.outline_tree import MOST_NODES, OutlineNode, OutlineTree, render_tree
 from headgate.results.json_paths import member_path
@@ -60,15 +60,12 @@ def _path(above: str, name: str) -> str:
     return f"{above}[]" if name == "[]" else member_path(above, name)
 
 
-class _YamlLevel:
+class _YamlLevel(NamedTuple):
     """An open mapping or sequence, and the column of its keys or dashes."""
 
-    __slots__ = ("column", "is_sequence", "node")
-
-    def __init__(self, column: int, node: OutlineNode, *, is_sequence: bool) -> None:
-        self.column = column
-        self.node = node
-        self.is_sequence = is_sequence
+    column: int
+    node: OutlineNode
+    is_sequence: bool
 
 
 class _YamlReader:
@@ -106,19 +103,16 @@ class _YamlReader:
         if not stripped or stripped.startswith("#"):
             return "comment"
         if column == 0 and (line.startswith(("---", "...")) and line[3:4] in ("", " ")):
-            return self._document_marker(line)
+            if line.startswith("---") and self._seen:
+                self.documents += 1
+            self._levels.clear()
+            self._pending = self._leaf = self.root
+            self._is_open = True
+            return "mark"
         if line.startswith("%"):
             return "mark"
         self._seen = True
         return self._content(line, number)
-
-    def _document_marker(self, line: str) -> str:
-        if line.startswith("---") and self._seen:
-            self.documents += 1
-        self._levels.clear()
-        self._pending = self._leaf = self.root
-        self._is_open = True
-        return "mark"
 
     def _content(self, line: str, number: int) -> str:
         found = _LINE.match(line)
@@ -128,10 +122,12 @@ class _YamlReader:
         dashes = found["dashes"]
         for at, character in enumerate(dashes):
             if character == "-":
-                self._item(column + at, number)
+                self._enter(column + at, "[]", number, is_sequence=True)
         key = (found["key"] or "").rstrip()
         if key and (dashes or _PLAIN_KEY.fullmatch(key)):
-            self._key(column + len(dashes), key, found["value"] or "", number)
+            name = key[1:-1] if key[0] in "\"'" else key
+            self._enter(column + len(dashes), name, number, is_sequence=False)
+            self._value(self._leaf, found["value"] or "", column + len(dashes))
             self._leaf.own_bytes += len(line) + 1
             return "key"
         rest = line[column + len(dashes) :]
@@ -157,25 +153,19 @@ class _YamlReader:
         self.has_nested = self.has_nested or node is not self.root
         self.is_broken = self.is_broken or not self._is_open
         node.count_value("array" if is_sequence else "object")
-        levels.append(_YamlLevel(column, node, is_sequence=is_sequence))
+        levels.append(_YamlLevel(column, node, is_sequence))
         return node
 
-    def _item(self, column: int, number: int) -> None:
-        self._pending = self._leaf = self._child(self._holder(column, is_sequence=True), "[]", number)
-        self._is_open = True
-
-    def _key(self, column: int, written: str, value: str, number: int) -> None:
-        name = written[1:-1] if written[0] in "\"'" else written
-        node = self._child(self._holder(column, is_sequence=False), name, number)
+    def _enter(self, column: int, name: str, number: int, *, is_sequence: bool) -> None:
+        """Begin an item or the value of a key."""
+        above = self._holder(column, is_sequence=is_sequence)
+        is_new = name not in above.children
+        node = above
+        if not is_new or self._nodes <= MOST_NODES:
+            self._nodes += is_new
+            node = above.child(name, number)
         self._pending = self._leaf = node
         self._is_open = True
-        self._value(node, value, column)
-
-    def _child(self, above: OutlineNode, name: str, number: int) -> OutlineNode:
-        if self._nodes > MOST_NODES and name not in above.children:
-            return above
-        self._nodes += name not in above.children
-        return above.child(name, number)
 
     def _value(self, node: OutlineNode, written: str, column: int) -> None:
         value = _ANCHOR.sub("", written, count=1) if written[:1] in ("&", "!") else written
