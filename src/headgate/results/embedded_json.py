@@ -39,8 +39,7 @@ _OPENING: Final = re.compile(rb'(?<!\\)"(?:[ \t]|\\[nrt])*+[{\[]')
 _LITERAL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _CLOSING: Final = re.compile(rb'[}\]](?:[ \t]|\\[nrt])*+"\Z')
 _NAME_ENDS: Final = re.compile(rb"[ \t\r\n]*+:")
-_TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)")
-_FAILED_AT: Final = re.compile(r"\(byte (\d+)\)")
+_FAILED_AT: Final = re.compile(r"(?P<trailing>trailing characters )?\(byte (?P<byte>\d+)\)")
 
 
 class EmbeddedJson:
@@ -119,37 +118,25 @@ def _values(content: Content, view: memoryview) -> Iterator[tuple[int, int]]:
 def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, int]:
     """The end of the value that starts here, or 0 and the position of the error."""
     line_end = _line_end(content, start)
-    try:
-        # Most values are one line, and success costs a tenth of an exception.
-        decode_raw(view[start:line_end])
-    except DecodeError as error:
-        if _TRAILING.search(str(error)) or _FAILED_AT.search(str(error)):
-            return _error_position(content, start, str(error))
-    except (UnicodeDecodeError, RecursionError):
-        return 0, line_end
-    else:
-        return _trimmed_end(content, start, line_end), 0
-    try:
-        decode_raw(view[start:])
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _error_position(content, start, str(error))
-    return _trimmed_end(content, start, len(content)), 0
-
-
-def _error_position(content: Content, start: int, message: str) -> tuple[int, int]:
-    """The same, read from the error message of the parser."""
-    trailing = _TRAILING.search(message)
-    if trailing is not None:
-        # The message counts from 1 and names the first byte after the value.
-        return _trimmed_end(content, start, start + int(trailing[1]) - 1), 0
-    failed = _FAILED_AT.search(message)
-    return 0, start + int(failed[1]) if failed is not None else len(content)
-
-
-def _trimmed_end(content: Content, start: int, end: int) -> int:
-    while end > start and content[end - 1] in b" \t\r\n":
-        end -= 1
-    return end
+    # Most values are one line, and success costs a tenth of an exception.
+    for stop in (line_end, len(content)):
+        end = stop
+        try:
+            decode_raw(view[start:stop])
+        except (UnicodeDecodeError, RecursionError):
+            return 0, stop
+        except DecodeError as error:
+            failed = _FAILED_AT.search(str(error))
+            if failed is None:
+                continue
+            if failed["trailing"] is None:
+                return 0, start + int(failed["byte"])
+            # The message counts from 1 and names the first byte after the value.
+            end = start + int(failed["byte"]) - 1
+        while end > start and content[end - 1] in b" \t\r\n":
+            end -= 1
+        return end, 0
+    return 0, len(content)
 
 
 def _line_end(content: Content, position: int) -> int:
@@ -202,19 +189,16 @@ def extract_json(text: Content, scratch: Scratch | None = None, depth: int = 0) 
     if is_json(text):
         return text
     scratch = scratch or MemoryScratch()
-    if first_byte(text) == b'"':
-        inner = _inside_string(text, scratch) if depth < _DEEPEST_STRING else None
-        return None if inner is None else extract_json(inner, scratch, depth + 1)
-    found = embedded_json(text)
-    return None if found is None else found.document(scratch)
-
-
-def _inside_string(text: Content, scratch: Scratch) -> Content | None:
+    if first_byte(text) != b'"':
+        found = embedded_json(text)
+        return None if found is None else found.document(scratch)
+    if depth == _DEEPEST_STRING:
+        return None
     try:
         literal = decode_raw(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return decode_text(literal, scratch)
+    return extract_json(decode_text(literal, scratch), scratch, depth + 1)
 
 
 def json_in_string(value: Raw, *, only_main: bool = False) -> Raw | None:
@@ -265,9 +249,7 @@ def _json_strings(content: Content) -> Iterator[tuple[int, int, bytes]]:
         if closes and _NAME_ENDS.match(content, position) is None:
             text = decode_text(Raw(literal[0]), MemoryScratch())
             if is_json(text):
-                yield literal.start(), position, _on_one_line(text[:])
-
-
-def _on_one_line(json: bytes) -> bytes:
-    """The JSON without line ends, which would end a record of JSON Lines."""
-    return msgspec.json.format(json, indent=-1) if b"\n" in json else json.strip()
+                # Without line ends, which would end a record of JSON Lines.
+                json = text[:]
+                one_line = msgspec.json.format(json, indent=-1) if b"\n" in json else json.strip()
+                yield literal.start(), position, one_line

@@ -1,6 +1,7 @@
 """Builds the excerpt of a result that is too large, with a notice that says where the rest is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Raw
@@ -23,6 +24,7 @@ from headgate.results.truncation import (
     leading_byte,
     truncate_json,
     truncate_text,
+    whole_content,
 )
 from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
@@ -38,41 +40,27 @@ _LONGEST_UPSTREAM_NOTICE = 600
 
 
 def excerpt(parsed: ParsedResult, job: ExcerptJob) -> JobResult:
-    """The result with truncated texts and `structuredContent`, each with a notice that says where the rest
-    is.
+    """The result with truncated texts and `structuredContent`, each with a notice where the rest is.
 
     Empty where the result is to be shown whole: it is within the limits, no complete tool result, of an
     unknown tool, not truncatable, or not shorter as head and tail.
     """
-    if not parsed.structure.complete or not _too_large(parsed, job):
+    structured = parsed.structure.structured
+    if not parsed.structure.complete or (structured is not None and not job.tool_known):
         return JobResult()
-    if not job.tool_known and parsed.structure.structured is not None:
+    if parsed.size <= job.limit and (job.limit_tokens is None or parsed.tokens <= job.limit_tokens):
         return JobResult()
-    part = _excerpt_parts(parsed, job)
-    if part.is_whole:
-        return JobResult()
-    done = part.result()
-    if job.style == "head_tail" and not _is_shorter(done, parsed):
-        return JobResult()
-    return done
-
-
-def _is_shorter(done: JobResult, parsed: ParsedResult) -> bool:
-    return done.processed_size < parsed.size and len(done.result) < parsed.size_bytes
-
-
-def _too_large(parsed: ParsedResult, job: ExcerptJob) -> bool:
-    return parsed.size > job.limit or (job.limit_tokens is not None and parsed.tokens > job.limit_tokens)
-
-
-def _excerpt_parts(parsed: ParsedResult, job: ExcerptJob) -> "_ExcerptReply":
     texts, cuts = _text_excerpts(parsed, job)
-    structured = _structured_excerpt(parsed, job)
-    left = max(1, min(job.room, job.limit - sum(map(character_count, texts.values()))))
+    kept = _structured_excerpt(parsed, job)
+    if not cuts and (structured is None if kept is None else kept.whole):
+        return JobResult()
     added: list[TruncatedContent] = []
-    if structured is None and parsed.structure.structured is not None:
+    if kept is None and structured is not None:
+        left = max(1, min(job.room, job.limit - sum(map(character_count, texts.values()))))
         added = _structured_as_text(parsed, job, left)
-    return _ExcerptReply(parsed, job, texts, cuts, structured, added)
+    done = _ExcerptReply(parsed, job, texts, cuts, kept, added).result()
+    is_shorter = done.processed_size < parsed.size and len(done.result) < parsed.size_bytes
+    return done if is_shorter or job.style != "head_tail" else JobResult()
 
 
 def _text_excerpts(parsed: ParsedResult, job: ExcerptJob) -> tuple[dict[int, bytes], list[TruncatedContent]]:
@@ -103,10 +91,7 @@ def _first_texts(parsed: ParsedResult, job: ExcerptJob) -> tuple[dict[int, bytes
         cut = _text_excerpt(parsed, index, room + parsed.sizes[index], job) if room < 0 else None
         if cut is not None:
             shown[index] = cut.content
-    count, total = len(shown), len(parsed.texts)
-    return shown, [
-        TruncatedContent(content=b"", shown=count, total=total, unit=PageUnit.ELEMENTS, whole=False)
-    ]
+    return shown, [TruncatedContent(b"", len(shown), len(parsed.texts), PageUnit.ELEMENTS, whole=False)]
 
 
 def _text_excerpt(parsed: ParsedResult, index: int, room: int, job: ExcerptJob) -> TruncatedContent | None:
@@ -120,7 +105,7 @@ def _text_excerpt(parsed: ParsedResult, index: int, room: int, job: ExcerptJob) 
         table = to_compact_tables(text)
         most = job.limit if len(parsed.texts) == 1 else room
         if table is not None and character_count(table) <= most:
-            return TruncatedContent(content=table, shown=1, total=1, unit=PageUnit.ELEMENTS, whole=True)
+            return whole_content(table)
         text = table or text
     return _json_or_text_excerpt(text, room)
 
@@ -140,7 +125,7 @@ def _head_tail_excerpt(text: Content, size: int, room: int) -> TruncatedContent 
     end = text[-_TAIL_BYTES:].decode(errors="ignore")
     # The function needs only the beginning, the end, and whether the text is longer than the room.
     shown = head_tail(beginning + end, room).encode()
-    return TruncatedContent(content=shown, shown=room, total=size, unit=PageUnit.CHARACTERS, whole=False)
+    return TruncatedContent(shown, room, size, PageUnit.CHARACTERS, whole=False)
 
 
 def _structured_excerpt(parsed: ParsedResult, job: ExcerptJob) -> TruncatedContent | None:
@@ -152,7 +137,7 @@ def _structured_excerpt(parsed: ParsedResult, job: ExcerptJob) -> TruncatedConte
     content = truncate_structured(whole, job.output_schema, job.room)
     loss = truncation_loss(whole, content)
     if loss is None:
-        return TruncatedContent(content, 1, 1, PageUnit.ELEMENTS, whole=True)
+        return whole_content(content)
     return TruncatedContent(content, loss.shown, loss.total, loss.unit, whole=False)
 
 
@@ -167,124 +152,93 @@ def _structured_as_text(parsed: ParsedResult, job: ExcerptJob, room: int) -> lis
     content = minify_json(bytes(parsed.structure.structured))[:]
     if job.style == "head_tail":
         cut = _head_tail_excerpt(content, parsed.structured_size, room)
-        return [cut or TruncatedContent(content, 1, 1, PageUnit.ELEMENTS, whole=True)]
+        return [cut or whole_content(content)]
     cut = _json_or_text_excerpt(content, room - room // _OUTLINE_SHARE)
     params = ExploreParams(max_depth=_OUTLINE_DEPTH, room=room // _OUTLINE_SHARE)
     outline = ExploreProcessor(parsed.scratch).process(content, params).content[:]
-    return [cut, TruncatedContent(outline, 1, 1, PageUnit.ELEMENTS, whole=True)]
+    return [cut, whole_content(outline)]
 
 
+@dataclass(frozen=True, slots=True)
 class _ExcerptReply:
     """The excerpt of a result: its remaining parts, and the notice about the rest."""
 
-    def __init__(
-        self,
-        parsed: ParsedResult,
-        job: ExcerptJob,
-        texts: Mapping[int, bytes],
-        cuts: list[TruncatedContent],
-        structured: TruncatedContent | None,
-        added: list[TruncatedContent],
-    ) -> None:
-        """`added` are texts that the result does not have itself."""
-        self._parsed = parsed
-        self._job = job
-        self._spoofed_notices = spoofed_notices(job.message.partition("{")[0])
-        self._texts = texts
-        self._cuts = cuts
-        self._structured = structured
-        self._added = added
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was omitted."""
-        if self._structured is None:
-            return not self._cuts and self._parsed.structure.structured is None
-        return not self._cuts and self._structured.whole
+    parsed: ParsedResult
+    job: ExcerptJob
+    texts: Mapping[int, bytes]
+    cuts: list[TruncatedContent]
+    structured: TruncatedContent | None
+    # Texts that the result does not have itself.
+    added: list[TruncatedContent]
 
     def result(self) -> JobResult:
-        """The job's result, with the excerpt as a tool result."""
-        notice = self._notice(self._shown_summary())
-        texts = [*self._texts.values(), *(cut.content for cut in self._added)]
+        """The job's result; in the excerpt only the gateway's own notice looks like one."""
+        mark_texts = spoofed_notices(self.job.message.partition("{")[0]).mark_texts
+        notice = self._notice(self._shown_summary()).encode()
+        members = dict(self.parsed.structure.members)
+        members.setdefault("content", Raw(b"[]"))
         structured = b""
-        if self._structured is not None:
-            structured = self._with_notice(self._spoofed_notices.mark_texts(self._structured.content))
+        if self.structured is None:
+            members.pop("structuredContent", None)
+        else:
+            structured = self._with_notice(self.structured, mark_texts)
+            members["structuredContent"] = Raw(structured)
+        texts = [*self.texts.values(), *(cut.content for cut in self.added)]
         # The notice is read too, so the savings are net.
-        facts = size_facts(self._parsed, self._job.cache_id, [*texts, notice.encode()], structured)
-        blocks = [*self._blocks(), text_block(notice.encode())]
-        return job_result(self._members(structured), blocks, facts, {"excerpt": facts})
+        facts = size_facts(self.parsed, self.job.cache_id, [*texts, notice], structured)
+        blocks = [*map(mark_texts, self._blocks()), text_block(notice)]
+        return job_result(members, blocks, facts, {"excerpt": facts})
 
     def _notice(self, shown: str) -> str:
         words = {
             "shown": shown,
-            "size": f"{self._parsed.size:,}",
-            "tokens": f"{self._parsed.tokens:,}",
-            "cache_id": self._job.cache_id,
+            "size": f"{self.parsed.size:,}",
+            "tokens": f"{self.parsed.tokens:,}",
+            "cache_id": self.job.cache_id,
         }
-        return fill_placeholders(self._job.message, words)
+        return fill_placeholders(self.job.message, words)
 
     def _shown_summary(self) -> str:
-        cuts = [cut for cut in (*self._cuts, *self._added) if not cut.whole]
+        cuts = [cut for cut in (*self.cuts, *self.added) if not cut.whole]
         if cuts:
             return " and ".join(map(_shown_of_total, cuts))
-        if self._cuts:
+        if self.cuts:
             return "all of it, written more tightly"
-        if self._structured is None:
+        if self.structured is None:
             return "the text is whole, structuredContent is left out"
-        return f"the text is whole, structuredContent is cut to {_shown_of_total(self._structured)}"
+        return f"the text is whole, structuredContent is cut to {_shown_of_total(self.structured)}"
 
-    def _with_notice(self, content: bytes) -> bytes:
-        """The `structuredContent` of the excerpt, with the notice as its first member."""
-        cut = self._structured
-        assert cut is not None
+    def _with_notice(self, cut: TruncatedContent, mark_texts: Callable[[bytes], bytes]) -> bytes:
+        """The `structuredContent` of the excerpt, with the notice as its first member.
+
+        It holds the notice that the upstream itself has added, as another gateway does.
+        """
         shown = "structuredContent is whole, the text beside it is cut" if cut.whole else _shown_of_total(cut)
         notice_fields: dict[str, Any] = {
             "notice": self._notice(shown),
-            "cache_id": self._job.cache_id,
+            "cache_id": self.job.cache_id,
             "shown": cut.shown,
             "total": cut.total,
         }
-        upstream = self._notice_of_upstream()
-        if upstream is not None:
-            notice_fields["upstream"] = upstream
-        return with_notice(content, notice_fields)
-
-    def _notice_of_upstream(self) -> Raw | None:
-        """The notice that the upstream itself has added, as another gateway does."""
-        structured = self._parsed.structure.structured
-        if structured is None or b"headgate" not in bytes(structured):
-            return None
-        notice_fields = top_level_members(structured).get(NOTICE_MEMBER)
-        if notice_fields is None:
-            return None
-        return Raw(
-            self._spoofed_notices.mark_texts(
-                _json_or_text_excerpt(bytes(notice_fields), _LONGEST_UPSTREAM_NOTICE).content
-            )
-        )
+        whole = self.parsed.structure.structured
+        if whole is not None and b"headgate" in bytes(whole):
+            upstream = top_level_members(whole).get(NOTICE_MEMBER)
+            if upstream is not None:
+                short = _json_or_text_excerpt(bytes(upstream), _LONGEST_UPSTREAM_NOTICE).content
+                notice_fields["upstream"] = Raw(mark_texts(short))
+        return with_notice(mark_texts(cut.content), notice_fields)
 
     def _blocks(self) -> list[bytes]:
-        """The blocks with their new texts; only the notice of this gateway may look like one."""
-        whole = self._parsed.texts
+        """The blocks with their new texts."""
+        whole = self.parsed.texts
         blocks = [
             bytes(block.raw)
-            if block.text is None or self._texts[index] is whole[index]
-            else block.with_text(self._texts[index])
-            for index, block in enumerate(self._parsed.structure.blocks)
-            if block.text is None or index in self._texts
+            if block.text is None or self.texts[index] is whole[index]
+            else block.with_text(self.texts[index])
+            for index, block in enumerate(self.parsed.structure.blocks)
+            if block.text is None or index in self.texts
         ]
-        blocks += [text_block(cut.content) for cut in self._added]
-        return [self._spoofed_notices.mark_texts(block) for block in blocks]
-
-    def _members(self, structured: bytes) -> dict[str, Raw]:
-        """The members of the result, unchanged except for `structuredContent`."""
-        members = dict(self._parsed.structure.members)
-        members.setdefault("content", Raw(b"[]"))
-        if structured:
-            members["structuredContent"] = Raw(structured)
-        else:
-            members.pop("structuredContent", None)
-        return members
+        return blocks + [text_block(cut.content) for cut in self.added]
 
 
 def _shown_of_total(cut: TruncatedContent) -> str:

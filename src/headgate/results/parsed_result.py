@@ -68,10 +68,10 @@ class ParsedResult:
         the keys of its objects.
         """
         texts = {index: minify_json(text) if self.json[index] else text for index, text in self.texts.items()}
-        structured = self.structure.structured
-        if structured is None or len(texts) != 1:
-            return texts
-        return {index: _expanded_from_structured(text, structured) for index, text in texts.items()}
+        if self.structure.structured is not None and len(texts) == 1:
+            index, text = texts.popitem()
+            texts[index] = _expanded_from_structured(text, self.structure.structured)
+        return texts
 
     @cached_property
     def document(self) -> ResultDocument:
@@ -101,12 +101,13 @@ class ParsedResult:
     @cached_property
     def blocks(self) -> Content:
         """The texts as one JSON array: JSON as values, other texts as strings."""
-        texts = self.compact_texts.items()
-        return self.scratch.store(
-            join_windows(
-                self.values[index][:] if index in self.values else _json_string(text) for index, text in texts
-            )
+        values = (
+            self.values[index][:]
+            if index in self.values
+            else msgspec.json.encode(text[:].decode(errors="replace"))
+            for index, text in self.compact_texts.items()
         )
+        return self.scratch.store(join_windows(values))
 
     def content_for_paths(self, *paths: str) -> Content:
         """The content that the paths refer to: among several texts an index is that of a text."""
@@ -182,10 +183,9 @@ class ParsedResult:
     @cached_property
     def tokens(self) -> int:
         """An estimate of the tokens that a model would read."""
-        structured = self.structure.structured
-        structured_tokens = estimate_tokens(memoryview(structured)) if structured is not None else 0
+        structured = memoryview(self.structure.structured or b"")
         # Both mostly repeat each other, and a client shows one of them.
-        return max(sum(map(estimate_tokens, self.texts.values())), structured_tokens)
+        return max(sum(map(estimate_tokens, self.texts.values())), estimate_tokens(structured))
 
     @cached_property
     def json(self) -> dict[int, bool]:
@@ -219,10 +219,6 @@ def _repaired_json(text: Content) -> Content:
 def starts_with_index(*paths: str) -> bool:
     """Whether one of the paths begins with an index."""
     return any(steps and array_index(steps[0]) is not None for steps in map(parse_path, paths))
-
-
-def _json_string(text: Content) -> bytes:
-    return msgspec.json.encode(text[:].decode(errors="replace"))
 
 
 def minify_json(json: Content) -> Content:

@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -25,7 +26,6 @@ from headgate.results.content import (
 from headgate.results.embedded_json import MainJson, decode_json_strings, extract_json, main_json
 from headgate.results.explore.explore_processor import ExploreProcessor, explore_blocks
 from headgate.results.jobs import (
-    ExploreParams,
     JobResult,
     PageUnit,
     ProjectionParams,
@@ -40,7 +40,7 @@ from headgate.results.parsed_result import ParsedResult, starts_with_index
 from headgate.results.pipeline import Pipeline, ProcessingError, Processor, ProcessorResult
 from headgate.results.projection import ProjectionProcessor
 from headgate.results.reply import job_result, size_facts, text_block, with_notice
-from headgate.results.result_structure import ResultStructure, top_level_members
+from headgate.results.result_structure import top_level_members
 from headgate.results.search.search_processor import SearchProcessor
 from headgate.results.truncation import fair_shares, truncate_json, truncate_text
 from headgate.schema.notice_compatibility import NOTICE_MEMBER
@@ -58,10 +58,17 @@ def read_result(parsed: ParsedResult, job: ReadJob, query: Processor | None = No
 
 
 def _run_read_job(parsed: ParsedResult, job: ReadJob, query: Processor | None) -> JobResult:
-    if _only_filters(job) and not parsed.reads_as_one and not job.path and not _names_block(parsed, job):
+    if (
+        _only_filters(job)
+        and not parsed.reads_as_one
+        and not job.path
+        # Fields that begin with the index of a block, as the paths of explore do, are those of one text.
+        and not (parsed.is_mixed and starts_with_index(*_fields(job.projection)))
+    ):
         return _filter_each_text(parsed, job)
     if job.exploration is not None and not job.exploration.path and parsed.is_mixed and parsed.values:
-        return _ReadReply(parsed, job).of_texts(*_explore_blocks(parsed, job.exploration))
+        outlines, metadata = explore_blocks(parsed.blocks, len(parsed.texts), job.exploration, parsed.scratch)
+        return _ReadReply(parsed, job).of_texts(outlines, metadata)
     made = _run_processors(parsed, job, query)
     if made.error is not None:
         return JobResult(error=made.error)
@@ -72,33 +79,23 @@ def _run_read_job(parsed: ParsedResult, job: ReadJob, query: Processor | None) -
     return _ReadReply(parsed, job).of_texts([_compact(content[:], job)], metadata)
 
 
-def _explore_blocks(parsed: ParsedResult, exploration: ExploreParams) -> tuple[list[bytes], dict[str, Any]]:
-    return explore_blocks(parsed.blocks, len(parsed.texts), exploration, parsed.scratch)
-
-
 def _only_filters(job: ReadJob) -> bool:
     return job.projection is not None and job.search is None
 
 
-def _names_block(parsed: ParsedResult, job: ReadJob) -> bool:
-    """Whether the fields begin with the index of a block, as the paths of explore do."""
-    return parsed.is_mixed and job.projection is not None and starts_with_index(*_fields(job.projection))
-
-
-def _fields(projection: ProjectionParams) -> tuple[str, ...]:
-    return (*projection.fields, *projection.exclude)
+def _fields(projection: ProjectionParams | None) -> tuple[str, ...]:
+    return () if projection is None else (*projection.fields, *projection.exclude)
 
 
 def _run_processors(parsed: ParsedResult, job: ReadJob, query: Processor | None) -> ProcessorResult:
+    scratch = parsed.scratch
     processors: list[Processor] = [
         ProjectionProcessor(),
-        SearchProcessor(scratch=parsed.scratch),
-        ExploreProcessor(parsed.scratch),
-        ReadProcessor(parsed.scratch),
+        SearchProcessor(scratch=scratch),
+        ExploreProcessor(scratch),
+        ReadProcessor(scratch),
     ]
-    if query is not None:
-        processors.append(query)
-    pipeline = Pipeline(processors)
+    pipeline = Pipeline(processors if query is None else [*processors, query])
     params = {
         "projection": job.projection,
         "search": job.search,
@@ -109,12 +106,10 @@ def _run_processors(parsed: ParsedResult, job: ReadJob, query: Processor | None)
     content, main = _select_content(parsed, job)
     if job.search is None:
         return pipeline.run(content if main is None else main.content, params)
-    made, form = search_forms(
-        lambda form: pipeline.run(form, params), content, main, job.search, parsed.scratch
-    )
+    made, form = _search_forms(lambda form: pipeline.run(form, params), content, main, job.search, scratch)
     if made.error is not None:
         return made
-    found = {**made.metadata["search"], **hit_locations(made, form, parsed, job, is_written=form is content)}
+    found = {**made.metadata["search"], **_hit_locations(made, form, parsed, job, is_written=form is content)}
     return msgspec.structs.replace(made, metadata={**made.metadata, "search": found})
 
 
@@ -206,15 +201,13 @@ def _page_texts(
     if sum(sizes.values()) <= job.room and not job.offset:
         return {index: _compact(text[:], job) for index, text in texts.items()}, {}
     rooms = dict(zip(sizes, fair_shares(list(sizes.values()), job.room), strict=True))
-    pages: dict[int, bytes] = {}
-    for index, text in texts.items():
-        # The first page has shown the others.
-        if index != main and not job.offset:
-            pages[index] = _beginning(text, rooms[index])
+    others = {index: text for index, text in texts.items() if index != main}
+    # The first page has shown the others.
+    pages = {} if job.offset else {index: _beginning(text, rooms[index]) for index, text in others.items()}
     shown = _page(made[main], job.offset, rooms[main])
     pages[main] = _compact(shown.content[:], job)
     metadata = dict(shown.metadata)
-    if any(count_characters(text) > rooms[index] for index, text in texts.items() if index != main):
+    if any(sizes[index] > rooms[index] for index in others):
         metadata["other_texts"] = "cut"
     return pages, metadata
 
@@ -230,35 +223,33 @@ def _compact(content: bytes, job: ReadJob) -> bytes:
     return (to_compact_tables(content) or content) if job.compact and is_json(content) else content
 
 
+@dataclass(frozen=True, slots=True)
 class _ReadReply:
     """Renders the reply of a read job."""
 
-    def __init__(self, parsed: ParsedResult, job: ReadJob) -> None:
-        self._parsed = parsed
-        self._job = job
+    parsed: ParsedResult
+    job: ReadJob
 
     def of_texts(self, texts: list[bytes], metadata: Mapping[str, Any]) -> JobResult:
         """The texts, the other blocks if the agent has not seen them, and the note."""
         blocks = [text_block(text) for text in texts]
-        filters = _only_filters(self._job)
-        if filters and self._parsed.text_is_summary:
-            left = self._job.room - sum(map(character_count, texts))
-            summary = self._summary(left)
+        filters = _only_filters(self.job)
+        if filters and self.parsed.text_is_summary:
+            # With the texts that summarise `structuredContent`, as far as they fit.
+            left = self.job.room - sum(map(character_count, texts))
+            rooms = fair_shares(list(self.parsed.sizes.values()), max(left, 0))
+            shares = zip(self.parsed.texts.items(), rooms, strict=True)
+            summary = {index: _beginning(text, room) for (index, text), room in shares}
             return self._result(blocks + self._blocks(summary), [*texts, *summary.values()], metadata, None)
-        if filters or self._job.fresh:
-            blocks += [bytes(block.raw) for block in self._parsed.structure.blocks if block.text is None]
+        if filters or self.job.fresh:
+            blocks += self._blocks({})
         return self._result(blocks, texts, metadata, None)
 
-    def _summary(self, room: int) -> dict[int, bytes]:
-        """The texts that summarise `structuredContent`, as far as they fit."""
-        rooms = fair_shares(list(self._parsed.sizes.values()), max(room, 0))
-        texts = self._parsed.texts.items()
-        return {index: _beginning(text, share) for (index, text), share in zip(texts, rooms, strict=True)}
-
     def _blocks(self, texts: Mapping[int, bytes]) -> list[bytes]:
+        """The blocks with these texts, and those without a text."""
         return [
             bytes(block.raw) if block.text is None else block.with_text(texts[index])
-            for index, block in enumerate(self._parsed.structure.blocks)
+            for index, block in enumerate(self.parsed.structure.blocks)
             if block.text is None or index in texts
         ]
 
@@ -272,17 +263,18 @@ class _ReadReply:
     def _result(
         self, blocks: list[bytes], texts: list[bytes], metadata: Mapping[str, Any], structured: bytes | None
     ) -> JobResult:
-        note = page_note(self._job.cache_id, metadata)
-        if not self._parsed.texts and self._parsed.structure.structured is None:
-            note += f"; the result has no text, but {_block_types(self._parsed.structure)}"
+        note = page_note(self.job.cache_id, metadata)
+        structure = self.parsed.structure
+        if not self.parsed.texts and structure.structured is None:
+            kinds = Counter(block.type or "unknown" for block in structure.blocks)
+            types = ", ".join(f"{count} of type {kind}" for kind, count in kinds.items())
+            note += f"; the result has no text, but {types or 'no content at all'}"
         structured = None if structured is None else self._with_note(structured, note)
-        facts = size_facts(self._parsed, self._job.cache_id, [*texts, note.encode()], structured)
-        blocks.append(text_block(note.encode()))
-        members = {
-            key: value for key, value in self._parsed.structure.members.items() if key in _CALL_MEMBERS
-        }
+        facts = size_facts(self.parsed, self.job.cache_id, [*texts, note.encode()], structured)
+        members = {key: value for key, value in structure.members.items() if key in _CALL_MEMBERS}
         if structured is not None:
             members["structuredContent"] = Raw(structured)
+        blocks = [*blocks, text_block(note.encode())]
         return job_result(members, blocks, {**facts, **metadata}, dict(metadata))
 
     def _with_note(self, structured: bytes, note: str) -> bytes | None:
@@ -290,35 +282,37 @@ class _ReadReply:
 
         Several clients show a model `structuredContent` alone, and nothing can be added to an array.
         """
-        if not self._job.fresh and note == page_note(self._job.cache_id, {}):
+        if not self.job.fresh and note == page_note(self.job.cache_id, {}):
             return structured
         if first_byte(structured) != b"{":
             return None
-        notice_fields: dict[str, Any] = {"notice": note, "cache_id": self._job.cache_id}
+        notice_fields: dict[str, Any] = {"notice": note, "cache_id": self.job.cache_id}
         upstream = top_level_members(structured).get(NOTICE_MEMBER)
         if upstream is not None:
             notice_fields["upstream"] = upstream
         return with_notice(structured, notice_fields)
 
 
-def _block_types(structure: ResultStructure) -> str:
-    kinds = Counter(block.type or "unknown" for block in structure.blocks)
-    return ", ".join(f"{count} of type {kind}" for kind, count in kinds.items()) or "no content at all"
-
-
-SearchRun = Callable[[Content], ProcessorResult]
-
-
-def search_forms(
-    run: SearchRun, content: Content, main: MainJson | None, search: SearchParams, scratch: Scratch
+def _search_forms(
+    run: Callable[[Content], ProcessorResult],
+    content: Content,
+    main: MainJson | None,
+    search: SearchParams,
+    scratch: Scratch,
 ) -> tuple[ProcessorResult, Content]:
     """The output of `run` and the form of the content that it matched in.
 
     The JSON comes first, with the JSON in its strings decoded, then the content as it is written: a pattern
     may match a string as it is escaped, or the text around the JSON.
     """
+    json = content if main is None else main.content
+    forms = [content]
+    if is_json(json) or json_lines(json) is not None:
+        every = (decode_json_strings(json, scratch), json, content)
+        # Mostly the same object.
+        forms = list({id(form): form for form in every}.values())
     first: tuple[ProcessorResult, Content] | None = None
-    for form in _forms(content if main is None else main.content, content, scratch):
+    for form in forms:
         made = run(form)
         if made.error is not None or made.metadata["search"]["matches"]:
             if main is not None and form is not content:
@@ -326,17 +320,6 @@ def search_forms(
             return made, form
         first = first or (made, form)
     return first or (run(content), content)
-
-
-def _forms(json: Content, content: Content, scratch: Scratch) -> Iterator[Content]:
-    if is_json(json) or json_lines(json) is not None:
-        unfolded = decode_json_strings(json, scratch)
-        yield unfolded
-        if unfolded is not json:
-            yield json
-        if json is content:
-            return
-    yield content
 
 
 def _with_matches_around(made: ProcessorResult, main: MainJson, search: SearchParams) -> ProcessorResult:
@@ -354,27 +337,26 @@ def _with_matches_around(made: ProcessorResult, main: MainJson, search: SearchPa
 _MOST_POSITIONS = 20
 
 
-def hit_locations(
+def _hit_locations(
     made: ProcessorResult, form: Content, parsed: ParsedResult, job: ReadJob, *, is_written: bool
 ) -> dict[str, Any]:
     """Metadata to add to a search of `form`: blocks, positions and paths of its hits.
 
     `is_written` says whether the form is the content itself, or JSON that was found in it.
     """
-    search_facts = made.metadata.get("search", {})
-    if job.search is None or job.projection is not None:
+    search_facts = made.metadata["search"]
+    if job.projection is not None:
         return {}
     if job.path:
         return _below_path(made, form if is_written else b"", parsed, job) if search_facts.get("cut") else {}
     texts = _SearchedTexts(parsed, form, is_written=is_written)
     facts: dict[str, Any] = {}
     if texts.are_several:
-        blocks = texts.blocks(made.places, made.elements)
-        facts = {"blocks": blocks} if blocks else {}
+        facts["blocks"] = texts.blocks(made.places, made.elements)
     if search_facts.get("cut") and made.places:
-        positions = texts.positions(made.places[:_MOST_POSITIONS])
-        facts |= {"positions": positions} if positions else {}
-    return facts | texts.path(str(search_facts.get("path", "")))
+        facts["positions"] = texts.positions(made.places[:_MOST_POSITIONS])
+    facts["path"] = texts.path(str(search_facts.get("path", "")))
+    return {name: value for name, value in facts.items() if value}
 
 
 def _below_path(made: ProcessorResult, text: Content, parsed: ParsedResult, job: ReadJob) -> dict[str, Any]:
@@ -404,7 +386,12 @@ class _SearchedTexts:
     @cached_property
     def _starts(self) -> list[int]:
         if not self._is_written:
-            return list(_element_starts(self._form))
+            # Only commas and white space are between the elements of an array.
+            starts, position = list[int](), 0
+            for element in decode_elements(self._form):
+                starts.append(self._form.find(bytes(element), position))
+                position = starts[-1] + len(element)
+            return starts
         # After the bracket, with one byte between two of them.
         first = 1 if self._parsed.document.json and self.are_several else 0
         texts = self._parsed.compact_texts.values()
@@ -430,11 +417,11 @@ class _SearchedTexts:
         numbers = elements or [bisect_right(self._starts, start) - 1 for start in places]
         return [self._indexes[number] for number in numbers]
 
-    def path(self, inner: str) -> dict[str, str]:
-        """The path of a string for proxy_read, where a leading index would be that of a text."""
+    def path(self, inner: str) -> str:
+        """The path of a string for proxy_read, where a leading index would be that of a text; else none."""
         if self._only is None or not starts_with_index(inner):
-            return {}
-        return {"path": f"[{self._indexes.index(self._only)}]{inner}"}
+            return ""
+        return f"[{self._indexes.index(self._only)}]{inner}"
 
     def positions(self, places: Sequence[int]) -> list[int]:
         """The characters before each hit in the original text; none where another form was searched."""
@@ -452,12 +439,3 @@ class _SearchedTexts:
                     before[number] + count_characters(memoryview(text)[: start - self._starts[number]])
                 )
         return found
-
-
-def _element_starts(array: Content) -> Iterator[int]:
-    """The offset of each element of a JSON array; only commas and white space are between them."""
-    position = 0
-    for element in decode_elements(array):
-        position = array.find(bytes(element), position)
-        yield position
-        position += len(memoryview(element))

@@ -4,9 +4,10 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, DecodeError, Raw, UnsetType, ValidationError
+from msgspec import DecodeError, Raw, ValidationError
 
 from headgate.protocol.json_scan import JsonObjectScanner, array_elements
 from headgate.results.content import (
@@ -32,13 +33,13 @@ _UNREADABLE = "the result cannot be read as a result of the protocol"
 
 
 class _ResourceFields(msgspec.Struct):
-    text: Raw | UnsetType = UNSET
+    text: Raw = Raw(b"")
 
 
 class _BlockFields(msgspec.Struct):
     type: str = ""
-    text: Raw | UnsetType = UNSET
-    resource: Raw | UnsetType = UNSET
+    text: Raw = Raw(b"")
+    resource: Raw = Raw(b"")
 
 
 _block = msgspec.json.Decoder(_BlockFields)
@@ -54,12 +55,12 @@ class ContentBlock(msgspec.Struct, frozen=True):
 
     def with_text(self, text: bytes) -> bytes:
         """The block with another text, and every other member unchanged."""
-        members = decode_members(self.raw)
+        members: dict[str, Any] = decode_members(self.raw)
+        holder = members
         if self.type == "resource":
-            inner = decode_members(members["resource"])
-            members["resource"] = Raw(msgspec.json.encode(inner | {"text": text.decode(errors="replace")}))
-            return msgspec.json.encode(members)
-        return msgspec.json.encode(members | {"text": text.decode(errors="replace")})
+            holder = members["resource"] = decode_members(members["resource"])
+        holder["text"] = text.decode(errors="replace")
+        return msgspec.json.encode(members)
 
 
 class ResultStructure(msgspec.Struct, frozen=True):
@@ -123,13 +124,11 @@ def _parse_block(raw: Raw) -> ContentBlock:
         block = _skim_block(raw)
     except ValidationError:
         return ContentBlock(raw, "")
-    if block.type == "text" and _is_string(block.text):
-        return ContentBlock(raw, "text", block.text)  # type: ignore[arg-type]
-    if block.type == "resource" and block.resource is not UNSET:
-        text = _resource_text(block.resource)
-        if _is_string(text):
-            return ContentBlock(raw, "resource", text)  # type: ignore[arg-type]
-    return ContentBlock(raw, block.type)
+    text = block.text if block.type == "text" else Raw(b"")
+    if block.type == "resource":
+        with suppress(RecursionError, DecodeError):
+            text = _resource.decode(block.resource).text
+    return ContentBlock(raw, block.type, text if bytes(memoryview(text)[:1]) == b'"' else None)
 
 
 def _skim_block(raw: Raw) -> _BlockFields:
@@ -139,18 +138,7 @@ def _skim_block(raw: Raw) -> _BlockFields:
         kind = msgspec.json.decode(members.get("type", b'""'), type=str)
     except ValueError:
         return _BlockFields()
-    return _BlockFields(kind, members.get("text", UNSET), members.get("resource", UNSET))
-
-
-def _resource_text(resource: Raw | UnsetType) -> Raw | UnsetType:
-    try:
-        return _resource.decode(resource).text  # type: ignore[arg-type]
-    except (RecursionError, ValidationError):
-        return UNSET
-
-
-def _is_string(value: Raw | UnsetType) -> bool:
-    return value is not UNSET and bytes(memoryview(value)[:1]) == b'"'
+    return _BlockFields(kind, members.get("text", Raw(b"")), members.get("resource", Raw(b"")))
 
 
 def parse_envelope(result: bytes) -> ResultStructure:
@@ -222,11 +210,9 @@ def build_document(
     if structure.structured is not None and exceeds_texts(structure.structured, texts):
         content = scratch.store(windows(structure.structured))
         return ResultDocument(content, is_json(content))
-    if not texts:
-        return ResultDocument(b"", json=False)
-    first, *others = texts.values()
-    if not others:
-        return ResultDocument(first, is_json(first))
+    if len(texts) < 2:
+        only = next(iter(texts.values()), b"")
+        return ResultDocument(only, is_json(only))
     if all(map(is_json, texts.values())):
         return ResultDocument(scratch.store(join_windows(texts.values())), json=True)
     return ResultDocument(scratch.store(join_windows(texts.values(), b"", b"\n", b"")), json=False)

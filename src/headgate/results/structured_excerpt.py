@@ -1,7 +1,6 @@
 """Truncates structuredContent to a subset that still satisfies the output schema of its tool."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -54,30 +53,23 @@ def truncation_loss(whole: bytes | Raw, kept: bytes | Raw) -> TruncationLoss | N
             return None
     match leading_byte(whole):
         case b"[":
-            return _array_loss(whole, decode_elements(whole), decode_elements(kept))
+            elements, kept_elements = decode_elements(whole), decode_elements(kept)
+            if len(kept_elements) < len(elements):
+                return element_loss(whole, len(kept_elements), len(elements), of_array=True)
+            losses = _losses(zip(elements, kept_elements, strict=False))
+            return max(losses, key=lambda loss: (loss.of_array, loss.size), default=None)
         case b"{":
-            return _object_loss(whole, decode_members(whole), decode_members(kept))
+            members, kept_members = decode_members(whole), decode_members(kept)
+            pairs = ((members[key], value) for key, value in kept_members.items() if key in members)
+            return main_loss(whole, _losses(pairs), len(kept_members), len(members))
         case b'"':
             shown, total = (len(decode_string(Raw(bytes(text)))) for text in (kept, whole))
             return TruncationLoss(False, len(memoryview(whole)), shown, total, PageUnit.CHARACTERS)
     return None
 
 
-def _array_loss(whole: bytes | Raw, elements: list[Raw], kept: list[Raw]) -> TruncationLoss | None:
-    if len(kept) < len(elements):
-        return element_loss(whole, len(kept), len(elements), of_array=True)
-    losses = [
-        loss for pair in zip(elements, kept, strict=False) if (loss := truncation_loss(*pair)) is not None
-    ]
-    return max(losses, key=lambda loss: (loss.of_array, loss.size), default=None)
-
-
-def _object_loss(
-    whole: bytes | Raw, members: Mapping[str, Raw], kept: Mapping[str, Raw]
-) -> TruncationLoss | None:
-    pairs = ((members[key], value) for key, value in kept.items() if key in members)
-    losses = [loss for pair in pairs if (loss := truncation_loss(*pair)) is not None]
-    return main_loss(whole, losses, len(kept), len(members))
+def _losses(pairs: Iterable[tuple[Raw, Raw]]) -> list[TruncationLoss]:
+    return [loss for pair in pairs if (loss := truncation_loss(*pair)) is not None]
 
 
 class _StructuredTruncator:
@@ -96,7 +88,10 @@ class _StructuredTruncator:
                 return self._truncate_array(decode_elements(value), rules, room, depth)
             case b"{":
                 return self._truncate_object(decode_members(value), rules, room, depth)
-        return _truncate_string(value, rules, room)
+        # An ellipsis alone is the least that indicates an omission.
+        piece = truncate_value(value, max(room, 4))
+        is_long_enough = piece and len(msgspec.json.decode(piece.content, type=str)) >= rules.shortest
+        return piece.content if piece and is_long_enough else bytes(value)
 
     def _rules(self, value: Raw, schemas: Schemas, depth: int) -> RemovalRules:
         kind = _KINDS.get(leading_byte(value))
@@ -132,19 +127,25 @@ class _StructuredTruncator:
             if character_count(data) <= room:
                 return data
         needed = {key: value for key, value in members.items() if key in rules.required}
-        return _object({key: self._smallest(value, rules, key, depth) for key, value in needed.items()})
-
-    def _smallest(self, value: Raw, rules: RemovalRules, key: str, depth: int) -> bytes:
-        return self.truncate(value, rules.of_member(key), 0, depth + 1)
+        return _object(
+            {key: self.truncate(value, rules.of_member(key), 0, depth + 1) for key, value in needed.items()}
+        )
 
     def _share(
         self, members: Mapping[str, Raw], rules: RemovalRules, room: int, depth: int
     ) -> dict[str, bytes] | None:
         """Small members whole and an equal share for each of the others; None where that is too little."""
+
+        def order(key: str) -> tuple[bool, int]:
+            """Required members that cannot be truncated first, then by size."""
+            value = members[key]
+            fixed = key in rules.required and self._rules(value, rules.of_member(key), depth + 1).fixed
+            return not fixed, size_within(value, room)
+
         left = room + 1 - sum(character_count(encoded_key(key)) + 1 for key in members)
         kept: dict[str, bytes] = {}
         waiting = len(members)
-        for key in self._by_size(members, rules, room, depth):
+        for key in sorted(members, key=order):
             share = left // waiting
             optional = key not in rules.required
             if (
@@ -168,11 +169,7 @@ class _StructuredTruncator:
         """The required members in half of the room, then the first of the others that fit."""
         needed = {key: value for key, value in members.items() if key in rules.required}
         kept = self._share(needed, rules, room // 2, depth) or {}
-        left = (
-            room
-            + 1
-            - sum(character_count(encoded_key(key)) + character_count(data) + 1 for key, data in kept.items())
-        )
+        left = room + 1 - sum(character_count(encoded_key(key) + data) + 1 for key, data in kept.items())
         for key, value in members.items():
             if key in rules.required:
                 continue
@@ -184,27 +181,6 @@ class _StructuredTruncator:
             left -= character_count(data)
         return {key: kept[key] for key in members if key in kept}
 
-    def _by_size(
-        self, members: Mapping[str, Raw], rules: RemovalRules, room: int, depth: int
-    ) -> Iterator[str]:
-        """Required members that cannot be truncated first, then by size."""
-
-        def sort_key(key: str) -> tuple[bool, int]:
-            value = members[key]
-            fixed = key in rules.required and self._rules(value, rules.of_member(key), depth + 1).fixed
-            return not fixed, size_within(value, room)
-
-        yield from sorted(members, key=sort_key)
-
 
 def _object(members: Mapping[str, bytes]) -> bytes:
     return join_parts(b"{", (encoded_key(key) + data for key, data in members.items()), b"}")
-
-
-def _truncate_string(value: Raw, rules: RemovalRules, room: int) -> bytes:
-    # An ellipsis alone is the least that indicates an omission.
-    piece = truncate_value(value, max(room, 4))
-    if piece is None:
-        return bytes(value)
-    shown: Any = msgspec.json.decode(piece.content)
-    return piece.content if len(shown) >= rules.shortest else bytes(value)

@@ -91,23 +91,18 @@ def truncate_value(value: Content | Raw, room: int, depth: int = 0) -> Truncated
     if data is not None:
         return TruncatedValue(data, None)
     try:
-        return _truncate_by_kind(value, room, depth)
+        match leading_byte(value):
+            case b"[":
+                return _truncate_array(value, room, depth)
+            case b"{":
+                return _truncate_object(value, room, depth)
+            case b'"':
+                return _truncate_string(value, room)
+        decode_raw(value)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         # A part that cannot be parsed is omitted; an outermost value like that is no JSON.
-        if depth:
-            return None
-        raise
-
-
-def _truncate_by_kind(value: Content | Raw, room: int, depth: int) -> TruncatedValue | None:
-    match leading_byte(value):
-        case b"[":
-            return _truncate_array(value, room, depth)
-        case b"{":
-            return _truncate_object(value, room, depth)
-        case b'"':
-            return _truncate_string(value, room)
-    decode_raw(value)
+        if not depth:
+            raise
     return None
 
 
@@ -136,16 +131,13 @@ def _truncate_array(value: Content | Raw, room: int, depth: int) -> TruncatedVal
             break
         kept.append(data)
         left -= character_count(data) + 1
-    if len(kept) == len(elements):
-        return TruncatedValue(join_parts(b"[", kept, b"]"), None)
-    first = None if kept else truncate_value(elements[0], left, depth + 1)
+    first = truncate_value(elements[0], left, depth + 1) if elements and not kept else None
     if first is not None:
         kept.append(first.content)
-        if len(elements) == 1:
-            return TruncatedValue(join_parts(b"[", kept, b"]"), first.loss)
-    return TruncatedValue(
-        join_parts(b"[", kept, b"]"), element_loss(value, len(kept), len(elements), of_array=True)
-    )
+    loss = None if first is None else first.loss
+    if len(kept) < len(elements):
+        loss = element_loss(value, len(kept), len(elements), of_array=True)
+    return TruncatedValue(join_parts(b"[", kept, b"]"), loss)
 
 
 def _truncate_object(value: Content | Raw, room: int, depth: int) -> TruncatedValue:
@@ -163,13 +155,11 @@ def main_loss(
     value: Content | Raw, losses: Sequence[TruncationLoss], shown: int, total: int
 ) -> TruncationLoss | None:
     """The loss of an object with so many members shown; that of the largest array says most."""
-    if not losses and shown == total:
-        return None
     arrays = [loss for loss in losses if loss.of_array]
     if arrays:
         return max(arrays, key=lambda loss: loss.size)
-    if len(losses) == 1 and shown == total:
-        return losses[0]
+    if len(losses) < 2 and shown == total:
+        return losses[0] if losses else None
     return element_loss(value, shown, total, of_array=False)
 
 
@@ -254,6 +244,11 @@ class TruncatedContent(msgspec.Struct, frozen=True):
     whole: bool
 
 
+def whole_content(content: bytes, count: int = 1, unit: PageUnit = PageUnit.ELEMENTS) -> TruncatedContent:
+    """A content of which nothing is missing."""
+    return TruncatedContent(content, count, count, unit, whole=True)
+
+
 def truncate_json(content: Content, room: int) -> TruncatedContent:
     """At most `room` characters of JSON of the same type: first elements, small members, parts of large ones.
 
@@ -261,22 +256,17 @@ def truncate_json(content: Content, room: int) -> TruncatedContent:
     anything it is `[]` or `{}`. Raises ProcessingError if the content is no JSON.
     """
     try:
-        if fits(content, room):
-            count = element_count(content[:])
-            return TruncatedContent(content[:], count, count, PageUnit.ELEMENTS, whole=True)
-        piece = truncate_value(content, room)
-        if piece is not None and piece.loss is None:
-            count = element_count(piece.content)
-            return TruncatedContent(piece.content, count, count, PageUnit.ELEMENTS, whole=True)
+        piece = TruncatedValue(content[:], None) if fits(content, room) else truncate_value(content, room)
+        if piece is None:
+            # A number of hundreds of digits, or a string without room for a single character.
+            least = b'""' if leading_byte(content) == b'"' else b"null"
+            return TruncatedContent(least, 0, 1, PageUnit.ELEMENTS, whole=False)
+        if piece.loss is None:
+            return whole_content(piece.content, element_count(piece.content))
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProcessingError(
             "The result is no JSON that can be cut: read it in lines or characters."
         ) from error
-    if piece is None or piece.loss is None:
-        # A number of hundreds of digits, or a string without room for a single character.
-        return TruncatedContent(
-            b'""' if leading_byte(content) == b'"' else b"null", 0, 1, PageUnit.ELEMENTS, whole=False
-        )
     return TruncatedContent(piece.content, piece.loss.shown, piece.loss.total, piece.loss.unit, whole=False)
 
 
@@ -286,21 +276,16 @@ def truncate_text(content: Content, room: int) -> TruncatedContent:
     # One character more than fits: the line end behind the last line is not shown.
     head = content[: (room + 1) * MAX_CHARACTER_BYTES].decode(errors="replace")[: room + 1]
     if len(head) <= room:
-        count = count_lines(content)
-        return TruncatedContent(content[:], count, count, PageUnit.LINES, whole=True)
+        return whole_content(content[:], count_lines(content), PageUnit.LINES)
     lines, line_end, _ = head.rpartition("\n")
     # A short line before an endless one does not leave the page nearly empty.
     if line_end and lines.strip() and len(lines) >= room // 2:
-        shown = lines.count("\n") + 1
-        return TruncatedContent(
-            lines.removesuffix("\r").encode(), shown, count_lines(content), PageUnit.LINES, whole=False
-        )
-    head = head[:room]
-    after_space = head.rfind(" ", room - room // 10) + 1
+        shown, text = lines.count("\n") + 1, lines.removesuffix("\r").encode()
+        return TruncatedContent(text, shown, count_lines(content), PageUnit.LINES, whole=False)
+    after_space = head.rfind(" ", room - room // 10, room) + 1
     head = head[: after_space or room]
-    return TruncatedContent(
-        head.encode(), len(head), count_characters(content), PageUnit.CHARACTERS, whole=False
-    )
+    total = count_characters(content)
+    return TruncatedContent(head.encode(), len(head), total, PageUnit.CHARACTERS, whole=False)
 
 
 MARKER = " <truncated by smart mcp proxy> "
