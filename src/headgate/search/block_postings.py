@@ -98,14 +98,11 @@ def top_chunks(
 
     `allowed` restricts the result to these chunks; it does not change the weight of a term.
     """
-    weights = {
-        term: times
-        * inverse_document_frequency(
-            collection.chunks, chunks_in(sum(len(block) for _, block in postings[term]))
-        )
-        for term, times in Counter(terms).items()
-        if postings.get(term)
-    }
+    weights = {}
+    for term, times in Counter(terms).items():
+        if blocks := postings.get(term):
+            containing = chunks_in(sum(len(block) for _, block in blocks))
+            weights[term] = times * inverse_document_frequency(collection.chunks, containing)
     if not weights or limit <= 0:
         return []
     average = collection.length / collection.chunks if collection.chunks else 1.0

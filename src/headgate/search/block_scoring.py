@@ -39,7 +39,13 @@ def top_chunks_numpy(
         left -= own.most
         promising = totals > needed - left
         places, totals = places[promising], totals[promising]
-    return _listed(room.ids(places), numpy.round(totals, DIGITS), limit)
+    ids, best = room.ids(places), numpy.round(totals, DIGITS)
+    if len(ids) > limit:
+        worst = numpy.partition(best, len(ids) - limit)[len(ids) - limit]
+        ids, best = ids[best >= worst], best[best >= worst]
+    # By score, then by id: lexsort sorts by its last key first.
+    order = numpy.lexsort((ids, -best))[:limit]
+    return [ScoredChunk(*one) for one in zip(ids[order].tolist(), best[order].tolist(), strict=True)]
 
 
 def _are_few(scores: Any, above: float, following: "_TermPostings") -> bool:
@@ -58,15 +64,6 @@ def _reached(places: Any, scores: Any, lists: Sequence["_TermPostings"], limit: 
     return float(totals.min())
 
 
-def _listed(ids: Any, scores: Any, limit: int) -> list[ScoredChunk]:
-    if len(ids) > limit:
-        worst = numpy.partition(scores, len(ids) - limit)[len(ids) - limit]
-        ids, scores = ids[scores >= worst], scores[scores >= worst]
-    # By score, then by id: lexsort sorts by its last key first.
-    order = numpy.lexsort((ids, -scores))[:limit]
-    return [ScoredChunk(*one) for one in zip(ids[order].tolist(), scores[order].tolist(), strict=True)]
-
-
 class _TermPostings:
     """The postings of one stem, ordered by place."""
 
@@ -76,8 +73,7 @@ class _TermPostings:
         if room.passing is not None:
             passing = numpy.flatnonzero(room.passing[self.places])
             self.places, self._read = self.places[passing], self._read[passing]
-        self._weight = weight
-        self._average = average
+        self._weight, self._average = weight, average
         # An upper bound of what the stem adds to a score.
         self.most = BM25.highest_score(weight)
 
@@ -107,16 +103,14 @@ class _ScoreArray:
         self._first = {number: row * BLOCK_CHUNKS for row, number in enumerate(numbers)}
         self.size = len(numbers) * BLOCK_CHUNKS
         # Whether each place may be found; None when all may.
-        self.passing: Any = None if allowed is None else self._marked(allowed)
-
-    def _marked(self, allowed: Iterable[int]) -> Any:
-        marks = numpy.zeros(self.size, dtype=bool)
-        ids: Any = numpy.fromiter(allowed, dtype=numpy.int64)
-        rows: Any = numpy.searchsorted(self._numbers, ids // BLOCK_CHUNKS)
-        rows[rows == len(self._numbers)] = 0
-        here = self._numbers[rows] == ids // BLOCK_CHUNKS
-        marks[(rows * BLOCK_CHUNKS + ids % BLOCK_CHUNKS)[here]] = True
-        return marks
+        self.passing: Any = None
+        if allowed is not None:
+            self.passing = numpy.zeros(self.size, dtype=bool)
+            ids: Any = numpy.fromiter(allowed, dtype=numpy.int64)
+            rows: Any = numpy.searchsorted(self._numbers, ids // BLOCK_CHUNKS)
+            rows[rows == len(self._numbers)] = 0
+            here = self._numbers[rows] == ids // BLOCK_CHUNKS
+            self.passing[(rows * BLOCK_CHUNKS + ids % BLOCK_CHUNKS)[here]] = True
 
     def places(self, blocks: Blocks, inside: Any) -> Any:
         """The places of chunks, given their positions inside their blocks."""

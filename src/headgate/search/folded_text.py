@@ -50,7 +50,11 @@ def _unescaped(data: bytes) -> bytes:
         data = data.replace(b"\\" + sign, b"  ")
     if b"\\u" not in data:
         return data
-    made = {digits: _folded_escape(digits) for digits in set(_escape.findall(data))}
+    made: dict[bytes, bytes] = {}
+    for digits in set(_escape.findall(data)):
+        character = chr(int(digits, 16))
+        is_word = unicodedata.category(character)[0] in "LMN"
+        made[digits] = b"\\u%04x" % ord(_same_width(character)) if is_word else b" " * 6
     changed = {digits: escape for digits, escape in made.items() if escape != b"\\u" + digits}
     if len(changed) > _MOST_REPLACED:
         return _escape.sub(lambda found: made[found[1]], data)
@@ -58,12 +62,6 @@ def _unescaped(data: bytes) -> bytes:
     for digits, escape in changed.items():
         data = data.replace(b"\\u" + digits, escape)
     return data
-
-
-def _folded_escape(digits: bytes) -> bytes:
-    sign = chr(int(digits, 16))
-    is_word = unicodedata.category(sign)[0] in "LMN"
-    return b"\\u%04x" % ord(_same_width(sign)) if is_word else b" " * 6
 
 
 def _lowered(data: bytes) -> bytes:
@@ -82,10 +80,8 @@ def _lowered(data: bytes) -> bytes:
 def _same_width(sign: str) -> str:
     """The lower-case letter, or the sign itself if the letter has another length in UTF-8."""
     low = _final_sigma(sign.lower())
-    same = len(low) == 1 and len(low.encode(errors="surrogatepass")) == len(
-        sign.encode(errors="surrogatepass")
-    )
-    return low if same else sign
+    widths = [len(one.encode(errors="surrogatepass")) for one in (low, sign)]
+    return low if len(low) == 1 and widths[0] == widths[1] else sign
 
 
 def _final_sigma(text: str) -> str:
@@ -158,7 +154,11 @@ class FuzzyVocabulary:
             forms.update(dict.fromkeys(text.split()))
         for form in [form for form in forms if len(form) > _LONGEST_WORD_BYTES]:
             del forms[form]
-        return cls(forms, _read(forms), is_cut)
+        joined = b" ".join(forms)
+        if b"\\" in joined:
+            return cls(forms, [json_unescaped(form) for form in forms], is_cut)
+        # In one piece: much faster than word by word.
+        return cls(forms, joined.decode(errors="replace").split(" ") if forms else [], is_cut)
 
     def nearest(
         self, word: str, threshold: float, most: int, *, whole: bool = False
@@ -205,11 +205,3 @@ class FuzzyVocabulary:
             if form in self.forms:
                 return form
         return None
-
-
-def _read(forms: dict[bytes, None]) -> list[str]:
-    joined = b" ".join(forms)
-    if b"\\" in joined:
-        return [json_unescaped(form) for form in forms]
-    # In one piece: much faster than word by word.
-    return joined.decode(errors="replace").split(" ") if forms else []

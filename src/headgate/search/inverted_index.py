@@ -1,6 +1,4 @@
-"""An in-memory inverted index: the documents of every term by impact, and terms of similar spelling by
-trigrams.
-"""
+"""An in-memory inverted index: the documents of every term by impact, and similarly spelt terms."""
 
 from array import array
 from collections import Counter, defaultdict
@@ -94,14 +92,8 @@ def by_impact(posting: Posting) -> Entries:
 
 # The lowest similarity (Dice, of trigrams) at which one term is taken for a misspelling of another.
 _LEAST_SIMILARITY: Final = 0.5
-
-
 _MOST_SIMILAR: Final = 4
-
-
 _SHORTEST_TERM: Final = 4
-
-
 # A longer term is no word.
 _LONGEST_TERM: Final = 40
 

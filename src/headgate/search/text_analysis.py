@@ -42,7 +42,12 @@ def words(text: str) -> list[str]:
     if "'" in text or "\u2019" in text:
         text = _CONTRACTION.sub(" ", text)
     if not text.isascii():
-        text = _without_accents(text)
+        # `ss` is written for ß on keyboards without it, and always in Switzerland.
+        text = text.replace("ß", "ss").replace("\u1e9e", "SS")
+        parts = unicodedata.normalize("NFKD", text)
+        kept = "".join(letter for letter in parts if not unicodedata.combining(letter))
+        # Composes the syllables again that the decomposition split.
+        text = unicodedata.normalize("NFC", kept)
     if _HAS_CAMEL_CASE.search(text):
         text = _CAMEL_CASE_BOUNDARY.sub(" ", text)
     found = _WORD.findall(text.lower())
@@ -74,15 +79,6 @@ def _stemmer() -> Any:
 
     # Without a cache, for `stem` has one. Threads share it: it keeps the interpreter's lock while it works.
     return Stemmer("english", 0)
-
-
-def _without_accents(text: str) -> str:
-    # `ss` is written for ß on keyboards without it, and always in Switzerland.
-    text = text.replace("ß", "ss").replace("\u1e9e", "SS")
-    parts = unicodedata.normalize("NFKD", text)
-    kept = "".join(letter for letter in parts if not unicodedata.combining(letter))
-    # Composes the syllables again that the decomposition split.
-    return unicodedata.normalize("NFC", kept)
 
 
 def _bigrams(word: str) -> list[str]:

@@ -54,13 +54,10 @@ class PreTokenizer:
         """The words of a text; joined they are the text."""
         if text.isascii():
             return _matches(_PLAIN, text)
-        drawn = _FOREIGN.sub(self._classify, text)
+        drawn = _FOREIGN.sub(lambda found: found[0].translate(self._classes), text)
         words = _matches(_PLAIN if drawn.isascii() else _ANY, drawn)
         ends = accumulate(map(len, words), initial=0)
         return [text[start:end] for start, end in pairwise(ends)]
-
-    def _classify(self, found: re.Match[str]) -> str:
-        return found[0].translate(self._classes)
 
 
 def _matches(rule: re.Pattern[str], text: str) -> list[str]:
@@ -170,16 +167,11 @@ class BytePairMerges:
                         becomes[left] = made = wholes[tokens[left] << _BITS | tokens[right]]
                         if made != _NO_TOKEN:
                             heappush(queue, made << 32 | left)
-        return _chain(following, tokens)
-
-
-def _chain(following: list[int], tokens: list[int]) -> list[tuple[int, int]]:
-    found = []
-    place = 0
-    while place < len(tokens):
-        found.append((place, tokens[place]))
-        place = following[place]
-    return found
+        found, place = [], 0
+        while place < size:
+            found.append((place, tokens[place]))
+            place = following[place]
+        return found
 
 
 class _MergeTable(dict[int, int]):
