@@ -1,7 +1,7 @@
 """The path of a tool call: from the name that the client uses to the result that it gets."""
 
 from collections.abc import Awaitable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -45,29 +45,19 @@ _OWN_DEFINITIONS = {
 }
 
 
+@dataclass(eq=False)
 class ToolCalls:
     """Calls tools of servers and of the gateway itself."""
 
-    def __init__(
-        self,
-        access: AccessControl,
-        catalog: CatalogLookup,
-        listings: ClientListings,
-        large_results: LargeResultHandler,
-        transactions: TransactionSteps,
-        transfers: ChunkedTransfers,
-        upstream_calls: UpstreamCalls,
-        gateway_tools: Mapping[str, GatewayTool] = MappingProxyType({}),
-    ) -> None:
-        """`gateway_tools` are the gateway's own tools by name; `call_tool` calls any tool."""
-        self._access = access
-        self._catalog = catalog
-        self._listings = listings
-        self._large_results = large_results
-        self._transactions = transactions
-        self._transfers = transfers
-        self._calls = upstream_calls
-        self._gateway_tools = gateway_tools
+    _access: AccessControl
+    _catalog: CatalogLookup
+    _listings: ClientListings
+    _large_results: LargeResultHandler
+    _transactions: TransactionSteps
+    _transfers: ChunkedTransfers
+    _calls: UpstreamCalls
+    # The gateway's own tools by name; `call_tool` calls any tool.
+    _gateway_tools: Mapping[str, GatewayTool] = field(default_factory=dict)
 
     async def call(self, request: McpRequest) -> McpResponse:
         """Execute one tool call and return its result as the client gets it; raises HeadgateError."""

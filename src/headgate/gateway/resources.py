@@ -1,5 +1,7 @@
 """The path of a request that is no tool call: prompt, resource, completion, subscription, other method."""
 
+from dataclasses import dataclass
+
 import msgspec
 from msgspec import Raw
 
@@ -23,28 +25,18 @@ from headgate.protocol.result_conversion import with_resource_uri
 _TASK_RESULT = "tasks/result"
 
 
+@dataclass(eq=False)
 class ResourceRequests:
     """Finds what a request names among what its caller sees, and sends it to the server."""
 
-    def __init__(
-        self,
-        access: AccessControl,
-        catalog: CatalogLookup,
-        subscriptions: ServerSubscriptions,
-        input_bridge: InteractiveDelivery,
-        task_registry: TaskRegistry,
-        transfers: ChunkedTransfers,
-        upstream_calls: UpstreamCalls,
-        tool_calls: ToolCalls,
-    ) -> None:
-        self._access = access
-        self._catalog = catalog
-        self._subscriptions = subscriptions
-        self._input_bridge = input_bridge
-        self._task_registry = task_registry
-        self._transfers = transfers
-        self._calls = upstream_calls
-        self._tool_calls = tool_calls
+    _access: AccessControl
+    _catalog: CatalogLookup
+    _subscriptions: ServerSubscriptions
+    _input_bridge: InteractiveDelivery
+    _task_registry: TaskRegistry
+    _transfers: ChunkedTransfers
+    _calls: UpstreamCalls
+    _tool_calls: ToolCalls
 
     async def get_prompt(self, request: McpRequest) -> McpResponse:
         """A prompt with its arguments filled in; raises HeadgateError."""
@@ -68,14 +60,12 @@ class ResourceRequests:
         self._access.admit(request.caller)
         ref = msgspec.json.decode(request.params["ref"], type=dict[str, Raw])
         key = "uri" if "uri" in ref else "name"
-        item = await (
-            self._calls.resolve_resource(request) if key == "uri" else self._calls.resolve_prompt(request)
-        )
+        resolve = self._calls.resolve_resource if key == "uri" else self._calls.resolve_prompt
+        item = await resolve(request)
         ref[key] = Raw(msgspec.json.encode(item.name))
         params = {**request.params, "ref": Raw(msgspec.json.encode(ref))}
-        return await self._input_bridge.deliver_with_input(
-            UpstreamCall(msgspec.structs.replace(request, params=params), item)
-        )
+        call = UpstreamCall(msgspec.structs.replace(request, params=params), item)
+        return await self._input_bridge.deliver_with_input(call)
 
     async def forward(self, request: McpRequest, server: str | None) -> McpResponse:
         """Forward an unknown method to the named server, or the only one; raises HeadgateError."""
@@ -98,23 +88,17 @@ class ResourceRequests:
         self._task_registry.record_task(call, answer)
         if request.method != _TASK_RESULT:
             return answer
-        # This is the result of a tool call that continued as a task.
-        return await self._tool_calls.limit_result(
-            UpstreamCall(request, _tool_of_server(tool, server) or call.item), answer
-        )
+        # This is the result of a tool call that continued as a task; it may be known of which tool.
+        if tool is not None and tool.name and tool.server == server:
+            call = UpstreamCall(request, tool)
+        return await self._tool_calls.limit_result(call, answer)
 
     async def subscribe(self, request: McpRequest) -> McpResponse:
         """Subscribe to a resource; raises HeadgateError."""
         self._access.admit(request.caller)
-        return await self._subscriptions.subscribe(
-            await self._calls.resolve_resource(request), request.caller
-        )
+        resource = await self._calls.resolve_resource(request)
+        return await self._subscriptions.subscribe(resource, request.caller)
 
     async def unsubscribe(self, request: McpRequest) -> McpResponse:
         """End a subscription; raises HeadgateError."""
         return await self._subscriptions.unsubscribe(request.name, request.caller)
-
-
-def _tool_of_server(tool: Item | None, server: str) -> Item | None:
-    """The tool, if it is known which one it is and the server has it."""
-    return tool if tool is not None and tool.name and tool.server == server else None

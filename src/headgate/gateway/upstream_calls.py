@@ -1,5 +1,7 @@
 """Carries a call of a tool to its server and the answer back."""
 
+from dataclasses import dataclass
+
 import msgspec
 
 from headgate.domain.errors import HeaderMismatch
@@ -19,24 +21,16 @@ from headgate.protocol.mcp_headers import header_mismatch
 from headgate.protocol.result_conversion import with_public_uris
 
 
+@dataclass(eq=False)
 class UpstreamCalls:
     """Resolves what a request names and calls it; transactions send their steps with it."""
 
-    def __init__(
-        self,
-        access: AccessControl,
-        catalog: CatalogLookup,
-        listings: ClientListings,
-        delivery: ServerSubscriptions,
-        input_bridge: InteractiveDelivery,
-        task_registry: TaskRegistry,
-    ) -> None:
-        self._access = access
-        self._catalog = catalog
-        self._listings = listings
-        self._delivery = delivery
-        self._input_bridge = input_bridge
-        self._task_registry = task_registry
+    _access: AccessControl
+    _catalog: CatalogLookup
+    _listings: ClientListings
+    _delivery: ServerSubscriptions
+    _input_bridge: InteractiveDelivery
+    _task_registry: TaskRegistry
 
     async def call_upstream_tool(self, request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
         """Send one tool call to its upstream and return its response; raises HeadgateError."""

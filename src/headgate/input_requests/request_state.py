@@ -76,20 +76,16 @@ def with_request_state(answer: McpResponse, state: str) -> McpResponse:
 
 def input_required_answer(requested_input: Mapping[str, InputRequest], state: str) -> McpResponse:
     """An `input_required` result."""
-    requests = {
-        key: Raw(encode_object({"method": Raw(msgspec.json.encode(each.method)), **_params(each)}))
-        for key, each in requested_input.items()
-    }
+    requests = {}
+    for key, each in requested_input.items():
+        members = {"method": Raw(msgspec.json.encode(each.method)), "params": each.params}
+        requests[key] = Raw(encode_object({name: raw for name, raw in members.items() if raw}))
     members = {
         "resultType": Raw(INPUT_REQUIRED),
         "inputRequests": Raw(encode_object(requests)),
         REQUEST_STATE: Raw(msgspec.json.encode(state)),
     }
     return McpResponse(encode_object(members), typed=True)
-
-
-def _params(input_request: InputRequest) -> dict[str, Raw]:
-    return {"params": input_request.params} if input_request.params else {}
 
 
 _PURPOSE = "requestState"
@@ -145,10 +141,6 @@ class RequestStateSealer:
             raise RequestStateRefused(_NOT_VALID) from error
         if sealed_state.request != _request_digest(call):
             raise RequestStateRefused(_NOT_VALID)
-        self._mark_used(token)
-        return sealed_state
-
-    def _mark_used(self, token: str) -> None:
         now = self._now()
         digest = hashlib.sha256(token.encode()).digest()
         if self._used.get(digest, 0.0) > now:
@@ -157,6 +149,7 @@ class RequestStateSealer:
         # The first ones end first.
         while len(self._used) > _MAX_USED or next(iter(self._used.values())) <= now:
             del self._used[next(iter(self._used))]
+        return sealed_state
 
 
 def _request_digest(call: UpstreamCall) -> bytes:

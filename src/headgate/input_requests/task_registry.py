@@ -94,28 +94,22 @@ class MemoryTaskRegistry:
         if request.method != _LIST_METHOD or answer.error:
             return answer
         if not isinstance(answer.result, bytes):
-            if not request.caller.is_authenticated and self._belong_to(request.caller.owner):
+            caller = request.caller
+            if not caller.is_authenticated and all(caller.owner == other for other, _ in self._tools):
                 return answer
             answer.result.close()
             raise InvalidUpstreamResponse(server, _LIST_METHOD, "a page of tasks that is too large to filter")
         members = decode_object(answer.result)
         listed = msgspec.json.decode(members.get("tasks", b"[]"), type=list[Raw])
-        owned = [task for task in listed if self._owns(request, server, _listed_id(task))]
+        ids = [msgspec.json.decode(task, type=_TaskReference).taskId for task in listed]
+        owned = [task for task, id in zip(listed, ids, strict=True) if self._owns(request, server, id)]
         members["tasks"] = Raw(msgspec.json.encode(owned))
         return msgspec.structs.replace(answer, result=encode_object(members))
-
-    def _belong_to(self, owner: tuple[str, str]) -> bool:
-        """Whether no other owner has any task."""
-        return all(owner == other for other, _ in self._tools)
 
     def _owns(self, request: McpRequest, server: str, id: str) -> bool:
         if server in self._tools.get((request.caller.owner, id), ()):
             return True
         return not request.caller.is_authenticated and not self._owner_counts[server, id]
-
-
-def _listed_id(task: Raw) -> str:
-    return msgspec.json.decode(task, type=_TaskReference).taskId
 
 
 def _task_id(request: McpRequest) -> str:

@@ -256,18 +256,13 @@ def _repeated(
     for mirror in mirrored:
         if not objects:
             objects[()] = _members(Raw(arguments))
-        yield mirror, _text(_at(objects, mirror.path))
-
-
-def _at(objects: dict[tuple[str, ...], Mapping[str, Raw]], path: tuple[str, ...]) -> bytes:
-    """The JSON of the value at `path`, empty for none; `objects` keeps what was parsed on the way."""
-    value = ABSENT
-    for depth, name in enumerate(path):
-        around = path[:depth]
-        if around not in objects:
-            objects[around] = _members(value)
-        value = objects[around].get(name, ABSENT)
-    return bytes(value)
+        value = ABSENT
+        for depth, name in enumerate(mirror.path):
+            around = mirror.path[:depth]
+            if around not in objects:
+                objects[around] = _members(value)
+            value = objects[around].get(name, ABSENT)
+        yield mirror, _text(bytes(value))
 
 
 def _members(value: Raw) -> Mapping[str, Raw]:

@@ -171,7 +171,12 @@ class EventStream:
             elif self.ended:
                 return
             else:
-                await self._wait(http_request)
+                self._wakeup.clear()
+                try:
+                    async with asyncio.timeout(QUIET_SECONDS):
+                        await self._wakeup.wait()
+                except TimeoutError:
+                    await http_request.write_stream(SSE_PING)
 
     def _event_after(self, position: int) -> StreamEvent | None:
         """The next event; one that is dropped meanwhile is not kept in memory."""
@@ -184,14 +189,6 @@ class EventStream:
         # Only the oldest are ever dropped, so the positions have no gaps.
         skipped = max(position + 1 - self.events[0].position, 0)
         return self.events[skipped] if skipped < len(self.events) else None
-
-    async def _wait(self, http_request: HttpRequest) -> None:
-        self._wakeup.clear()
-        try:
-            async with asyncio.timeout(QUIET_SECONDS):
-                await self._wakeup.wait()
-        except TimeoutError:
-            await http_request.write_stream(SSE_PING)
 
     async def _write_final_reply(self, http_request: HttpRequest, reply: Reply) -> None:
         if isinstance(reply.payload, bytes):

@@ -195,7 +195,13 @@ class HttpServer:
             sign = await self._signal
             self._context.closing = True
             on_closing()
-            await self._drain(on_overdue)
+            await self._wait_until_idle(self._drain_seconds)
+            on_overdue()
+            for http_connection in list(self._context.connections):
+                http_connection.interrupt_request()
+            await self._wait_until_idle(_INTERRUPTED_REPLY_SECONDS)
+            for http_connection in list(self._context.connections):
+                http_connection.abort()
             return sign
         finally:
             acceptor.close()
@@ -212,16 +218,6 @@ class HttpServer:
             now = self._loop.time()
             for http_connection in list(self._context.connections):
                 http_connection.check_deadlines(now)
-
-    async def _drain(self, on_overdue: Callable[[], None]) -> None:
-        """Wait for requests in flight for a while, then interrupt them."""
-        await self._wait_until_idle(self._drain_seconds)
-        on_overdue()
-        for http_connection in list(self._context.connections):
-            http_connection.interrupt_request()
-        await self._wait_until_idle(_INTERRUPTED_REPLY_SECONDS)
-        for http_connection in list(self._context.connections):
-            http_connection.abort()
 
     async def _wait_until_idle(self, seconds: float) -> None:
         """Wait until no connection is busy, for so long at most."""

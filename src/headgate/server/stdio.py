@@ -161,18 +161,15 @@ class StdioServer:
                 if not piece.ends:
                     continue
                 if size > self._max_line_bytes:
-                    await self._refuse_size()
+                    refusal = ProtocolViolation(
+                        INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes"
+                    )
+                    await self._outbound_queue.put(Reply(refusal.encode()))
                 elif text := b"".join(line).strip():
                     yield text
                 line, size = [], 0
             if not data:
                 return
-
-    async def _refuse_size(self) -> None:
-        refusal = ProtocolViolation(
-            INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes"
-        )
-        await self._outbound_queue.put(Reply(refusal.encode()))
 
     async def _handle_line(self, line: bytes) -> None:
         try:
@@ -183,19 +180,16 @@ class StdioServer:
         if self._era is None and envelope.id:
             self._era = _era_of_first_request(envelope)
         if envelope.method and envelope.id:
-            await self._wait_for_capacity()
+            # Read no further while the client does not read, because its replies take memory.
+            await self._outbound_queue.wait_for_space()
+            while len(self._tasks) - len(self._subscriptions) >= _MAX_RUNNING:
+                self._task_ended.clear()
+                await self._task_ended.wait()
             task = self._loop.create_task(self._handle_request(envelope))
             self._tasks.add(task)
             task.add_done_callback(self._on_task_done)
         else:
             handle_one_way_message(envelope, self._session, self._router)
-
-    async def _wait_for_capacity(self) -> None:
-        """Read no further while the client does not read, because its replies take memory."""
-        await self._outbound_queue.wait_for_space()
-        while len(self._tasks) - len(self._subscriptions) >= _MAX_RUNNING:
-            self._task_ended.clear()
-            await self._task_ended.wait()
 
     def _on_task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

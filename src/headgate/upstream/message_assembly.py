@@ -302,7 +302,13 @@ def read_message(data: bytes, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never)
     except ValidationError as error:
         raise MalformedMessage(f"JSON that is not a message ({error})", _evidence(data)) from error
     except DecodeError as error:
-        return _lone_surrogates(data, error)
+        # An escaped lone surrogate, which JavaScript writes and the parser refuses.
+        text = data.decode()
+        try:
+            values = {member.key: text[member.start : member.end].encode() for member in object_members(text)}
+        except (ValueError, RecursionError):
+            raise MalformedMessage(f"text that is not JSON ({error})", _evidence(data)) from error
+        return UpstreamMessage(_envelope(values), values.get("result", b""))
     return UpstreamMessage(envelope, bytes(envelope.result))
 
 
@@ -315,16 +321,6 @@ def _invalid_utf8(data: bytes, accepts: AcceptsInvalidUtf8, error: UnicodeDecode
     except (DecodeError, UnicodeDecodeError, RecursionError):
         pass
     raise MalformedMessage("text that is not UTF-8", _evidence(data)) from error
-
-
-def _lone_surrogates(data: bytes, error: DecodeError) -> UpstreamMessage:
-    """A message with an escaped lone surrogate, which JavaScript writes and the parser refuses."""
-    text = data.decode()
-    try:
-        values = {member.key: text[member.start : member.end].encode() for member in object_members(text)}
-    except (ValueError, RecursionError):
-        raise MalformedMessage(f"text that is not JSON ({error})", _evidence(data)) from error
-    return UpstreamMessage(_envelope(values), values.get("result", b""))
 
 
 def _scanned_message(data: bytes) -> UpstreamMessage:
@@ -379,7 +375,14 @@ class _SpoolAssembler:
         return edges
 
     def add(self, piece: bytes) -> None:
-        self._append(piece)
+        try:
+            self._file.append(piece)
+        except OSError as error:
+            assert isinstance(self._file, SpoolFile)
+            file, self._file = self._file, self._spool_failed(error, MessageEdges.of(self._file))
+            # The freed space may be enough for another message.
+            file.close()
+            self._file.append(piece)
         if self._problem is None:
             try:
                 self._skimmer.feed(piece)
@@ -394,16 +397,6 @@ class _SpoolAssembler:
                     self._text.decode(piece)
             except UnicodeDecodeError:
                 self._is_utf8 = False
-
-    def _append(self, piece: bytes) -> None:
-        try:
-            self._file.append(piece)
-        except OSError as error:
-            assert isinstance(self._file, SpoolFile)
-            file, self._file = self._file, self._spool_failed(error, MessageEdges.of(self._file))
-            # The freed space may be enough for another message.
-            file.close()
-            self._file.append(piece)
 
     def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8) -> UpstreamMessage:
         try:

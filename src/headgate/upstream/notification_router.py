@@ -129,7 +129,10 @@ class NotificationRouter:
             return
         if in_flight.pending_input is not None:
             self._stop_waiting(in_flight)
-            self._count_another(in_flight)
+            # A server request that counted for it and has not ended: another call waits for it.
+            for id in [id for id, counted in self._counted.items() if counted is in_flight]:
+                del self._counted[id]
+                self._count(id, self._suspended.get(id, []))
         for task in in_flight.caused:
             task.cancel(_REQUEST_OVER)
 
@@ -320,12 +323,6 @@ class NotificationRouter:
                 self._counted[id] = in_flight
                 self._start_waiting(in_flight)
                 return
-
-    def _count_another(self, over: InFlightRequest) -> None:
-        """The counted call has ended and the server request has not: another call waits for it."""
-        for id in [id for id, counted in self._counted.items() if counted is over]:
-            del self._counted[id]
-            self._count(id, self._suspended.get(id, []))
 
     def _start_waiting(self, in_flight: InFlightRequest) -> None:
         def withdraw(error: HeadgateError) -> None:

@@ -284,7 +284,13 @@ def read_list_page(kind: ItemKind, result: bytes) -> ListPage:
     try:
         page = _PAGE_DECODERS[kind].decode(result)
     except (DecodeError, RecursionError):
-        page = _scanned_page(kind, result)
+        # The parser refuses it, so it is cut at its members.
+        scanner = JsonObjectScanner()
+        scanner.feed(result)
+        values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
+        cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
+        items = [Raw(item) for item in array_elements(values.get(kind.result_member, b""))]
+        page = ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))
     if may_be_reserved(result):
         page.items = [_without_reserved_keys(item) for item in page.items]
     return page
@@ -296,16 +302,6 @@ def _without_reserved_keys(item: Raw) -> Raw:
     except UnreadableMeta:
         # The consumer leaves out what it cannot read.
         return item
-
-
-def _scanned_page(kind: ItemKind, result: bytes) -> ListPage:
-    """A page that the parser refuses, cut at its members."""
-    scanner = JsonObjectScanner()
-    scanner.feed(result)
-    values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
-    cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
-    items = [Raw(item) for item in array_elements(values.get(kind.result_member, b""))]
-    return ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))
 
 
 async def list_all(peer: McpPeer, kind: ItemKind, profile: ClientProfile = PLAIN_PROFILE) -> ListResult:
@@ -320,7 +316,9 @@ async def list_all(peer: McpPeer, kind: ItemKind, profile: ClientProfile = PLAIN
     for _ in range(_MOST_PAGES):
         page = await _list_page(peer, kind, cursor, profile)
         definitions += [bytes(item) for item in page.items]
-        hints.append(_cache_hint(page))
+        # Without a hint a page may not be cached.
+        milliseconds = page.ttlMs if page.ttlMs is not None and page.ttlMs > 0 else 0
+        hints.append(CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public"))
         gateways |= gateways_in_meta(page.meta)
         cursor = page.nextCursor
         if not cursor or len(definitions) >= _MOST_ITEMS:
@@ -351,9 +349,3 @@ async def _list_page(peer: McpPeer, kind: ItemKind, cursor: str | None, profile:
         return await asyncio.to_thread(read_list_page, kind, result)
     except (DecodeError, ValueError) as error:
         raise InvalidUpstreamResponse(peer.spec.name, kind.list_method, f"no list ({error})") from error
-
-
-def _cache_hint(page: ListPage) -> CacheHint:
-    """The cache hint of a page; without one it may not be cached."""
-    milliseconds = page.ttlMs if page.ttlMs is not None and page.ttlMs > 0 else 0
-    return CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public")

@@ -1,6 +1,7 @@
 """The paths that are not MCP: health, readiness, metrics, listings and the start page."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -51,31 +52,20 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     ledger_error: str | None = None
 
 
+@dataclass(eq=False)
 class OperatorPages:
     """The operator's pages."""
 
-    def __init__(
-        self,
-        fleet: UpstreamStatuses,
-        configuration: ConfigurationStatus,
-        call_metrics: CallMetrics,
-        gauges: Callable[[], Gauges],
-        counters: Callable[[], Counters],
-        listings: Callable[[], object] = list,
-        ledger_damage: Callable[[], str] = str,
-    ) -> None:
-        """`listings` tells what clients see, as anything that can be written as JSON.
-
-        `ledger_damage` tells why calls that have to be recorded are refused; empty when they are not.
-        """
-        self._fleet = fleet
-        self._configuration = configuration
-        self._call_metrics = call_metrics
-        self._gauges = gauges
-        self._counters = counters
-        self._listings = listings
-        self._ledger_damage = ledger_damage
-        self.draining = False
+    _fleet: UpstreamStatuses
+    _configuration: ConfigurationStatus
+    _call_metrics: CallMetrics
+    _gauges: Callable[[], Gauges]
+    _counters: Callable[[], Counters]
+    # What clients see, as anything that can be written as JSON.
+    _listings: Callable[[], object] = list
+    # Why calls that have to be recorded are refused; empty when they are not.
+    _ledger_damage: Callable[[], str] = str
+    draining = False
 
     def __call__(self, method: str, path: str) -> tuple[int, bytes, bytes]:
         """The status, the content type and the body that answer a request."""
@@ -158,15 +148,10 @@ class OperatorPages:
             lines += [ledger_error[0].upper() + ledger_error[1:], ""]
         for server in self._servers():
             line = f"  {_printable(server.name):24} {server.state:10} {server.tools:5} tools"
-            remark = _status_remark(server)
+            idle = "stopped until it is used" if server.state is ServerState.IDLE else None
+            remark = "; ".join(_printable(one) for one in (idle or server.last_error, server.reason) if one)
             lines.append(f"{line}   {remark}" if remark else line)
         return 200, _TEXT, ("\n".join(lines) + "\n").encode()
-
-
-def _status_remark(server: ServerStatus) -> str:
-    """Why the server is not available, or differs from its entry in the configuration."""
-    idle = "stopped until it is used" if server.state is ServerState.IDLE else None
-    return "; ".join(_printable(one) for one in (idle or server.last_error, server.reason) if one)
 
 
 def _printable(text: str) -> str:

@@ -98,7 +98,10 @@ class BuiltinTransport:
         started = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
-                output = await self._tools[outgoing.name].run(arguments, _builtin_call(outgoing, limit))
+                caller = outgoing.request.caller if outgoing.request is not None else LOCAL_IDENTITY
+                output = await self._tools[outgoing.name].run(
+                    arguments, BuiltinCall(caller, _progress(outgoing, limit))
+                )
         except TimeoutError as error:
             seconds = asyncio.get_running_loop().time() - started
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
@@ -125,11 +128,6 @@ class BuiltinTransport:
     async def wait_lost(self) -> str:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
-
-
-def _builtin_call(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> BuiltinCall:
-    caller = outgoing.request.caller if outgoing.request is not None else LOCAL_IDENTITY
-    return BuiltinCall(caller, _progress(outgoing, limit))
 
 
 def _progress(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> ReportProgress:
