@@ -10,7 +10,7 @@ from typing import Any
 
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import Trial, case
-from headgate.server.endpoints import MCP_PATHS, SSE_PATHS
+from headgate.server.guard import MCP_PATHS, SSE_PATHS
 from testkit import procfs
 from testkit.async_gateway_process import WORKER, AsyncGatewayProcess
 from testkit.clients import http1

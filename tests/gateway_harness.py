@@ -15,7 +15,7 @@ from headgate.domain.identity import LOCAL_IDENTITY, Identity
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.calls import ToolCalls
+from headgate.gateway.calls import ToolCalls, UpstreamCalls
 from headgate.gateway.gateway import Gateway
 from headgate.gateway.interfaces import (
     AccessControl,
@@ -25,7 +25,6 @@ from headgate.gateway.interfaces import (
     TransactionSteps,
 )
 from headgate.gateway.resources import ResourceRequests
-from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry

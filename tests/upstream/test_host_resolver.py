@@ -7,8 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.upstream.http.host_resolver import MOST_LOOKUPS, HostResolver
-from headgate.upstream.http.http_connector import ConnectFailed, Origin, OriginConnector
+from headgate.upstream.http.http_connector import (
+    MOST_LOOKUPS,
+    ConnectFailed,
+    HostResolver,
+    Origin,
+    OriginConnector,
+)
 
 WAIT_SECONDS = 10.0
 

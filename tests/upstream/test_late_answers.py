@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import UpstreamLost, UpstreamTimeout, UpstreamUnreachable
 from headgate.domain.mcp_request import McpResponse
-from headgate.upstream.late_answers import MOST_EXCHANGES, MOST_LATE, LateExchanges
 from headgate.upstream.message_assembly import MessageAssembler
-from headgate.upstream.pending_requests import SendUnconfirmed
+from headgate.upstream.pending_requests import MOST_LATE, SendUnconfirmed
 from headgate.upstream.transport import SendAttempt
+from headgate.upstream.transports.resumable_stream import MOST_EXCHANGES, LateExchanges
 from testkit.virtual_time import VirtualTimeLoop, virtual_time
 from testkit.waiting import eventually
 from tests.upstream.conversation import Conversation, outgoing

@@ -2,7 +2,7 @@
 
 from headgate.domain.errors import Effect
 from headgate.input_requests.errors import InputRequestWithdrawn
-from headgate.upstream.pending_input import CallAwaitingInput, PendingInputLimits, PendingInputs
+from headgate.upstream.notification_router import CallAwaitingInput, PendingInputLimits, PendingInputs
 
 LIMITS = PendingInputLimits(total=10, per_server=7, per_client=5)
 

@@ -17,8 +17,7 @@ from headgate.domain.errors import ConfigError
 from headgate.domain.gateway_chain import GatewayChain
 from headgate.event_loop import BackgroundTasks
 from headgate.server.client_context import Authenticator
-from headgate.server.endpoints import MCP, SSE
-from headgate.server.guard import RequestGuard
+from headgate.server.guard import MCP, SSE, RequestGuard
 from headgate.server.http_connection import HttpServerLimits, OpenConnections, ServerContext
 from headgate.server.http_exchange import KeepAlive, running_keep_alive
 from headgate.server.http_router import HttpRouter

@@ -21,7 +21,7 @@ from headgate.domain.gateway_chain import (
     parse_chain,
 )
 from headgate.domain.server_spec import ServerSpec, TransportType
-from headgate.server.endpoints import MCP_PATHS, SSE_PATHS
+from headgate.server.guard import MCP_PATHS, SSE_PATHS
 
 _PROGRAM: Final = "headgate"
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})

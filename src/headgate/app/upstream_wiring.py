@@ -25,7 +25,7 @@ from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.upstream.fleet import GatewayFederation
 from headgate.upstream.handshake import NegotiationResult
-from headgate.upstream.http.host_resolver import HostResolver
+from headgate.upstream.http.http_connector import HostResolver
 from headgate.upstream.message_assembly import MessageLimits
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import UpstreamTransport

@@ -37,11 +37,10 @@ from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.event_loop import BackgroundTasks
-from headgate.gateway.calls import ToolCalls
+from headgate.gateway.calls import ToolCalls, UpstreamCalls
 from headgate.gateway.gateway import Gateway
 from headgate.gateway.interfaces import AccessControl
 from headgate.gateway.resources import ResourceRequests
-from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry

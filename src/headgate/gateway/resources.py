@@ -10,7 +10,7 @@ from headgate.catalog.item_lookup import nearest_servers
 from headgate.domain.errors import MethodNotFound
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.calls import ToolCalls
+from headgate.gateway.calls import ToolCalls, UpstreamCalls
 from headgate.gateway.interfaces import (
     AccessControl,
     CatalogLookup,
@@ -19,7 +19,6 @@ from headgate.gateway.interfaces import (
     ServerSubscriptions,
     TaskRegistry,
 )
-from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.protocol.result_conversion import with_resource_uri
 
 _TASK_RESULT = "tasks/result"

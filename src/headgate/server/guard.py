@@ -1,9 +1,31 @@
-"""Refuses HTTP requests by request line, Host, Origin and Sec-Fetch-Site before they are handled."""
+"""The paths of the MCP endpoints, and the guard that refuses HTTP requests by request line, Host, Origin and
+Sec-Fetch-Site before they are handled.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
 
-from headgate.server.endpoints import MCP, MESSAGES, SSE
+from headgate.domain.listing_mode import ListingMode
+
+MCP = "/mcp"
+SSE = "/sse"
+# Where clients of the stream send to.
+MESSAGES = "/messages"
+# No mode may ever be called so: it is where older clients look for the stream.
+MCP_SSE = f"{MCP}/sse"
+
+
+def _with_modes(path: str) -> dict[str, ListingMode]:
+    # Some clients put a slash at the end of every address.
+    return {f"{path}/{mode}{slash}": mode for mode in ListingMode for slash in ("", "/")}
+
+
+# Beside the plain path, one for each mode.
+MCP_PATHS = {MCP: None, f"{MCP}/": None, **_with_modes(MCP)}
+SSE_PATHS = {SSE: None, f"{SSE}/": None, MCP_SSE: None, f"{MCP_SSE}/": None, **_with_modes(SSE)}
+# The listing mode of each path; None for the plain path.
+LISTING_MODES = MCP_PATHS | SSE_PATHS
+
 
 # Browsers say with each request which page made it; a GET of another page has no Origin where the page does
 # not read the answer, as with an image or a link. Command-line clients send no such header.

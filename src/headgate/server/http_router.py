@@ -12,8 +12,7 @@ from headgate.protocol.jsonrpc import parse_message
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
 from headgate.protocol.protocol_version import HANDSHAKE_VERSIONS
 from headgate.server.client_context import Authenticator
-from headgate.server.endpoints import LISTING_MODES, MCP_PATHS, MESSAGES, SSE_PATHS
-from headgate.server.guard import HttpRefusal
+from headgate.server.guard import LISTING_MODES, MCP_PATHS, MESSAGES, SSE_PATHS, HttpRefusal
 from headgate.server.http_request import RETRY_LATER, TEXT, HttpRequest
 from headgate.server.legacy_sse import LegacySseHandler
 from headgate.server.reply import encode_loop_error

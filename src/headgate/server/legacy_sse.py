@@ -15,8 +15,12 @@ from headgate.server.guard import HttpRefusal
 from headgate.server.http_request import TEXT, HttpRequest
 from headgate.server.method_router import MethodRouter
 from headgate.server.outbound_queue import OutboundQueue
-from headgate.server.session_messages import handle_one_way_message, handle_session_request, reply_or_error
-from headgate.server.sessions import HandshakeSession
+from headgate.server.sessions import (
+    HandshakeSession,
+    handle_one_way_message,
+    handle_session_request,
+    reply_or_error,
+)
 from headgate.server.shutdown import interrupt_task
 from headgate.server.streamable_http import write_event_stream
 

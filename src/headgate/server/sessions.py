@@ -1,31 +1,37 @@
-"""Sessions of the handshake era: client state between requests, expiry and revival."""
+"""Sessions of the handshake era: client state between requests, expiry and revival, and their messages."""
 
 import asyncio
 import hashlib
+import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import msgspec
-from msgspec import DecodeError
+from msgspec import DecodeError, Raw
 
 from headgate.domain.client_profile import PLAIN_PROFILE, client_name, profile_of
 from headgate.domain.delivery_request import FEATURES
 from headgate.domain.identity import Identity
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import ClientSession, visibility_group_of
-from headgate.protocol.jsonrpc import encode_notification
-from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
-from headgate.protocol.protocol_version import LATEST_HANDSHAKE
+from headgate.protocol.jsonrpc import ABSENT, Envelope, encode_notification
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
+from headgate.protocol.protocol_version import LATEST_HANDSHAKE, Era
 from headgate.protocol.rmcp import shared_features
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
-from headgate.server.client_context import InitializedClient, SessionPreferences
+from headgate.server.client_context import ClientContext, InitializedClient, SessionPreferences
 from headgate.server.event_streams import ReplayBuffer
+from headgate.server.method_router import MethodRouter
+from headgate.server.reply import Reply
 from headgate.server.session_channel import ClientRequests, MessageSender, SessionChannel
 from headgate.server.session_streams import LISTED_CAPABILITIES, SessionStreams, list_changed_method
+from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
+
+log = logging.getLogger("headgate.server")
 
 # The message of a cancellation by the client, as opposed to one because the client has left.
 _CLIENT_CANCELLATION = "cancelled by the client"
@@ -321,3 +327,73 @@ class SessionStore:
 
 def _digest(id: bytes) -> bytes:
     return hashlib.blake2b(id, digest_size=16).digest()
+
+
+async def reply_or_error(id: bytes, work: Awaitable[Reply]) -> Reply | None:
+    """The reply to the request `id`; None when the client has cancelled it."""
+    try:
+        return await work
+    except ProtocolViolation as violation:
+        return Reply(violation.encode())
+    except asyncio.CancelledError as cancelled:
+        if cancelled_by_client(cancelled):
+            return None
+        if absorb_interrupt(cancelled):
+            return Reply(encode_shutdown_error(id))
+        raise
+    except Exception:
+        entry = secrets.token_hex(6)
+        log.exception("internal error", extra={"entry": entry})
+        return Reply(encode_error(id, INTERNAL_ERROR, f"internal error {entry}"))
+
+
+async def handle_session_request(
+    router: MethodRouter, envelope: Envelope, session: HandshakeSession, key_header: bytes | None = None
+) -> Reply:
+    """The reply to a request on a two-way stream; raises ProtocolViolation."""
+    if envelope.method == "initialize":
+        initialized = await router.initialize(envelope, session.identity, session.listing)
+        session.complete_handshake(initialized.version, initialized.capabilities, initialized.client_info)
+        return initialized.reply
+    id = bytes(envelope.id)
+    session.running_requests.start(id, asyncio.current_task())
+    context = ClientContext(
+        era=Era.HANDSHAKE,
+        channel=session.channel,
+        caller=session.identity,
+        profile=session.profile,
+        client=session.client,
+        listing=session.listing,
+        owner=session.owner,
+        preferences=session.preferences,
+        key_header=key_header,
+        features=session.features,
+    )
+    try:
+        return await router.handle_request(envelope, context)
+    finally:
+        session.running_requests.finish(id)
+
+
+class _CancelledRequestParams(msgspec.Struct):
+    requestId: Raw = ABSENT  # noqa: N815 (the protocol's spelling)
+
+
+def cancel_request(running_requests: RunningRequests, envelope: Envelope) -> None:
+    """Handle notifications/cancelled."""
+    try:
+        running_requests.cancel(
+            bytes(msgspec.json.decode(envelope.params or b"{}", type=_CancelledRequestParams).requestId)
+        )
+    except DecodeError:
+        return
+
+
+def handle_one_way_message(envelope: Envelope, session: HandshakeSession, router: MethodRouter) -> None:
+    """Handle a notification of a client, or its response to a server request."""
+    if envelope.method == "notifications/cancelled":
+        cancel_request(session.running_requests, envelope)
+    elif envelope.method:
+        router.handle_notification(envelope, session.owner, session.identity)
+    else:
+        session.client_requests.on_response(envelope)

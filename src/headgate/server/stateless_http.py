@@ -47,7 +47,7 @@ from headgate.server.client_context import (
     TooManySubscriptions,
 )
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
-from headgate.server.endpoints import LISTING_MODES
+from headgate.server.guard import LISTING_MODES
 from headgate.server.http_exchange import HttpExchange, KeepAlive
 from headgate.server.http_request import HttpRequest
 from headgate.server.method_router import MethodRouter

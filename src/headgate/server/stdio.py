@@ -23,8 +23,12 @@ from headgate.server.method_router import MethodRouter
 from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.reply import Reply, encode_loop_error
 from headgate.server.request_body import read_message
-from headgate.server.session_messages import handle_one_way_message, handle_session_request, reply_or_error
-from headgate.server.sessions import HandshakeSession
+from headgate.server.sessions import (
+    HandshakeSession,
+    handle_one_way_message,
+    handle_session_request,
+    reply_or_error,
+)
 from headgate.server.shutdown import interrupt_task
 from headgate.server.stateless_http import ClientSubscription, check_metadata, open_subscription
 

@@ -13,17 +13,21 @@ from headgate.protocol.protocol_version import Era
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.client_context import ClientContext
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
-from headgate.server.endpoints import LISTING_MODES
 from headgate.server.event_streams import QUIET_SECONDS, EventStream
-from headgate.server.guard import HttpRefusal
+from headgate.server.guard import LISTING_MODES, HttpRefusal
 from headgate.server.http_exchange import HttpExchange, KeepAlive
 from headgate.server.http_request import HttpRequest
 from headgate.server.method_router import MethodRouter
 from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.reply import Reply
-from headgate.server.session_messages import handle_one_way_message
 from headgate.server.session_streams import LISTED_CAPABILITIES
-from headgate.server.sessions import HttpSession, SessionStore, TooManySessions, cancelled_by_client
+from headgate.server.sessions import (
+    HttpSession,
+    SessionStore,
+    TooManySessions,
+    cancelled_by_client,
+    handle_one_way_message,
+)
 
 _SESSION_HEADER = b"mcp-session-id"
 

@@ -19,7 +19,7 @@ from headgate.domain.errors import (
 from headgate.domain.mcp_request import ClientSession, McpRequest
 from headgate.event_loop import BackgroundTasks
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.pending_input import CallAwaitingInput
+from headgate.upstream.notification_router import CallAwaitingInput
 
 log = logging.getLogger("headgate.upstream")
 

@@ -19,7 +19,7 @@ from headgate.event_loop import BackgroundTasks
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.main_connection import OpenTransport, ProtocolVersionStore
 from headgate.upstream.mcp_peer import McpPeer
-from headgate.upstream.pending_input import PendingInputs
+from headgate.upstream.notification_router import PendingInputs
 from headgate.upstream.resource_subscriptions import ResourceSubscriptions
 from headgate.upstream.supervisor import UpstreamEvents, UpstreamSupervisor
 

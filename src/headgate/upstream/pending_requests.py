@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from headgate.domain.errors import (
@@ -16,7 +16,6 @@ from headgate.domain.errors import (
 from headgate.domain.mcp_request import McpResponse
 from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import Envelope, encode_notification, encode_request
-from headgate.upstream.late_answers import LateAnswers
 from headgate.upstream.message_assembly import (
     MalformedMessage,
     MessageNotStored,
@@ -77,6 +76,46 @@ class _PendingRequest(InFlightRequest):
 
     def withdraw(self, error: HeadgateError) -> None:
         self._pending.withdraw(self, error)
+
+
+# Late answers of one connection that are awaited; beyond that the oldest is dropped.
+MOST_LATE = 1000
+
+
+class LateAnswers:
+    """The ids of requests on a shared connection that may still be answered."""
+
+    def __init__(self) -> None:
+        # The handler of each answer, and until when it is awaited.
+        self._awaited: dict[bytes, tuple[Callable[[McpResponse], None], float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    def __contains__(self, id: bytes) -> bool:
+        return id in self._awaited
+
+    def await_answer(self, id: bytes, outgoing: OutgoingRequest, started: float) -> float | None:
+        """Wait for the answer of an abandoned request that has a handler; returns until when."""
+        if outgoing.on_late is None:
+            return None
+        if len(self._awaited) >= MOST_LATE:
+            del self._awaited[next(iter(self._awaited))]
+        until = started + outgoing.late_seconds
+        self._awaited[id] = outgoing.on_late, until
+        return until
+
+    def pop_handler(self, id: bytes) -> Callable[[McpResponse], None] | None:
+        """The handler of an answer that has come, for one use."""
+        return self._awaited.pop(id, (None, 0.0))[0]
+
+    def expire(self, now: float) -> float | None:
+        """Remove those whose time is over; returns when the next one ends."""
+        self._awaited = {id: awaited for id, awaited in self._awaited.items() if awaited[1] > now}
+        return min((until for _, until in self._awaited.values()), default=None)
+
+    def clear(self) -> None:
+        self._awaited.clear()
 
 
 class PendingRequests:

@@ -17,8 +17,7 @@ from headgate.upstream.errors import bounded_reason
 from headgate.upstream.handshake import NegotiationResult, negotiate_protocol
 from headgate.upstream.main_connection import MainConnection, OpenTransport, ProtocolVersionStore
 from headgate.upstream.mcp_peer import McpPeer, deadline_passed
-from headgate.upstream.notification_router import NotificationRouter
-from headgate.upstream.pending_input import PendingInputs
+from headgate.upstream.notification_router import NotificationRouter, PendingInputs
 from headgate.upstream.resource_subscriptions import (
     ResourceChangeListener,
     ResourceSubscriptions,

@@ -6,9 +6,8 @@ from typing import Protocol
 from headgate.domain.errors import UpstreamUnreachable
 from headgate.domain.http_proxy import DIRECT, HttpProxy, InvalidProxy, parse_proxy, proxy_from_environment
 from headgate.domain.server_spec import ServerSpec
-from headgate.upstream.http.host_resolver import HostResolver
 from headgate.upstream.http.http1_client import Http1Client, HttpClientResponse
-from headgate.upstream.http.http_connector import Origin, OriginConnector
+from headgate.upstream.http.http_connector import HostResolver, Origin, OriginConnector
 from headgate.upstream.transport import SendAttempt
 
 

@@ -1,16 +1,21 @@
-"""Event streams of streamable HTTP, resumed by Last-Event-ID when they end or drop early."""
+"""Exchanges of streamable HTTP that outlast a connection or a caller: event streams that are resumed by
+Last-Event-ID, and responses that are read after their caller gave up.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
+from headgate.domain.errors import HeadgateError
 from headgate.domain.mcp_request import McpResponse
 from headgate.event_loop import TimeSlice
 from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
 from headgate.upstream.http.http_connector import ConnectFailed
 from headgate.upstream.http.http_response import ContentDecodingFailed, StreamPosition, stream_events
 from headgate.upstream.message_assembly import MessageAssembler, MessageLimits, MessageTooLarge
+from headgate.upstream.transport import SendAttempt, UpstreamSessionExpired
 
 # Given the data of one event; returns the answer that the stream is read for, or None.
 EventHandler = Callable[[MessageAssembler], McpResponse | None]
@@ -159,3 +164,69 @@ class ResumableStreams:
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.wait({self._lost}, timeout=seconds)
+
+
+# Each of these holds a socket, and a process may have little more than a thousand.
+MOST_EXCHANGES = 100
+
+
+class LateExchanges:
+    """HTTP exchanges that go on after their callers gave up, until their answers are recorded."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._given_up: dict[asyncio.Task[McpResponse], asyncio.TimerHandle] = {}
+        self._sent: dict[asyncio.Task[McpResponse], SendAttempt] = {}
+
+    def __len__(self) -> int:
+        return len(self._given_up)
+
+    async def run_past_caller(
+        self, exchange: Coroutine[Any, Any, McpResponse], sending: SendAttempt
+    ) -> McpResponse:
+        """The answer; an exchange that has begun goes on for `on_late` when the caller is cancelled."""
+        outgoing = sending.outgoing
+        task = self._loop.create_task(exchange, name=f"exchange {outgoing.what}")
+        started = self._loop.time()
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not sending.begun:
+                task.cancel()
+            elif not task.cancelled():
+                self._sent[task] = sending
+                until = started + outgoing.late_seconds
+                on_late = outgoing.on_late
+                assert on_late is not None
+                if len(self._given_up) >= MOST_EXCHANGES:
+                    oldest = next(iter(self._given_up))
+                    self._given_up.pop(oldest).cancel()
+                    oldest.cancel()
+                # Cancelling it closes its response, which frees the socket.
+                self._given_up[task] = self._loop.call_at(until, task.cancel)
+                task.add_done_callback(lambda _: self._ended(task, on_late))
+            raise
+
+    def drop(self, sending: SendAttempt) -> None:
+        """End an exchange that goes on, in the era in which closing the response cancels the request."""
+        for task, sent in list(self._sent.items()):
+            if sent is sending:
+                task.cancel()
+
+    def _ended(self, task: asyncio.Task[McpResponse], on_late: Callable[[McpResponse], None]) -> None:
+        self._sent.pop(task, None)
+        timer = self._given_up.pop(task, None)
+        if timer is not None:
+            timer.cancel()
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            on_late(task.result())
+        elif not isinstance(error, HeadgateError | UpstreamSessionExpired):
+            raise error
+
+    def close(self) -> None:
+        """Cancel every exchange: the connection ends."""
+        for task in list(self._given_up):
+            task.cancel()

@@ -15,9 +15,8 @@ from headgate.upstream.http.client_selection import (
     configured_host,
     http_error_reason,
 )
-from headgate.upstream.http.host_resolver import HostResolver
 from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
-from headgate.upstream.http.http_connector import ConnectFailed, Origin
+from headgate.upstream.http.http_connector import ConnectFailed, HostResolver, Origin
 from headgate.upstream.http.http_response import (
     LOOP_DETECTED,
     ContentDecodingFailed,

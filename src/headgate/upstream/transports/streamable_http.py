@@ -26,9 +26,8 @@ from headgate.upstream.http.client_selection import (
     configured_host,
     http_error_reason,
 )
-from headgate.upstream.http.host_resolver import HostResolver
 from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
-from headgate.upstream.http.http_connector import ConnectFailed, Origin
+from headgate.upstream.http.http_connector import ConnectFailed, HostResolver, Origin
 from headgate.upstream.http.http_response import (
     ContentDecodingFailed,
     StreamPosition,
@@ -37,7 +36,6 @@ from headgate.upstream.http.http_response import (
     retry_after,
     retry_after_or_default,
 )
-from headgate.upstream.late_answers import LateExchanges
 from headgate.upstream.message_assembly import (
     AcceptsInvalidUtf8,
     MalformedMessage,
@@ -54,6 +52,7 @@ from headgate.upstream.notification_router import InFlightRequest, NotificationR
 from headgate.upstream.transport import OutgoingRequest, SendAttempt, UpstreamSessionExpired
 from headgate.upstream.transports.resumable_stream import (
     EventHandler,
+    LateExchanges,
     ResumableStreams,
     StreamRefused,
     read_stream,
