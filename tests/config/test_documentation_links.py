@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 from headgate.catalog import own_tools
 from headgate.catalog.public_names import RESERVED
 from headgate.catalog.tool_pool import weight
+from headgate.delivery.transactions import tool_definitions as transaction_tools
 from headgate.knowledge.tools.definitions import DEFINITIONS
+from headgate.results import tools as result_tools
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -76,6 +78,21 @@ def arguments(definition: bytes) -> list[tuple[str, str]]:
 def test_every_argument_of_the_own_tools_is_described(tool: str, argument: str) -> None:
     section = TOOLS.split(f"\n### {tool}\n")[1].split("\n## ")[0].split("\n### ")[0]
     assert re.search(rf"^\| `{argument}` \| .+ \| .+ \|$", section, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("page", "definitions"),
+    [("results", result_tools.DEFINITIONS), ("transactions", transaction_tools.DEFINITIONS)],
+)
+def test_every_argument_of_the_tools_for_results_and_transactions_is_described(
+    page: str, definitions: Mapping[str, bytes]
+) -> None:
+    tools = REFERENCE / "tools"
+    text = (tools / f"{page}.md").read_text() + (tools / "proxy-query.md").read_text()
+    for definition in definitions.values():
+        for tool, argument in arguments(definition):
+            assert f"# {tool}\n" in text
+            assert re.search(rf"^\| .*`{argument}`.* \| .* \| .+ \|$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
