@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
+from headgate.storage.sqlite.ledger_integrity import LEDGER_MIGRATIONS
 
 
 def write_first_shape(path: Path, *, calls: int, transactions: int | None) -> None:

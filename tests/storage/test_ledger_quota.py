@@ -9,8 +9,7 @@ import pytest
 
 from headgate.delivery.ledger import ClaimVerdict, OperationOutcome, OperationState
 from headgate.domain.mcp_request import McpResponse
-from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
-from headgate.storage.sqlite.ledger_quota import bytes_used
+from headgate.storage.sqlite.ledger import SqliteLedger, bytes_used, ledger_group_commit, open_ledger
 from tests.storage.ledger_stages import START, Clock, granted, intent
 
 MEBIBYTE = 1 << 20

@@ -12,7 +12,7 @@ import pytest
 from headgate.domain.errors import StoreFailed
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS
 from headgate.storage.sqlite.catalog_store import CATALOG_MIGRATIONS
-from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
+from headgate.storage.sqlite.ledger_integrity import LEDGER_MIGRATIONS
 from headgate.storage.sqlite.migrations import Migrations, schema_version, split_statements
 
 OURS = {"ledger": LEDGER_MIGRATIONS, "catalog": CATALOG_MIGRATIONS, "knowledge": KNOWLEDGE_MIGRATIONS}

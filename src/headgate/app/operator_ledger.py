@@ -15,8 +15,7 @@ from headgate.storage.files.ledger_files import ProcessLiveness
 from headgate.storage.sqlite import ledger_recovery
 from headgate.storage.sqlite.database_file import store_failure
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
-from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
-from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
+from headgate.storage.sqlite.ledger_integrity import LEDGER_MIGRATIONS, LedgerGuard, check_ledger
 from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 
 _BUSY_SECONDS = 5.0
@@ -50,7 +49,7 @@ class LedgerFilesSource:
         try:
             # Raises without permission to read.
             await asyncio.to_thread(self.path.exists)
-            return await asyncio.to_thread(LedgerGuard(self.path).has_ledger)
+            return await asyncio.to_thread(LedgerGuard(self.path).existed)
         except OSError as error:
             raise self._unusable(error.strerror or "it cannot be read") from error
 
@@ -105,7 +104,7 @@ class _RecoverableLedgerFiles:
         self._guard = LedgerGuard(self.path)
 
     def exists(self) -> bool:
-        return self._guard.has_ledger()
+        return self._guard.existed()
 
     def is_in_use(self) -> bool:
         return ProcessLiveness(self._owners).any_other_alive()

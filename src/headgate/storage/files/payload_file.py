@@ -2,7 +2,8 @@
 
 import io
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headgate.domain.payload import Payload
@@ -51,6 +52,19 @@ def append_bytes(file: io.FileIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file.fileno(), view) :]
+
+
+def write_unnamed(directory: Path, chunks: Iterable[bytes]) -> io.FileIO:
+    """An unnamed file in the directory with these bytes; raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by the caller)
+    try:
+        for chunk in chunks:
+            append_bytes(file, chunk)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def sync_directory(directory: Path) -> None:

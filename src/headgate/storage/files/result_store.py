@@ -4,7 +4,6 @@ import asyncio
 import io
 import logging
 import os
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -23,7 +22,7 @@ from headgate.results.result_store import (
     StoredResult,
     new_cache_id,
 )
-from headgate.storage.files.payload_file import PayloadFile, append_bytes, payload_chunks
+from headgate.storage.files.payload_file import PayloadFile, payload_chunks, write_unnamed
 
 log = logging.getLogger("headgate.storage")
 
@@ -229,15 +228,7 @@ def _duplicated(content: FileContent) -> PayloadFile:
 
 def _write(directory: Path, content: Payload) -> PayloadFile:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by the caller)
-        try:
-            for chunk in payload_chunks(content):
-                append_bytes(file, chunk)
-        except BaseException:
-            file.close()
-            raise
-        return PayloadFile(file, 0, payload_size(content))
+        return PayloadFile(write_unnamed(directory, payload_chunks(content)), 0, payload_size(content))
     finally:
         if not isinstance(content, bytes):
             content.close()

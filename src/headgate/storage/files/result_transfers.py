@@ -7,9 +7,8 @@ import io
 import logging
 import os
 import secrets
-import tempfile
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,7 +22,7 @@ from headgate.domain.mcp_request import McpRequest, McpResponse, result_owner_of
 from headgate.domain.payload import Payload, payload_size
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, RmcpChunk, RmcpResponseMeta, RmcpTransfer
-from headgate.storage.files.payload_file import append_bytes, payload_chunks
+from headgate.storage.files.payload_file import payload_chunks, write_unnamed
 
 log = logging.getLogger("headgate.storage")
 
@@ -51,11 +50,6 @@ class _ResultTransfer(msgspec.Struct):
     def total(self) -> int:
         """How many chunks it has."""
         return -(-self.size // CHUNK_BYTES)
-
-
-class _ChunkRequest(msgspec.Struct):
-    transfer_id: str
-    index: int
 
 
 @asynccontextmanager
@@ -140,21 +134,20 @@ class ResultTransfers:
 
     async def read_chunk(self, request: McpRequest) -> McpResponse:
         """A chunk, or an empty result at the end; raises InvalidArguments or TransferNotFound."""
-        chunk_request = _chunk_request(request)
-        transfer = self._find(request, chunk_request.transfer_id)
-        if request.method == DONE_METHOD:
-            del self._transfers[chunk_request.transfer_id]
+        done = request.method == DONE_METHOD
+        id = _read_param(request, "transfer_id", str, _DONE_EXAMPLE if done else _CHUNK_EXAMPLE)
+        index = 0 if done else _read_param(request, "index", int, _CHUNK_EXAMPLE)
+        transfer = self._find(request, id)
+        if done:
+            del self._transfers[id]
             transfer.file.close()
             return McpResponse(b"{}")
-        if not 0 <= chunk_request.index < transfer.total:
-            raise InvalidArguments(
-                CHUNK_METHOD,
-                f"index is 0 to {transfer.total - 1}, not {chunk_request.index}",
-                hint="ask for a part that there is",
-            )
+        if not 0 <= index < transfer.total:
+            problem = f"index is 0 to {transfer.total - 1}, not {index}"
+            raise InvalidArguments(CHUNK_METHOD, problem, hint="ask for a part that there is")
         # Another descriptor, which outlives the transfer.
         descriptor = os.dup(transfer.file.fileno())
-        reading = asyncio.to_thread(_chunk, descriptor, transfer.total, chunk_request)
+        reading = asyncio.to_thread(_chunk, descriptor, transfer.total, id, index)
         return McpResponse(await asyncio.shield(asyncio.ensure_future(reading)))
 
     def _find(self, request: McpRequest, id: str) -> _ResultTransfer:
@@ -185,15 +178,13 @@ class ResultTransfers:
 def _write(directory: Path, result: Payload) -> tuple[io.FileIO, str]:
     """An unnamed file with the result, and its hash."""
     digest = hashlib.sha256()
-    directory.mkdir(parents=True, exist_ok=True)
-    file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by the caller)
-    try:
+
+    def hashed_chunks() -> Iterator[bytes]:
         for chunk in payload_chunks(result):
             digest.update(chunk)
-            append_bytes(file, chunk)
-    except BaseException:
-        file.close()
-        raise
+            yield chunk
+
+    file = write_unnamed(directory, hashed_chunks())
     if not isinstance(result, bytes):
         result.close()
     return file, digest.hexdigest()
@@ -214,13 +205,6 @@ def _announcement(chunked: RmcpTransfer) -> bytes:
     return encode_object({"content": content, "isError": Raw(b"false"), "_meta": meta})
 
 
-def _chunk_request(request: McpRequest) -> _ChunkRequest:
-    if request.method == DONE_METHOD:
-        return _ChunkRequest(_read_param(request, "transfer_id", str, _DONE_EXAMPLE), 0)
-    transfer_id = _read_param(request, "transfer_id", str, _CHUNK_EXAMPLE)
-    return _ChunkRequest(transfer_id, _read_param(request, "index", int, _CHUNK_EXAMPLE))
-
-
 _CHUNK_EXAMPLE = 'give {"transfer_id": "...", "index": 0}'
 _DONE_EXAMPLE = 'give {"transfer_id": "..."}'
 _TYPE_NAMES = {str: "a text", int: "a whole number"}
@@ -236,14 +220,14 @@ def _read_param(request: McpRequest, name: str, kind: type[T], example: str) -> 
         raise InvalidArguments(request.method, f"{name} must be {_TYPE_NAMES[kind]}", hint=example) from error
 
 
-def _chunk(descriptor: int, total: int, chunk_request: _ChunkRequest) -> bytes:
+def _chunk(descriptor: int, total: int, id: str, index: int) -> bytes:
     try:
-        data = os.pread(descriptor, CHUNK_BYTES, chunk_request.index * CHUNK_BYTES)
+        data = os.pread(descriptor, CHUNK_BYTES, index * CHUNK_BYTES)
     finally:
         os.close(descriptor)
     chunk = RmcpChunk(
-        transfer_id=chunk_request.transfer_id,
-        index=chunk_request.index,
+        transfer_id=id,
+        index=index,
         total=total,
         sha256=hashlib.sha256(data).hexdigest(),
         data=base64.b64encode(data).decode(),

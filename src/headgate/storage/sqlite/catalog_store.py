@@ -58,6 +58,7 @@ _UPSERT_TOOL = """
     ON CONFLICT (server_name, spec, name) DO UPDATE SET
       position = ?2, description = ?4, hash = ?5, approval_hash = ?6, definition = ?7, last_seen = ?8
 """
+_MARK_USED = "UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?"
 _COUNT_CALLS = """
     INSERT INTO calls (server_name, name, calls, last_called) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (server_name, name) DO UPDATE SET calls = calls + ?3, last_called = ?4
@@ -97,14 +98,15 @@ class SqliteCatalogStore:
 
         `forget` deletes what no gateway has used for a while, and marks these as used.
         """
-        return await self._run(lambda: self._load_or_start_over(specs, forget=forget), [])
 
-    def _load_or_start_over(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
-        try:
-            return self._load(specs, forget=forget)
-        except (TypeError, ValueError, KeyError) as error:
-            self._recreate(error)
-            return []
+        def load() -> list[StoredListing]:
+            try:
+                return self._load(specs, forget=forget)
+            except (TypeError, ValueError, KeyError) as error:
+                self._recreate(error)
+                return []
+
+        return await self._run(load, [])
 
     def _load(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
         connection = self._opened()
@@ -127,8 +129,7 @@ class SqliteCatalogStore:
     def _drop_unused(self, connection: Connection, specs: dict[str, str]) -> None:
         """Mark these definitions as used, and delete those that no gateway has used for a while."""
         now = self._now()
-        used = [(now, name, spec) for name, spec in specs.items()]
-        connection.executemany("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", used)
+        connection.executemany(_MARK_USED, [(now, name, spec) for name, spec in specs.items()])
         newest_first = connection.execute(
             "SELECT name, spec, last_used FROM servers ORDER BY last_used DESC"
         ).fetchall()
@@ -155,7 +156,7 @@ class SqliteCatalogStore:
     ) -> "asyncio.Future[None]":
         """Store a listing in the background."""
         listing = StoredListing(server, kind, definitions, hint, list(places))
-        return self._run_in_background(lambda: self._keep(spec, listing))
+        return self._run(lambda: self._keep(spec, listing), None)
 
     def _keep(self, spec: str, listing: StoredListing) -> None:
         connection, server = self._opened(), listing.server
@@ -194,25 +195,18 @@ class SqliteCatalogStore:
     def see(self, server: str, spec: str) -> "asyncio.Future[None]":
         """Record in the background that a server has listed the same tools again."""
         row = (self._now(), server, spec)
-
-        def see() -> None:
-            with self._opened() as connection:
-                connection.execute("UPDATE tools SET last_seen = ? WHERE server_name = ? AND spec = ?", row)
-                connection.execute("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", row)
-
-        return self._run_in_background(see)
+        return self._change(
+            ("UPDATE tools SET last_seen = ? WHERE server_name = ? AND spec = ?", [row]), (_MARK_USED, [row])
+        )
 
     def count_calls(self, calls: dict[tuple[str, str], int]) -> "asyncio.Future[None]":
         """Add calls per server and tool, in the background."""
         now = self._now()
-        rows = [(server, name, count, now) for (server, name), count in calls.items()]
-        return self._run_in_background(lambda: self._count_calls(rows, now))
-
-    def _count_calls(self, rows: list[tuple[str, str, int, float]], now: float) -> None:
-        with self._opened() as connection:
-            connection.executemany(_COUNT_CALLS, rows)
-            connection.execute(_DELETE_UNUSED_CALLS, (now - _UNUSED_RETENTION_SECONDS,))
-            connection.execute(_DELETE_EXCESS_CALLS, (_MOST_CALLED,))
+        return self._change(
+            (_COUNT_CALLS, [(server, name, count, now) for (server, name), count in calls.items()]),
+            (_DELETE_UNUSED_CALLS, [(now - _UNUSED_RETENTION_SECONDS,)]),
+            (_DELETE_EXCESS_CALLS, [(_MOST_CALLED,)]),
+        )
 
     async def usage(self) -> dict[tuple[str, str], int]:
         """How often each tool was called, by server and tool."""
@@ -225,47 +219,38 @@ class SqliteCatalogStore:
 
     async def vectors(self, model: str) -> dict[str, bytes]:
         """Every vector of a model, by the hash of its tool."""
-        return await self._run(
-            lambda: dict(
-                self._opened().execute("SELECT hash, vector FROM vectors WHERE model = ?", (model,))
-            ),
-            {},
-        )
+        select = "SELECT hash, vector FROM vectors WHERE model = ?"
+        return await self._run(lambda: dict(self._opened().execute(select, (model,))), {})
 
     def store_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
         """Store vectors of a model in the background."""
         rows = [(digest, model, vector) for digest, vector in vectors.items()]
-
-        def keep() -> None:
-            with self._opened() as connection:
-                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
-
-        return self._run_in_background(keep)
+        return self._change(("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows))
 
     def delete_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
         """Delete vectors of a model in the background, except those of tools that the file still has."""
-        rows = [(digest, model) for digest in digests]
+        return self._change((_DELETE_VECTOR, [(digest, model) for digest in digests]))
 
-        def forget() -> None:
+    def _change(self, *changes: tuple[str, Sequence[tuple[object, ...]]]) -> "asyncio.Future[None]":
+        """Run each statement with each of its rows, all in one transaction in the background."""
+
+        def change() -> None:
             with self._opened() as connection:
-                connection.executemany(_DELETE_VECTOR, rows)
+                for statement, rows in changes:
+                    connection.executemany(statement, rows)
 
-        return self._run_in_background(forget)
+        return self._run(change, None)
 
     async def flush(self) -> None:
         """Write all changes, and close the file."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
         self._writer.shutdown(wait=False)
 
-    def _run_in_background(self, work: Callable[[], None]) -> "asyncio.Future[None]":
-        return asyncio.ensure_future(self._outcome(self._submit(work), None))
-
-    async def _run(self, work: Callable[[], T], otherwise: T) -> T:
-        return await self._outcome(self._submit(work), otherwise)
-
-    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+    def _run(self, work: Callable[[], T], otherwise: T) -> "asyncio.Future[T]":
         """Queue work at once, so that later work, and `flush`, come after it."""
-        return asyncio.get_running_loop().run_in_executor(self._writer, self._run_or_recreate, work)
+        loop = asyncio.get_running_loop()
+        submitted = loop.run_in_executor(self._writer, self._run_or_recreate, work)
+        return asyncio.ensure_future(self._outcome(submitted, otherwise))
 
     async def _outcome(self, submitted: "asyncio.Future[T]", otherwise: T) -> T:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from sqlite3 import Connection
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from headgate.domain.errors import StoreFailed
 from headgate.storage.sqlite.database_file import is_locked, open_database_file, store_failure
@@ -31,21 +31,26 @@ _MAX_BATCH = 512
 _CLOSE_SECONDS = 10.0
 
 
-class DatabaseGuard(Protocol):
-    """Detects damage of a file. All methods run in the threads of its group commit."""
+class DatabaseGuard:
+    """Opens a file. A subclass detects damage too; all methods run in the threads of its group commit."""
 
-    def has_ledger(self) -> bool:
+    # Why the file is refused; empty while it is intact.
+    damage: str = ""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def existed(self) -> bool:
         """Whether the file exists or existed."""
-
-    @property
-    def damage(self) -> str:
-        """Why the file is refused; empty while it is intact."""
+        # Not `Path.exists`, which raises without permission.
+        return os.path.exists(self.path)
 
     def raise_if_damaged(self) -> None:
         """Raises StoreFailed when the file is refused; runs on the loop too."""
 
     def open(self, migrations: Migrations, busy_seconds: float) -> Connection:
         """A connection to a file that passes a quick check."""
+        return open_database_file(self.path, migrations, busy_seconds)
 
     def advance(self, connection: Connection) -> Any:
         """Count a commit that is about to be made: the mark for `note_commit`."""
@@ -74,39 +79,27 @@ class GroupCommit:
         busy_seconds: float = BUSY_SECONDS,
         guard: DatabaseGuard | None = None,
     ) -> None:
-        def connect() -> Connection:
-            if guard is not None:
-                return guard.open(migrations, busy_seconds)
-            return open_database_file(path, migrations, busy_seconds)
+        self._guard = guard = guard or DatabaseGuard(path)
 
-        def connect_to_write() -> Connection:
-            connection = connect()
-            # `_begin` waits for locks.
-            connection.execute("PRAGMA busy_timeout = 0")
+        def connect(pragma: str) -> Connection:
+            connection = guard.open(migrations, busy_seconds)
+            connection.execute(f"PRAGMA {pragma}")
             return connection
 
-        def connect_to_read() -> Connection:
-            connection = connect()
-            connection.execute("PRAGMA query_only = ON")
-            return connection
-
-        self._guard = guard
-        self._writer = _DatabaseWorker(
-            "ledger writer", connect_to_write, self._commit_batch, self._note_failure
-        )
-        self._reader = _DatabaseWorker("ledger reader", connect_to_read, _run_reads, self._note_failure)
+        # `_begin` waits for locks.
+        connect_to_write = partial(connect, "busy_timeout = 0")
+        connect_to_read = partial(connect, "query_only = ON")
+        self._writer = _DatabaseWorker("ledger writer", connect_to_write, self._commit_batch, guard)
+        self._reader = _DatabaseWorker("ledger reader", connect_to_read, _run_reads, guard)
         self._busy_seconds = busy_seconds
         # How many transactions have been committed.
         self.commits = 0
         # Set with the first use, which creates the file.
         self.used = asyncio.Event()
-        self._path = path
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        # Not `Path.exists`, which raises without permission.
-        exists = self._guard.has_ledger if self._guard else partial(os.path.exists, self._path)
-        if await asyncio.to_thread(exists):
+        if await asyncio.to_thread(self._guard.existed):
             self.used.set()
         return self
 
@@ -122,17 +115,19 @@ class GroupCommit:
         transaction; when one fails the others run again, so that a work must have no other effects. The work
         of a cancelled caller is committed all the same.
         """
-        self._check_usable()
+        self.used.set()
+        self._guard.raise_if_damaged()
         return await self._writer.submit(work)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, which must not change anything; raises StoreFailed."""
-        self._check_usable()
+        self.used.set()
+        self._guard.raise_if_damaged()
         return await self._reader.submit(work)
 
     @property
     def damage(self) -> str:
-        return self._guard.damage if self._guard is not None else ""
+        return self._guard.damage
 
     async def check(self, work: Callable[[Path, Callable[[], bool]], T]) -> T | None:
         """The result of `work` in a thread of its own; None when it fails, which is noted as damage.
@@ -140,29 +135,19 @@ class GroupCommit:
         It gets the path, and a function that tells whether to stop.
         """
         try:
-            return await asyncio.to_thread(work, self._path, lambda: self._closed)
+            return await asyncio.to_thread(work, self._guard.path, lambda: self._closed)
         except (sqlite3.Error, OSError, StoreFailed, UnicodeDecodeError) as error:
-            await asyncio.to_thread(self._note_failure, store_failure(error))
+            await asyncio.to_thread(self._guard.note_failure, store_failure(error))
             return None
-
-    def _check_usable(self) -> None:
-        self.used.set()
-        if self._guard is not None:
-            self._guard.raise_if_damaged()
 
     async def close(self) -> None:
         """Finish queued work, and close the file."""
         self._closed = True
         for worker in (self._writer, self._reader):
             await worker.close()
-        if self._guard is not None:
-            await asyncio.to_thread(self._guard.close)
+        await asyncio.to_thread(self._guard.close)
 
     # In the threads.
-
-    def _note_failure(self, error: Exception) -> None:
-        if self._guard is not None:
-            self._guard.note_failure(error)
 
     def _commit_batch(self, connection: Connection, works: "list[_QueuedWork[Any]]") -> None:
         changes, mark = connection.total_changes, None
@@ -172,7 +157,7 @@ class GroupCommit:
                 self._begin(connection)
                 _run_in_savepoints(connection, works)
             # A repeat of a recorded call changes nothing, and needs no new mark.
-            if self._guard is not None and connection.total_changes != changes:
+            if connection.total_changes != changes:
                 mark = self._guard.advance(connection)
             connection.execute("COMMIT")
         except BaseException:
@@ -180,7 +165,7 @@ class GroupCommit:
                 connection.execute("ROLLBACK")
             raise
         self.commits += 1
-        if self._guard is not None and mark is not None:
+        if mark is not None:
             self._guard.note_commit(mark)
 
     def _begin(self, connection: Connection) -> None:
@@ -262,40 +247,32 @@ def _run_in_savepoints(connection: Connection, works: "list[_QueuedWork[Any]]") 
 class _QueuedWork(Generic[T]):
     """Work on the file, and the future of its caller."""
 
-    __slots__ = ("_do", "_done", "_error", "_result")
+    __slots__ = ("_do", "_done", "_result", "error")
 
     def __init__(self, do: Callable[[Connection], T], done: "asyncio.Future[T]") -> None:
         self._do = do
         self._done = done
         self._result: T
-        self._error: Exception | None = None
+        # Why it failed.
+        self.error: Exception | None = None
 
     def run(self, connection: Connection) -> Exception | None:
         """Run it: the error, if it fails."""
-        self._error = None
+        self.error = None
         try:
             self._result = self._do(connection)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-            self._error = store_failure(error)
+            self.error = store_failure(error)
         except Exception as error:  # noqa: BLE001 (its caller gets it)
-            self._error = error
-        return self._error
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it failed."""
-        return self._error
-
-    def fail(self, error: Exception) -> None:
-        """Mark it as failed."""
-        self._error = error
+            self.error = error
+        return self.error
 
     def resolve_future(self) -> None:
         """Give the result or the error to the caller; runs on the loop."""
         if self._done.done():
             return
-        if self._error is not None:
-            self._done.set_exception(self._error)
+        if self.error is not None:
+            self._done.set_exception(self.error)
         else:
             self._done.set_result(self._result)
 
@@ -308,10 +285,10 @@ class _DatabaseWorker:
         name: str,
         connect: Callable[[], Connection],
         run: Callable[[Connection, list[_QueuedWork[Any]]], None],
-        failed: Callable[[Exception], None],
+        guard: DatabaseGuard,
     ) -> None:
         self._name = name
-        self._failed = failed
+        self._guard = guard
         self._connect = connect
         self._run_all = run
         self._queue: SimpleQueue[_QueuedWork[Any] | None] = SimpleQueue()
@@ -349,7 +326,7 @@ class _DatabaseWorker:
                 connection = self._run_batch(connection, works)
                 for work in works:
                     if work.error is not None:
-                        self._failed(work.error)
+                        self._guard.note_failure(work.error)
                 self._call_on_loop(partial(_resolve_all, works))
         if connection is not None:
             connection.close()
@@ -361,7 +338,7 @@ class _DatabaseWorker:
             self._run_all(connection, works)
         except Exception as error:  # noqa: BLE001 (every caller gets it)
             for work in works:
-                work.fail(store_failure(error))
+                work.error = store_failure(error)
             # Opened again next time, because the file may have been repaired.
             if connection is not None:
                 connection.close()

@@ -28,12 +28,10 @@ from headgate.domain.payload import Payload, payload_size
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.files.ledger_files import AnswerFiles, ProcessLiveness
 from headgate.storage.files.payload_file import PayloadFile
-from headgate.storage.sqlite import ledger_quota as quota
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite.database_file import store_failure
 from headgate.storage.sqlite.group_commit import BUSY_SECONDS, GroupCommit, reads, reads_snapshot, writes
-from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
-from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
+from headgate.storage.sqlite.ledger_integrity import LEDGER_MIGRATIONS, LedgerGuard, check_ledger
 
 log = logging.getLogger("headgate.storage")
 
@@ -313,7 +311,7 @@ class SqliteLedger:
             forgotten += removed
         await self._make_room()
         await self._drop_inline()
-        while await self._group_commit.write(quota.shrink):
+        while await self._group_commit.write(_shrink):
             pass
         await self._clear_bodies()
         return forgotten
@@ -327,20 +325,20 @@ class SqliteLedger:
     async def _make_room(self) -> None:
         """Drop the oldest answers in files beyond the quota, which includes those being written."""
         while (excess := await self._excess_bytes() + self._writing_bytes) > 0:
-            dropped = await self._group_commit.write(partial(quota.drop_bodies, excess=excess))
+            dropped = await self._group_commit.write(partial(_drop_bodies, excess=excess))
             if not dropped:
                 return
             for name in dropped:
                 await asyncio.to_thread(self._answer_files.remove, name)
 
     async def _excess_bytes(self) -> int:
-        return await self._group_commit.read(quota.bytes_used) - self._most_bytes
+        return await self._group_commit.read(bytes_used) - self._most_bytes
 
     async def _drop_inline(self) -> None:
         """Drop the oldest answers in rows while the rows alone exceed the quota."""
         while (excess := await self._excess_bytes()) > 0:
             after = self._dropped_until = min(self._dropped_until, self._now())
-            until = await self._group_commit.write(partial(quota.drop_inline, excess=excess, after=after))
+            until = await self._group_commit.write(partial(_drop_inline, excess=excess, after=after))
             if until is None:
                 return
             # Unless the clock was set back meanwhile.
@@ -400,3 +398,70 @@ def _close_unclaimed_answer(reading: "asyncio.Future[McpResponse | None]") -> No
         answer = reading.result()
         if answer is not None and isinstance(answer.result, PayloadFile):
             answer.result.close()
+
+
+# The quota: the oldest answers are dropped, never the records of the calls.
+
+# So many rows per transaction, so that calls do not wait for long.
+_DROPPED_AT_ONCE = 200
+# A smaller answer takes no more space than the row that stays.
+_SMALL_BYTES = 512
+# The file is made smaller when a quarter of it, and at least a megabyte, is free.
+_FREE_SHARE = 4
+_LEAST_FREE_PAGES = 256
+_RETURNED_PAGES = 1024
+_OLDEST_FILES = "SELECT number, body_size FROM operations WHERE body <> '' ORDER BY updated LIMIT ?"
+_OLDEST_INLINE = """
+    SELECT number, updated, length(result) FROM operations
+    WHERE state = 'done' AND updated >= ? AND length(result) > ? ORDER BY updated LIMIT ?
+"""
+
+
+def bytes_used(connection: Connection) -> int:
+    """The bytes of all rows and answer files."""
+    pages, free, page_size = (
+        _number(connection, f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
+    )
+    bodies = _number(connection, "SELECT coalesce(sum(body_size), 0) FROM operations WHERE body <> ''")
+    return (pages - free) * page_size + bodies
+
+
+def _drop_bodies(connection: Connection, excess: int) -> list[str]:
+    """Drop the oldest answers in files until `excess` bytes are free: the names of their files."""
+    dropped: list[str] = []
+    oldest = connection.execute(_OLDEST_FILES, (_DROPPED_AT_ONCE,)).fetchall()
+    for number, size in oldest:
+        if excess <= 0:
+            break
+        dropped.append(rows.drop_answer(connection, number))
+        excess -= size
+    return dropped
+
+
+def _drop_inline(connection: Connection, excess: int, after: float) -> float | None:
+    """Drop the oldest answers in rows that ended after `after`, until `excess` bytes are free.
+
+    Returns the time of the last one; None when there is none.
+    """
+    oldest = connection.execute(_OLDEST_INLINE, (after, _SMALL_BYTES, _DROPPED_AT_ONCE)).fetchall()
+    last = None
+    for number, updated, size in oldest:
+        if excess <= 0:
+            break
+        rows.drop_answer(connection, number)
+        excess, last = excess - size, float(updated)
+    return last
+
+
+def _shrink(connection: Connection) -> bool:
+    """Return free pages to the disk; True when there may be more."""
+    pages = _number(connection, "PRAGMA page_count")
+    free = _number(connection, "PRAGMA freelist_count")
+    if free < _LEAST_FREE_PAGES or free * _FREE_SHARE < pages:
+        return False
+    connection.execute(f"PRAGMA incremental_vacuum({_RETURNED_PAGES})").fetchall()
+    return _number(connection, "PRAGMA freelist_count") < free
+
+
+def _number(connection: Connection, statement: str) -> int:
+    return int(connection.execute(statement).fetchone()[0])

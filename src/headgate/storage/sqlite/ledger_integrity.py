@@ -1,35 +1,47 @@
-"""Detects damage in ledger.db, at every open and in a full check, and refuses a damaged ledger."""
+"""Migrates ledger.db, detects damage at every open and in a full check, and refuses a damaged ledger."""
 
 import os
+import secrets
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final
+from typing import Any, Final
 
 from headgate.delivery.ledger import LedgerDamaged
-from headgate.storage.files.ledger_files import DamageFile, DamageReport, LedgerMark, LedgerMarkFile
+from headgate.storage.files.ledger_files import (
+    ID_BYTES,
+    UNKNOWN_CHECKSUM,
+    DamageFile,
+    DamageReport,
+    LedgerMark,
+    LedgerMarkFile,
+)
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
-from headgate.storage.sqlite import ledger_schema as schema
 from headgate.storage.sqlite import transaction_rows as transactions
 from headgate.storage.sqlite.database_file import open_database_file
-from headgate.storage.sqlite.ledger_keys import verified_buckets
-from headgate.storage.sqlite.migrations import Migrations
+from headgate.storage.sqlite.group_commit import DatabaseGuard
+from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
 # A larger write-ahead log is truncated when it restarts.
 _LOG_BYTES = 4 * 1024 * 1024
+_COUNT: Final = "UPDATE identity SET commits = ?, checksum = ? WHERE one = 1 AND checksum = ?"
+_READ_AT_ONCE: Final = 500
+# 256 MB: rewriting a larger file would delay a start for long.
+_MOST_COMPACTED_PAGES: Final = 65_536
 
 
-class LedgerGuard:
+class LedgerGuard(DatabaseGuard):
     """Detects damage of one ledger file; used by the threads that read and write it."""
 
     def __init__(self, path: Path, on_damage: Callable[[str], None] = lambda reason: None) -> None:
         """`on_damage` gets the reason once, in any thread."""
-        self._path = path
+        super().__init__(path)
         self._on_damage = on_damage
         self._mark = LedgerMarkFile(path.with_suffix(".mark"))
         self._report = DamageFile(path.with_suffix(".damaged"))
@@ -38,14 +50,10 @@ class LedgerGuard:
         self._last = LedgerMark(b"", 0)
         # Device and inode of the file whose key hashes were verified.
         self._checked: tuple[int, int] | None = None
-        # Why the ledger is refused; empty while it is intact.
-        self.damage = ""
 
-    def has_ledger(self) -> bool:
-        """Whether a ledger exists or existed."""
-        names = (self._path, self._path.with_suffix(".mark"), self._path.with_suffix(".damaged"))
-        # Not `Path.exists`, which raises without permission.
-        return any(os.path.exists(name) for name in names)
+    def existed(self) -> bool:
+        beside = (self.path.with_suffix(".mark"), self.path.with_suffix(".damaged"))
+        return super().existed() or any(map(os.path.exists, beside))
 
     def raise_if_damaged(self) -> None:
         if self.damage:
@@ -67,13 +75,13 @@ class LedgerGuard:
             mark = self._mark.read()
             if mark is not None:
                 try:
-                    size = self._path.stat().st_size
+                    size = self.path.stat().st_size
                 except FileNotFoundError:
-                    raise LedgerDamaged(f"{self._path.name} is missing") from None
+                    raise LedgerDamaged(f"{self.path.name} is missing") from None
                 if size == 0:
-                    raise LedgerDamaged(f"{self._path.name} is empty")
+                    raise LedgerDamaged(f"{self.path.name} is empty")
             inspect = _prepare_known if mark is not None else _prepare
-            connection = open_database_file(self._path, migrations, busy_seconds, inspect=inspect)
+            connection = open_database_file(self.path, migrations, busy_seconds, inspect=inspect)
             try:
                 self._compare(connection, mark)
             except BaseException:
@@ -82,24 +90,24 @@ class LedgerGuard:
         return connection
 
     def _compare(self, connection: Connection, mark: LedgerMark | None) -> None:
-        found = schema.read_identity(connection)
+        found = read_identity(connection)
         if mark is None:
-            schema.compact(connection)
+            compact(connection)
             self._mark.create(found)
         elif found.id != mark.id:
-            raise LedgerDamaged(f"{self._path.name} is not the ledger that was here before")
+            raise LedgerDamaged(f"{self.path.name} is not the ledger that was here before")
         elif found.commits < mark.commits:
             lost = mark.commits - found.commits
-            raise LedgerDamaged(f"the last {lost} commits of {self._path.name} are missing")
+            raise LedgerDamaged(f"the last {lost} commits of {self.path.name} are missing")
         self._last = found
-        status = self._path.stat()
+        status = self.path.stat()
         if self._checked != (status.st_dev, status.st_ino):
-            for _ in verified_buckets(connection):
+            for _ in keys.verified_buckets(connection):
                 pass
             self._checked = (status.st_dev, status.st_ino)
 
     def advance(self, connection: Connection) -> LedgerMark:
-        return schema.count_commit(connection, self._last)
+        return count_commit(connection, self._last)
 
     def note_commit(self, mark: LedgerMark) -> None:
         self._last = mark
@@ -112,7 +120,7 @@ class LedgerGuard:
         with self._lock:
             # Two threads may find the damage at once.
             # A file that never was a ledger has no records to lose.
-            if not self.damage and os.path.exists(self._path.with_suffix(".mark")):
+            if not self.damage and os.path.exists(self.path.with_suffix(".mark")):
                 report = DamageReport(str(error), time.time())
                 self._report.write(report)
                 self._set_damage(report.reason)
@@ -122,7 +130,6 @@ class LedgerGuard:
         self._on_damage(reason)
 
     def close(self) -> None:
-        """Close the mark file."""
         self._mark.close()
 
     # For recovery.
@@ -147,7 +154,7 @@ class LedgerGuard:
 
 
 def _prepare_known(connection: Connection, version: int) -> None:
-    schema.check_schema(connection, version)
+    check_schema(connection, version)
     _prepare(connection, version)
 
 
@@ -156,6 +163,52 @@ def _prepare(connection: Connection, version: int) -> None:
         # Returns free pages to the disk; it must precede the first table.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+
+
+def check_schema(connection: Connection, version: int) -> None:
+    """Raises LedgerDamaged when a ledger that was there before is of an earlier version, or lacks a table."""
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if version != LEDGER_MIGRATIONS.latest_version or {"operations", "key_hashes", "identity"} - found:
+        raise LedgerDamaged("tables are missing, or the file is a copy of an earlier version")
+
+
+def compact(connection: Connection) -> None:
+    """Let a file of an earlier version return free pages, if it is small and not locked."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
+        return
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    if pages <= _MOST_COMPACTED_PAGES:
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("VACUUM")
+
+
+def read_identity(connection: Connection) -> LedgerMark:
+    """Which ledger it is, and how many commits it has; raises LedgerDamaged."""
+    found = connection.execute("SELECT id, commits, checksum FROM identity").fetchone()
+    whole = found is not None and isinstance(found[0], bytes) and isinstance(found[1], int)
+    if not whole or tuple(found) != _packed(LedgerMark(*found[:2])):
+        raise LedgerDamaged("the ledger has lost its identity")
+    return LedgerMark(*found[:2])
+
+
+def count_commit(connection: Connection, last: LedgerMark) -> LedgerMark:
+    """Add one to the commits, which were probably `last`; raises LedgerDamaged."""
+    for known in (last, None):
+        found = known or read_identity(connection)
+        commits = found.commits + 1
+        changed = connection.execute(_COUNT, (commits, _checksum(found.id, commits), _checksum(*found)))
+        if changed.rowcount == 1:
+            return LedgerMark(found.id, commits)
+    raise LedgerDamaged("the ledger has lost its identity")
+
+
+def _packed(mark: LedgerMark) -> tuple[bytes, int, int]:
+    return mark.id, mark.commits, _checksum(*mark)
+
+
+def _checksum(id: bytes, commits: int) -> int:
+    return zlib.crc32(b"%d" % commits, zlib.crc32(id))
 
 
 # About a millisecond of work, followed by a pause as long, so that calls do not wait for the check.
@@ -242,7 +295,7 @@ def _check_operations(connection: Connection, seen: _CheckProgress) -> None:
     for number, checksum, answer_checksum, error, result, indexed, *facts in connection.execute(
         _SELECT_OPERATIONS
     ):
-        rows.check(number, checksum, facts)
+        rows.check(f"row {number} of the recorded calls", checksum, facts)
         if answer_checksum != rows.answer_checksum_of(error, result):
             raise LedgerDamaged(f"the answer in row {number} of the recorded calls is changed")
         if indexed != _INDEX_COUNT:
@@ -256,9 +309,57 @@ def _check_transactions(connection: Connection, seen: _CheckProgress) -> None:
     if tables.fetchone() is None:
         return
     for number, checksum, indexed, *facts in connection.execute(_SELECT_TRANSACTIONS):
-        transactions.check(f"transaction {number}", checksum, facts)
+        rows.check(f"transaction {number}", checksum, facts)
         if indexed != 1:
             raise LedgerDamaged(f"transaction {number} is missing in an index")
         transactions.read_steps(connection, number, facts[-1])
         seen.add_key(keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2])))
         seen.count_row()
+
+
+# The step of migration 2.
+
+
+def _add_checksums(connection: Connection) -> None:
+    """Copy the rows of version 1 into the tables with checksums."""
+    keys.insert_buckets(connection)
+    identity = LedgerMark(secrets.token_bytes(ID_BYTES), 1)
+    connection.execute("INSERT INTO identity VALUES (1, ?, ?, ?)", _packed(identity))
+    names = [row[1] for row in connection.execute("PRAGMA table_info(old_operations)")]
+    copied = connection.cursor().execute("SELECT * FROM old_operations ORDER BY number")
+    while some := copied.fetchmany(_READ_AT_ONCE):
+        for row in some:
+            _copy_operation(connection, dict(zip(names, row, strict=True)))
+    _copy_transactions(connection)
+    for name in ("operations", "transactions", "steps"):
+        connection.execute(f"DROP TABLE old_{name}")
+
+
+def _copy_operation(connection: Connection, row: dict[str, Any]) -> None:
+    error, result = row["answer_error"], row["result"]
+    row |= {
+        "dropped": 0,
+        "body_checksum": UNKNOWN_CHECKSUM,
+        "answer_checksum": rows.answer_checksum_of(error, result),
+    }
+    facts = [row[name] for name in rows.FACTS]
+    keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
+    rows.insert_row(connection, facts, error, result)
+
+
+def _copy_transactions(connection: Connection) -> None:
+    columns = ", ".join(transactions.FACTS_OF_FIRST_VERSION)
+    copied = connection.execute(
+        f"""
+        SELECT number, {columns}, (SELECT count(*) FROM old_steps WHERE whose = old_transactions.number)
+        FROM old_transactions
+        """
+    ).fetchall()
+    for number, *facts in copied:
+        transactions.insert_transaction(connection, number, facts)
+    steps = ", ".join(transactions.STEP_FACTS)
+    for facts in connection.execute(f"SELECT {steps} FROM old_steps").fetchall():
+        transactions.upsert_step(connection, facts)
+
+
+LEDGER_MIGRATIONS: Final = Migrations(MIGRATIONS_DIRECTORY / "ledger", {2: _add_checksums})

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
@@ -20,9 +20,8 @@ from headgate.storage.files.ledger_files import AnswerFiles, LedgerMark
 from headgate.storage.files.payload_file import sync_directory
 from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
-from headgate.storage.sqlite import ledger_schema as schema
 from headgate.storage.sqlite import transaction_rows as transactions
-from headgate.storage.sqlite.ledger_integrity import LedgerGuard
+from headgate.storage.sqlite.ledger_integrity import LEDGER_MIGRATIONS, LedgerGuard, read_identity
 from headgate.storage.sqlite.page_reader import records
 from headgate.storage.sqlite.transaction_rows import RecoveredTransaction, without_lost_sends
 
@@ -188,35 +187,26 @@ def _check_answer_files(found: _RecoveredLedger, bodies: AnswerFiles) -> None:
                 found.calls[op_id] = _without_answer(call)
 
 
-class _copied_database:  # noqa: N801 (used as a function)
+@contextmanager
+def _copied_database(path: Path) -> Iterator[Connection | None]:
     """A connection to a temporary copy of the files; None when there is no file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._copy = path.with_name(f"{path.name}.copy")
-        self._connection: Connection | None = None
-
-    def __enter__(self) -> Connection | None:
-        for source, target in zip(_files(self._path), _files(self._copy), strict=True):
+    copies = _files(path.with_name(f"{path.name}.copy"))
+    for source, target in zip(_files(path), copies, strict=True):
+        target.unlink(missing_ok=True)
+        if source.exists() and not source.name.endswith("-shm"):
+            # Readable by its owner alone, because it holds arguments and answers.
+            descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with open_regular(source) as content, open(descriptor, "wb") as copy:
+                shutil.copyfileobj(content, copy)
+    try:
+        if copies[0].exists():
+            with closing(sqlite3.connect(copies[0], isolation_level=None)) as connection:
+                yield connection
+        else:
+            yield None
+    finally:
+        for target in copies:
             target.unlink(missing_ok=True)
-            if source.exists() and not source.name.endswith("-shm"):
-                _copy(source, target)
-        if self._copy.exists():
-            self._connection = sqlite3.connect(self._copy, isolation_level=None)
-        return self._connection
-
-    def __exit__(self, *_: object) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        for target in _files(self._copy):
-            target.unlink(missing_ok=True)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file, readable by its owner alone, because it holds arguments and answers."""
-    descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with open_regular(source) as content, open(descriptor, "wb") as copy:
-        shutil.copyfileobj(content, copy)
 
 
 def _read_transactions(connection: Connection | None, found: _RecoveredLedger) -> None:
@@ -248,7 +238,7 @@ def _transaction(connection: Connection, number: int) -> RecoveredTransaction:
     if row is None:
         raise LedgerDamaged(f"transaction {number} is missing")
     checksum, *facts = row
-    transactions.check(f"transaction {number}", checksum, facts)
+    rows.check(f"transaction {number}", checksum, facts)
     steps = transactions.read_steps(connection, number, facts[-1])
     try:
         history = connection.execute("SELECT whose, at, text FROM history WHERE whose = ?", (number,))
@@ -272,7 +262,7 @@ def _has_every_commit(connection: Connection | None, path: Path) -> bool:
         mark = LedgerGuard(path).read_mark()
         if connection is None or mark is None:
             return False
-        identity = schema.read_identity(connection)
+        identity = read_identity(connection)
     except _UNREADABLE:
         return False
     return identity.id == mark.id and identity.commits >= mark.commits
@@ -305,7 +295,7 @@ def _doubtful(facts: Sequence[Any]) -> bool:
 def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
     """Write the new file, durable: its identity."""
     guard = LedgerGuard(path)
-    connection = guard.open(schema.LEDGER_MIGRATIONS, busy_seconds=1.0)
+    connection = guard.open(LEDGER_MIGRATIONS, busy_seconds=1.0)
     with closing(connection):
         connection.execute("BEGIN IMMEDIATE")
         for call in found.calls.values():

@@ -241,7 +241,7 @@ def _finished(
     doubted = changed[_DOUBTED] and state is not OperationState.FAILED
     # From the code of the error to the checksum of the answer, in the order of the columns.
     changed[_ERROR_CODE:_ARGUMENTS] = (
-        _valid_text(outcome.error_code), _valid_text(outcome.error), outcome.resolved_by,
+        valid_text(outcome.error_code), valid_text(outcome.error), outcome.resolved_by,
         int(answer is not None), int(dropped), int(doubted), int(answer is not None and answer.typed),
         *stored, answer_checksum_of(*written),
     )  # fmt: skip
@@ -280,8 +280,8 @@ def _write(
     return WrittenRow(facts, checksum)
 
 
-def _valid_text(text: str) -> str:
-    # The text of a server may have a lone surrogate, which SQLite refuses.
+def valid_text(text: str) -> str:
+    """The text of a server, which may have a lone surrogate, as SQLite takes it."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -336,14 +336,14 @@ def _existing(connection: Connection, op_id: str) -> _VerifiedRow:
 def _rows(connection: Connection, where: str, values: tuple[object, ...]) -> Iterator[_VerifiedRow]:
     found = connection.execute(f"SELECT number, checksum, {_COLUMNS} FROM operations {where}", values)
     for number, checksum, *facts in found:
-        check(number, checksum, facts)
+        check(f"row {number} of the recorded calls", checksum, facts)
         yield _VerifiedRow(number, facts)
 
 
-def check(number: int, checksum: int, facts: Facts) -> None:
-    """Raises LedgerDamaged when the checksum does not hold."""
+def check(what: str, checksum: int, facts: Facts) -> None:
+    """Raises LedgerDamaged when the checksum of a row does not hold."""
     if checksum != checksum_of(facts):
-        raise LedgerDamaged(f"row {number} of the recorded calls is changed")
+        raise LedgerDamaged(f"{what} is changed")
 
 
 def operation_of(facts: Facts) -> Operation:

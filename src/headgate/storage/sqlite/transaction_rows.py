@@ -1,12 +1,8 @@
 """The rows of transactions and their steps, with checksums, and their recovery from a damaged ledger."""
 
 import time
-import zlib
-from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.delivery.transactions.saga_rules import (
@@ -17,6 +13,7 @@ from headgate.delivery.transactions.saga_rules import (
     next_rollback_action,
 )
 from headgate.storage.sqlite import ledger_keys as keys
+from headgate.storage.sqlite.ledger_rows import Facts, check, checksum_of
 
 # The columns that the checksum of a transaction is of; the last one is not in files of version 1.
 FACTS_OF_FIRST_VERSION: Final = (
@@ -31,19 +28,6 @@ STEP_FACTS: Final = (
     "undo_tool", "undo_template", "undo_arguments", "undo_op_id", "undo_round", "error",
 )  # fmt: skip
 STEP_COLUMNS: Final = ", ".join(STEP_FACTS)
-_encode = msgspec.msgpack.Encoder().encode
-
-Facts = Sequence[Any]
-
-
-def checksum_of(facts: Facts) -> int:
-    return zlib.crc32(_encode(facts))
-
-
-def check(what: str, checksum: int, facts: Facts) -> None:
-    """Raises LedgerDamaged when the checksum of a row does not hold."""
-    if checksum != checksum_of(facts):
-        raise LedgerDamaged(f"{what} is changed")
 
 
 def insert_transaction(connection: Connection, number: int | None, facts: Facts) -> int | None:

@@ -78,7 +78,7 @@ class SqliteTransactionStore:
         self, connection: Connection, found: Sequence[Any], *, with_history: bool = True
     ) -> TransactionRecord:
         number, checksum, *facts = found
-        rows.check(f"transaction {number}", checksum, facts)
+        calls.check(f"transaction {number}", checksum, facts)
         fields = dict(zip(rows.FACTS, facts, strict=True))
         fields["phase"], fields["on_failure"] = Phase(fields["phase"]), OnFailure(fields["on_failure"])
         fields["timed_out"] = bool(fields["timed_out"])
@@ -132,7 +132,7 @@ class SqliteTransactionStore:
             return False
         _add_event(connection, number, event)
         for step in steps:
-            fields = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
+            fields = msgspec.structs.asdict(step) | {"error": calls.valid_text(step.error)}
             values = [getattr(fields[field], "value", fields[field]) for field in _FIELDS]
             rows.upsert_step(connection, (number, self._liveness.id, *values))
         return True
@@ -141,7 +141,7 @@ class SqliteTransactionStore:
     def list_unfinished(self, connection: Connection) -> list[TransactionSummary]:
         summaries: list[TransactionSummary] = []
         for number, checksum, *facts in connection.execute(_SELECT_UNFINISHED):
-            rows.check(f"transaction {number}", checksum, facts)
+            calls.check(f"transaction {number}", checksum, facts)
             fields = dict(zip(rows.FACTS, facts, strict=True))
             if not self._owner_is_alive(fields["owner"]):
                 summaries.append(
@@ -198,7 +198,7 @@ class SqliteTransactionStore:
         expired = (self._now() - self._window_seconds, _SWEEP_BATCH)
         found = connection.execute(_SELECT_EXPIRED, expired).fetchall()
         for number, checksum, *facts in found:
-            rows.check(f"transaction {number}", checksum, facts)
+            calls.check(f"transaction {number}", checksum, facts)
         ended = [(row[0],) for row in found]
         for table, column in (("steps", "whose"), ("history", "whose"), ("transactions", "number")):
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ended)
@@ -219,13 +219,13 @@ def _update(
     if found is None:
         return None
     number, checksum, *old = found
-    rows.check(f"transaction {number}", checksum, old)
+    calls.check(f"transaction {number}", checksum, old)
     facts = _facts(msgspec.structs.replace(changed, revision=changed.revision + 1), owner)
     facts[-1] = max(old[-1], *(step.number for step in steps), 0)
     names = ", ".join(f"{name} = ?" for name in rows.FACTS[3:])
     connection.execute(
         f"UPDATE transactions SET {names}, checksum = ? WHERE number = ?",
-        (*facts[3:], rows.checksum_of(facts), number),
+        (*facts[3:], calls.checksum_of(facts), number),
     )
     return int(number)
 
@@ -236,7 +236,7 @@ def _facts(fields: TransactionRecord, owner: str) -> list[Any]:
         fields.phase.value,
         fields.on_failure.value,
         int(fields.timed_out),
-        _valid_text(fields.reason),
+        calls.valid_text(fields.reason),
         float(fields.created),
         float(fields.updated),
         float(fields.deadline),
@@ -248,10 +248,6 @@ def _facts(fields: TransactionRecord, owner: str) -> list[Any]:
 
 def _add_event(connection: Connection, whose: int | None, event: HistoryEvent) -> None:
     connection.execute(
-        "INSERT INTO history (whose, at, text) VALUES (?, ?, ?)", (whose, event.at, _valid_text(event.text))
+        "INSERT INTO history (whose, at, text) VALUES (?, ?, ?)",
+        (whose, event.at, calls.valid_text(event.text)),
     )
-
-
-def _valid_text(text: str) -> str:
-    # The text of a server may have a lone surrogate, which SQLite refuses.
-    return text.encode("utf-8", "backslashreplace").decode()
