@@ -25,6 +25,7 @@ from headgate.delivery.operation_record import OperationRecorder
 from headgate.delivery.operation_runner import (
     LEASE_GRACE_SECONDS,
     OperationRunner,
+    OperationServices,
     Prober,
     RetryingDelivery,
     describe_key_conflict,
@@ -76,7 +77,7 @@ class IdempotentDelivery:
         self._longest_seconds = longest_seconds
         self._rejoin_seconds = rejoin_seconds
         self._recorder = OperationRecorder(ledger)
-        self._runner = OperationRunner(
+        self._services = OperationServices(
             delivery, ledger, self._recorder, delivery_policy, prober, now, longest_seconds
         )
         self._in_flight: dict[_OwnedKey, InFlightOperation] = {}
@@ -125,7 +126,8 @@ class IdempotentDelivery:
             return await self._wait_with_others(in_flight, call, seconds, duplicate=True)
         intent = self._intent(call, delivery_request, op_id, call_fingerprint, seconds)
         in_flight = self._in_flight[owned_key] = InFlightOperation(op_id, call_fingerprint, call.item)
-        self._tasks.start(self._run(owned_key, in_flight, call, intent, seconds), name="operation")
+        runner = OperationRunner(self._services, in_flight, call, seconds)
+        self._tasks.start(self._run(owned_key, in_flight, runner, intent), name="operation")
         return await self._wait_with_others(in_flight, call, None, duplicate=False)
 
     def _timeout_seconds(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> float:
@@ -219,16 +221,9 @@ class IdempotentDelivery:
     # An operation is a task of its own, because the caller that started it may leave before it ends.
 
     async def _run(
-        self,
-        owned_key: _OwnedKey,
-        in_flight: InFlightOperation,
-        call: UpstreamCall,
-        intent: Intent,
-        seconds: float,
+        self, owned_key: _OwnedKey, in_flight: InFlightOperation, runner: OperationRunner, intent: Intent
     ) -> None:
-        deadline = asyncio.get_running_loop().time() + seconds
-        result = await self._runner.run(in_flight, call, intent, deadline)
-        self._end(owned_key, in_flight, result)
+        self._end(owned_key, in_flight, await runner.run(intent))
 
     def _end(self, owned_key: _OwnedKey, in_flight: InFlightOperation, result: OperationResult) -> None:
         del self._in_flight[owned_key]
@@ -256,7 +251,7 @@ class IdempotentDelivery:
                 self._waiting_redrives.add(redrive)
                 redrive.add_done_callback(self._waiting_redrives.discard)
             else:
-                doubted.append(self._runner.mark_in_doubt(orphan, "the gateway ended while it was under way"))
+                doubted.append(self._mark_in_doubt(orphan, "the gateway ended while it was under way"))
         # Concurrently, so that they share their commits.
         await asyncio.gather(*doubted)
         return len(orphans)
@@ -277,12 +272,12 @@ class IdempotentDelivery:
                 if self._may_resend(orphan, item):
                     await self._resend(orphan, item)
                 else:
-                    await self._runner.mark_in_doubt(orphan, "its tool is not what it was")
+                    await self._mark_in_doubt(orphan, "its tool is not what it was")
         except HeadgateError as error:
             # A server that starts late gets another attempt, for a bounded time.
             age = self._now() - orphan.updated
             if not error.retryable or age > self._longest_seconds(orphan.server):
-                await self._runner.mark_in_doubt(orphan, error.message)
+                await self._mark_in_doubt(orphan, error.message)
         finally:
             self._redriven_ids.discard(orphan.op_id)
 
@@ -302,9 +297,20 @@ class IdempotentDelivery:
         params = {"arguments": msgspec.Raw(orphan.arguments)} if orphan.arguments else {}
         request = McpRequest(caller=caller, name=orphan.public_name, params=params)
         in_flight = self._in_flight[owned_key] = InFlightOperation(orphan.op_id, orphan.fingerprint, item)
-        seconds = self._longest_seconds(orphan.server)
-        result = await self._runner.redrive(in_flight, UpstreamCall(request, item), orphan, seconds)
-        self._end(owned_key, in_flight, result)
+        runner = OperationRunner(
+            self._services, in_flight, UpstreamCall(request, item), self._longest_seconds(orphan.server)
+        )
+        self._end(owned_key, in_flight, await runner.redrive(orphan))
+
+    async def _mark_in_doubt(self, orphan: Operation, reason: str) -> None:
+        """Record that the outcome of an orphan is unknown; raises nothing."""
+        try:
+            fence = await self._ledger.adopt(orphan.op_id, orphan.fence, self._now())
+            if fence is not None:
+                outcome = OperationOutcome(state=OperationState.DOUBT, attempts=orphan.attempts, error=reason)
+                await self._ledger.finish(orphan.op_id, fence, outcome)
+        except StoreFailed as failure:
+            log.warning("operation not recorded", extra={"operation": orphan.op_id, "reason": str(failure)})
 
     async def find_operation(self, caller: Identity, op_id: str) -> Operation:
         """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerUnavailable."""

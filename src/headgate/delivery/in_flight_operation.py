@@ -1,7 +1,7 @@
 """One operation in flight, and the callers that wait for it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,11 +66,12 @@ class InFlightOperation:
         if self._send_task is not None:
             self._send_task.cancel()
 
-    async def run_until_abandoned(self, work: Callable[[], "asyncio.Task[_T]"]) -> _T:
+    async def run_until_abandoned(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of the work; raises HeadgateError, or CancelledError when all callers have left."""
         if self.is_abandoned:
+            work.close()
             raise asyncio.CancelledError
-        self._send_task = task = work()
+        self._send_task = task = self._loop.create_task(work, name="sending")
         try:
             return await task
         finally:

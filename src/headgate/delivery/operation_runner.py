@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -88,137 +88,136 @@ class Prober(Protocol):
         """Whether it did; None when that cannot be found out."""
 
 
+class OperationServices(NamedTuple):
+    """What every operation uses; `now` is the time of day."""
+
+    delivery: RetryingDelivery
+    ledger: Ledger
+    recorder: OperationRecorder
+    delivery_policy: DeliveryPolicy
+    prober: Prober
+    now: Callable[[], float]
+    longest_seconds: Callable[[str], float]
+
+
 class OperationRunner:
-    """Runs operations and records their outcomes."""
+    """Runs one operation until its deadline, and records its outcome."""
 
     def __init__(
-        self,
-        delivery: RetryingDelivery,
-        ledger: Ledger,
-        record: OperationRecorder,
-        delivery_policy: DeliveryPolicy,
-        prober: Prober,
-        now: Callable[[], float],
-        longest_seconds: Callable[[str], float],
+        self, services: OperationServices, in_flight: InFlightOperation, call: UpstreamCall, seconds: float
     ) -> None:
-        self._delivery = delivery
-        self._ledger = ledger
-        self._delivery_policy = delivery_policy
-        self._prober = prober
-        self._now = now
-        self._longest_seconds = longest_seconds
-        self._recorder = record
+        self._services = services
+        self._ledger = services.ledger
+        self._recorder = services.recorder
+        self._in_flight = in_flight
+        self._call = call
+        self._seconds = seconds
+        self._deadline = asyncio.get_running_loop().time() + seconds
 
-    async def run(
-        self, in_flight: InFlightOperation, call: UpstreamCall, intent: Intent, deadline: float
-    ) -> OperationResult:
+    async def run(self, intent: Intent) -> OperationResult:
         """Claim the key and send the call, or return the result of the earlier call; raises nothing."""
-        return await _captured_result(in_flight, self._claim_and_run(in_flight, call, intent, deadline))
+        return await self._captured_result(self._claim_and_run(intent))
 
-    async def redrive(
-        self, in_flight: InFlightOperation, call: UpstreamCall, orphan: Operation, seconds: float
-    ) -> OperationResult:
+    async def redrive(self, orphan: Operation) -> OperationResult:
         """Send a call again that another process left behind; raises nothing."""
-        return await _captured_result(in_flight, self._redrive(in_flight, call, orphan, seconds))
+        return await self._captured_result(self._adopt_and_send(orphan))
 
-    async def mark_in_doubt(self, orphan: Operation, reason: str) -> None:
-        """Record that the outcome of an orphan is unknown; raises nothing."""
+    async def _captured_result(self, work: Awaitable[OperationResult]) -> OperationResult:
+        """The result of the work, whatever it raises."""
         try:
-            fence = await self._ledger.adopt(orphan.op_id, orphan.fence, self._now())
-            if fence is not None:
-                outcome = OperationOutcome(state=OperationState.DOUBT, attempts=orphan.attempts, error=reason)
-                await self._ledger.finish(orphan.op_id, fence, outcome)
+            return await work
+        except HeadgateError as error:
+            status = error.delivery_status or DeliveryStatus(op_id=self._in_flight.op_id)
+            return OperationResult(status, error=error)
         except StoreFailed as failure:
-            log.warning("operation not recorded", extra={"operation": orphan.op_id, "reason": str(failure)})
+            problem: HeadgateError = ledger_unavailable(failure, effect=Effect.UNKNOWN)
+        except asyncio.CancelledError:
+            # All callers left before it was claimed; this result is not read.
+            problem = OperationInDoubt(self._call.item.public_name, self._in_flight.op_id)
+        except Exception:
+            entry = secrets.token_hex(6)
+            log.exception("internal error", extra={"entry": entry, "operation": self._in_flight.op_id})
+            problem = InternalError(entry)
+        return OperationResult(DeliveryStatus(op_id=self._in_flight.op_id), error=problem)
 
-    async def _claim_and_run(
-        self, in_flight: InFlightOperation, call: UpstreamCall, intent: Intent, deadline: float
-    ) -> OperationResult:
-        await self._await_server(in_flight, call.item.server, intent, deadline)
+    async def _claim_and_run(self, intent: Intent) -> OperationResult:
+        await self._await_server(intent)
+        # A probe comes before the retry of a doubt that a caller asks for.
+        first = replace(intent, retries_doubt_since=None) if intent.kind is ToolClass.PROBEABLE else intent
         pause = _FIRST_POLL_SECONDS
         while True:
             try:
-                claim = await self._ledger.claim(_without_doubt_retry(intent))
+                claim = await self._ledger.claim(first)
             except StoreFailed as failure:
-                return await self._send_unrecorded(in_flight, call, intent, deadline, failure)
+                return await self._send_unrecorded(intent, failure)
             operation = claim.operation
-            in_flight.op_id = operation.op_id
+            self._in_flight.op_id = operation.op_id
             match claim.verdict:
                 case ClaimVerdict.CONFLICT:
-                    raise IdempotencyKeyReused(
-                        intent.key, describe_key_conflict(call.item, operation.server, operation.tool)
-                    )
+                    difference = describe_key_conflict(self._call.item, operation.server, operation.tool)
+                    raise IdempotencyKeyReused(intent.key, difference)
                 case ClaimVerdict.GRANTED:
                     self._recorder.discard_unwritten(operation.op_id)
-                    return await self._send_and_record(in_flight, call, operation, deadline)
+                    return await self._send_and_record(operation)
             if await self._recorder.write_unwritten(operation.op_id):
                 continue
             if operation.state is OperationState.INTENT:
                 # Another gateway runs it; the next claim also detects when that one is gone.
-                await _pause(in_flight, operation, pause, deadline)
+                await self._pause(operation, pause)
                 pause = min(2 * pause, _MAX_POLL_SECONDS)
                 continue
             if operation.state is not OperationState.DOUBT or operation.kind is not ToolClass.PROBEABLE:
                 return await self._known_result(operation)
-            ended = await self._resolve_by_probe(in_flight, call, intent, operation, deadline)
+            ended = await self._resolve_by_probe(intent, operation)
             if ended is not None:
                 return ended
 
-    async def _await_server(
-        self, in_flight: InFlightOperation, server: str, intent: Intent, deadline: float
-    ) -> None:
+    async def _await_server(self, intent: Intent) -> None:
         """Wait for the server before the intent is recorded, so that a crash meanwhile leaves no doubt.
 
         A repeat of a known call does not wait. Raises HeadgateError.
         """
-        if self._delivery.is_ready(server):
+        server, delivery = self._call.item.server, self._services.delivery
+        if delivery.is_ready(server):
             return
         try:
             known = await self._ledger.find_by_key(intent.tenant, intent.principal, intent.key)
         except StoreFailed:
             # The claim reports the same failure.
             return
-        if known is not None and known.state in (
-            OperationState.INTENT,
-            OperationState.DONE,
-            OperationState.DOUBT,
-        ):
+        if known is not None and known.state not in (OperationState.FAILED, OperationState.ASKED):
             return
         try:
-            async with asyncio.timeout_at(deadline):
-                await in_flight.run_until_abandoned(
-                    lambda: asyncio.create_task(_await_ready(self._delivery, server))
-                )
+            async with asyncio.timeout_at(self._deadline):
+                await self._in_flight.run_until_abandoned(delivery.await_ready(server))
         except TimeoutError as error:
             raise UpstreamUnavailable(server, "it is still starting", retry_after_seconds=1.0) from error
 
-    async def _redrive(
-        self, in_flight: InFlightOperation, call: UpstreamCall, orphan: Operation, seconds: float
-    ) -> OperationResult:
-        fence = await self._ledger.adopt(
-            orphan.op_id, orphan.fence, self._now() + seconds + LEASE_GRACE_SECONDS
-        )
+    async def _pause(self, operation: Operation, seconds: float) -> None:
+        """Wait before the next look at an operation of another gateway; raises OperationInProgress."""
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0 or self._in_flight.is_abandoned:
+            error = OperationInProgress(operation.public_name, operation.op_id)
+            raise _with_status(error, delivery_status_of(operation, duplicate=True))
+        await asyncio.sleep(min(seconds, left))
+
+    async def _adopt_and_send(self, orphan: Operation) -> OperationResult:
+        lease_until = self._services.now() + self._seconds + LEASE_GRACE_SECONDS
+        fence = await self._ledger.adopt(orphan.op_id, orphan.fence, lease_until)
         if fence is None:
             return await self._known_result(await self._ledger.find(orphan.op_id) or orphan)
-        operation = replace(orphan, fence=fence, doubted=True)
-        deadline = asyncio.get_running_loop().time() + seconds
-        return await self._send_and_record(in_flight, call, operation, deadline)
+        return await self._send_and_record(replace(orphan, fence=fence, doubted=True))
 
-    async def _send_unrecorded(
-        self,
-        in_flight: InFlightOperation,
-        call: UpstreamCall,
-        intent: Intent,
-        deadline: float,
-        failure: StoreFailed,
-    ) -> OperationResult:
+    async def _send_unrecorded(self, intent: Intent, failure: StoreFailed) -> OperationResult:
         """Send a READ call although the ledger cannot be written; raises LedgerUnavailable for any other."""
         if intent.kind is not ToolClass.READ:
             raise ledger_unavailable(failure) from failure
-        answer = await in_flight.run_until_abandoned(
-            lambda: self._start_send(call, DeliveryOptions(deadline=deadline))
-        )
+        answer = await self._send(DeliveryOptions(deadline=self._deadline))
         return OperationResult(DeliveryStatus(attempts=_attempts(answer), unrecorded=True), answer)
+
+    async def _send(self, delivery_options: DeliveryOptions) -> McpResponse:
+        call = replace(self._call, delivery_options=delivery_options)
+        return await self._in_flight.run_until_abandoned(self._services.delivery.send_with_retry(call))
 
     async def _known_result(self, operation: Operation) -> OperationResult:
         """The result of an operation that has ended; raises OperationInDoubt or RecordedResponseExpired."""
@@ -235,17 +234,15 @@ class OperationRunner:
             delivery_status, await self._recorder.read_answer(operation.op_id, operation.public_name)
         )
 
-    async def _resolve_by_probe(
-        self,
-        in_flight: InFlightOperation,
-        call: UpstreamCall,
-        intent: Intent,
-        operation: Operation,
-        deadline: float,
-    ) -> OperationResult | None:
+    @property
+    def _safety(self) -> ToolSafety:
+        item = self._call.item
+        return self._services.delivery_policy.for_upstream(item.server).for_tool(item.name)
+
+    async def _resolve_by_probe(self, intent: Intent, operation: Operation) -> OperationResult | None:
         """The result of an operation in doubt after a probe or another send; None to claim it again."""
-        policy = self._delivery_policy.for_upstream(call.item.server).for_tool(call.item.name)
-        happened = await self._prober.was_executed(operation, policy)
+        policy = self._safety
+        happened = await self._services.prober.was_executed(operation, policy)
         if happened:
             outcome = OperationOutcome(
                 state=OperationState.DONE, attempts=operation.attempts, resolved_by="probe"
@@ -264,38 +261,31 @@ class OperationRunner:
             return None
         # A retry that the caller insists on does not settle the earlier attempt.
         operation = replace(again.operation, doubted=not over, error_code=operation.error_code)
-        return await self._send_and_record(in_flight, call, operation, deadline)
+        return await self._send_and_record(operation)
 
     def _cannot_still_run(self, operation: Operation, policy: ToolSafety) -> bool:
         """Whether the server cannot still execute the call, so that a probe that answers no is final."""
-        age = self._now() - operation.updated
+        age = self._services.now() - operation.updated
         settle = policy.probe.settle_seconds if policy.probe is not None else None
         if settle is None or operation.error_code in _MAY_STILL_RUN_CODES:
-            return age > self._longest_seconds(operation.server)
+            return age > self._services.longest_seconds(operation.server)
         return age >= settle
 
-    async def _send_and_record(
-        self,
-        in_flight: InFlightOperation,
-        call: UpstreamCall,
-        operation: Operation,
-        deadline: float,
-        resent: int = 0,
-    ) -> OperationResult:
+    async def _send_and_record(self, operation: Operation, resent: int = 0) -> OperationResult:
         sent = asyncio.Event()
         delivery_options = DeliveryOptions(
             key=operation.op_id,
-            deadline=deadline,
+            deadline=self._deadline,
             retry_count=operation.attempts,
             on_send=sent.set,
             # Reads the variable late, when `operation` has the attempts.
             on_late_response=lambda answer: self._recorder.record_late_answer(operation, answer),
         )
         try:
-            answer = await in_flight.run_until_abandoned(lambda: self._start_send(call, delivery_options))
+            answer = await self._send(delivery_options)
         except asyncio.CancelledError:
             operation = replace(operation, attempts=operation.attempts + sent.is_set())
-            return await self._record_abandoned(call, operation, sent=sent.is_set())
+            return await self._record_abandoned(operation, sent=sent.is_set())
         except HeadgateError as error:
             tried = error.delivery_status.attempts if error.delivery_status is not None else 1
             # A late answer to the last attempt says nothing about the earlier ones.
@@ -303,7 +293,7 @@ class OperationRunner:
             operation = replace(
                 operation, attempts=operation.attempts + tried, doubted=operation.doubted or doubted
             )
-            return await self._record_failure(in_flight, call, operation, error, deadline, resent)
+            return await self._record_failure(operation, error, resent)
         except Exception:
             # A bug: how far the call came is unknown.
             await self._recorder.try_to_finish(operation, doubt_outcome(operation))
@@ -314,9 +304,7 @@ class OperationRunner:
         )
         return await self._record_answer(operation, answer)
 
-    async def _record_abandoned(
-        self, call: UpstreamCall, operation: Operation, *, sent: bool
-    ) -> OperationResult:
+    async def _record_abandoned(self, operation: Operation, *, sent: bool) -> OperationResult:
         """Record a call that all its callers left; raises OperationInDoubt."""
         outcome = OperationOutcome(
             state=OperationState.DOUBT if sent or operation.doubted else OperationState.FAILED,
@@ -325,14 +313,8 @@ class OperationRunner:
             error="its caller left",
         )
         await self._recorder.try_to_finish(operation, outcome)
-        error = OperationInDoubt(call.item.public_name, operation.op_id)
+        error = OperationInDoubt(self._call.item.public_name, operation.op_id)
         raise _with_status(error, delivery_status_of(operation, state=outcome.state))
-
-    def _start_send(
-        self, call: UpstreamCall, delivery_options: DeliveryOptions
-    ) -> "asyncio.Task[McpResponse]":
-        sent = replace(call, delivery_options=delivery_options)
-        return asyncio.get_running_loop().create_task(self._delivery.send_with_retry(sent), name="sending")
 
     async def _record_answer(self, operation: Operation, answer: McpResponse) -> OperationResult:
         state = OperationState.DONE
@@ -362,13 +344,7 @@ class OperationRunner:
         return OperationResult(delivery_status_of(operation, state=state), answer)
 
     async def _record_failure(
-        self,
-        in_flight: InFlightOperation,
-        call: UpstreamCall,
-        operation: Operation,
-        error: HeadgateError,
-        deadline: float,
-        resent: int,
+        self, operation: Operation, error: HeadgateError, resent: int
     ) -> OperationResult:
         """Record a call without an answer: not executed, executed according to a probe, or in doubt."""
         if operation.doubted and error.effect is Effect.NONE:
@@ -379,8 +355,8 @@ class OperationRunner:
             # The answer arrived and was lost: the call is done, and is never sent again.
             state = OperationState.DONE
         if state is OperationState.DOUBT and operation.kind is ToolClass.PROBEABLE:
-            policy = self._delivery_policy.for_upstream(call.item.server).for_tool(call.item.name)
-            happened = await self._probe_before_deadline(operation, policy, deadline)
+            policy = self._safety
+            happened = await self._probe_before_deadline(operation, policy)
             if happened:
                 return await self._record_probed_done(operation)
             # After a timeout the server may still be executing it, so that a no is not final; one that
@@ -388,7 +364,7 @@ class OperationRunner:
             settles = policy.probe is not None and policy.probe.settle_seconds is not None
             gone = isinstance(error, UpstreamError) and not error.may_still_run and settles
             if happened is False and gone and not operation.doubted and resent < _MAX_RESENDS:
-                return await self._send_and_record(in_flight, call, operation, deadline, resent + 1)
+                return await self._send_and_record(operation, resent + 1)
         # The server may still be executing an earlier attempt.
         code = operation.error_code if operation.error_code in _MAY_STILL_RUN_CODES else _recorded_code(error)
         outcome = OperationOutcome(
@@ -412,55 +388,14 @@ class OperationRunner:
             delivery_status_of(operation, state=OperationState.DONE), substitute_answer(operation)
         )
 
-    async def _probe_before_deadline(
-        self, operation: Operation, policy: ToolSafety, deadline: float
-    ) -> bool | None:
+    async def _probe_before_deadline(self, operation: Operation, policy: ToolSafety) -> bool | None:
         """The answer of the probe, after the time that the server needs to finish the call."""
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(self._deadline):
                 await asyncio.sleep((policy.probe.settle_seconds or 0.0) if policy.probe is not None else 0.0)
-                return await self._prober.was_executed(operation, policy)
+                return await self._services.prober.was_executed(operation, policy)
         except TimeoutError:
             return None
-
-
-async def _captured_result(in_flight: InFlightOperation, work: Awaitable[OperationResult]) -> OperationResult:
-    """The result of the work, whatever it raises."""
-    try:
-        return await work
-    except HeadgateError as error:
-        return OperationResult(error.delivery_status or DeliveryStatus(op_id=in_flight.op_id), error=error)
-    except StoreFailed as failure:
-        away = ledger_unavailable(failure, effect=Effect.UNKNOWN)
-        return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=away)
-    except asyncio.CancelledError:
-        # All callers left before it was claimed; this result is not read.
-        doubt = OperationInDoubt(in_flight.item.public_name, in_flight.op_id)
-        return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=doubt)
-    except Exception:
-        entry = secrets.token_hex(6)
-        log.exception("internal error", extra={"entry": entry, "operation": in_flight.op_id})
-        return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=InternalError(entry))
-
-
-def _without_doubt_retry(intent: Intent) -> Intent:
-    """The intent for the first claim: a probe comes before the retry that a caller asks for."""
-    if intent.kind is not ToolClass.PROBEABLE:
-        return intent
-    return replace(intent, retries_doubt_since=None)
-
-
-async def _pause(in_flight: InFlightOperation, operation: Operation, seconds: float, deadline: float) -> None:
-    """Wait before the next look at an operation of another gateway; raises OperationInProgress."""
-    left = deadline - asyncio.get_running_loop().time()
-    if left <= 0 or in_flight.is_abandoned:
-        error = OperationInProgress(operation.public_name, operation.op_id)
-        raise _with_status(error, delivery_status_of(operation, duplicate=True))
-    await asyncio.sleep(min(seconds, left))
-
-
-async def _await_ready(delivery: RetryingDelivery, server: str) -> None:
-    await delivery.await_ready(server)
 
 
 def _recorded_code(error: HeadgateError) -> str:

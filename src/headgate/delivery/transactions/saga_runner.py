@@ -31,7 +31,13 @@ from headgate.delivery.transactions.saga_rules import (
     next_rollback_action,
     unsettled_step,
 )
-from headgate.delivery.transactions.step_runner import FindTool, StepRequest, StepRunner, new_transaction
+from headgate.delivery.transactions.step_runner import (
+    FindTool,
+    StepRequest,
+    StepRunner,
+    StepServices,
+    new_transaction,
+)
 from headgate.delivery.transactions.transaction_report import blocked_error, not_running_error
 from headgate.delivery.transactions.transaction_store import (
     ResumableRollback,
@@ -86,7 +92,7 @@ class SagaRunner:
         self._repository = TransactionRepository(store, now, window_seconds)
         self._calls = SagaCalls(operations, self._repository, send_call)
         self._rollback_runner = RollbackRunner(self._repository, self._calls, sleep)
-        self._steps = StepRunner(self._repository, self._calls, self._rollback_runner, kind, find)
+        self._step_services = StepServices(self._repository, self._calls, self._rollback_runner, kind, find)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._in_progress: set[TransactionKey] = set()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -116,9 +122,8 @@ class SagaRunner:
         The step runs to its end even when its client leaves: cancelled, it would be in doubt and block the
         transaction.
         """
-        return await self._run_shielded(
-            self._steps.run_step(transaction_key, step_request, request, send_call)
-        )
+        runner = StepRunner(self._step_services, transaction_key, step_request, request, send_call)
+        return await self._run_shielded(runner.run_step())
 
     async def find_transaction(self, transaction_key: TransactionKey) -> TransactionRecord:
         """The recorded transaction; raises TransactionFailed or LedgerUnavailable."""

@@ -1,6 +1,7 @@
 """Runs the steps of a transaction: records each before it is sent, and its outcome after."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -50,6 +51,8 @@ FindTool = Callable[[str, Identity], object]
 # The parameter of a call that continues after its server requested input.
 _CONTINUES = "requestState"
 _MAX_STEPS = 1000
+# Of a step in flight or in doubt.
+_OPEN_STATES = (StepState.SENT, StepState.DOUBT)
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,100 +81,104 @@ class _StepOutcome(msgspec.Struct, frozen=True):
     error: HeadgateError | None = None
 
 
+class StepServices(NamedTuple):
+    """What every step uses; `kind` gives the class of a tool."""
+
+    repository: TransactionRepository
+    calls: SagaCalls
+    rollback_runner: RollbackRunner
+    kind: Callable[[Item], ToolClass]
+    find: FindTool
+
+
 class StepRunner:
-    """Runs steps."""
+    """Runs one step, whose call `send_call` sends."""
 
     def __init__(
         self,
-        repository: TransactionRepository,
-        calls: SagaCalls,
-        rollback_runner: RollbackRunner,
-        kind: Callable[[Item], ToolClass],
-        find: FindTool,
-    ) -> None:
-        self._repository = repository
-        self._calls = calls
-        self._rollback_runner = rollback_runner
-        self._kind = kind
-        self._find = find
-
-    async def run_step(
-        self,
+        services: StepServices,
         transaction_key: TransactionKey,
         step_request: StepRequest,
         request: McpRequest,
         send_call: SendCall,
-    ) -> tuple[UpstreamCall, McpResponse]:
-        """The answer to a step, after the rollback that it may cause; raises HeadgateError."""
-        outcome = await self._run_locked(transaction_key, step_request, request, send_call)
+    ) -> None:
+        self._services = services
+        self._repository = services.repository
+        self._rollback_runner = services.rollback_runner
+        self._transaction_key = transaction_key
+        self._step_request = step_request
+        self._request = request
+        self._send_call = send_call
+
+    async def run_step(self) -> tuple[UpstreamCall, McpResponse]:
+        """The answer to the step, after the rollback that it may cause; raises HeadgateError."""
+        async with self._repository.locked(self._transaction_key):
+            outcome = await self._run_locked()
         transaction = outcome.transaction
         if transaction.phase is Phase.COMPENSATING and outcome.step.state is StepState.FAILED:
-            transaction = await self._rollback_runner.roll_back(transaction_key)
+            transaction = await self._rollback_runner.roll_back(self._transaction_key)
         elif transaction.phase is Phase.COMPENSATING:
-            self._rollback_runner.start_rollback(transaction_key)
+            self._rollback_runner.start_rollback(self._transaction_key)
         if outcome.error is not None:
             raise step_error(transaction, outcome.step, outcome.error) from outcome.error
         assert outcome.call is not None
         assert outcome.answer is not None
-        return outcome.call, step_answer(
-            transaction, outcome.step, outcome.answer, spoken=step_request.spoken
+        spoken = self._step_request.spoken
+        return outcome.call, step_answer(transaction, outcome.step, outcome.answer, spoken=spoken)
+
+    async def _run_locked(self) -> _StepOutcome:
+        step_request = self._step_request
+        transaction = await self._find_or_begin()
+        known = self._repeated_step(transaction)
+        if known is not None:
+            return await self._repeat(transaction, known)
+        transaction = await self._check_accepts_step(transaction)
+        number = next_step_number(transaction.steps)
+        if step_request.sequence not in (None, number):
+            raise StepOutOfOrder(transaction.id, number, step_request.sequence or 0)
+        self._check_tools()
+        step = StepRecord(
+            number=number,
+            tool=step_request.tool,
+            arguments=step_request.arguments,
+            remedy=Remedy.COMPENSATION if step_request.undo_tool else Remedy.NONE,
+            named=step_request.key,
+            client=self._request.client,
+            undo_tool=step_request.undo_tool,
+            undo_template=step_request.undo_template if step_request.undo_tool else b"",
         )
+        transaction = await self._repository.save_change(
+            transaction, f"step {number}: sent ({step.tool})", step
+        )
+        return await self._send_and_record(transaction, step)
 
-    async def _run_locked(
-        self,
-        transaction_key: TransactionKey,
-        step_request: StepRequest,
-        request: McpRequest,
-        send_call: SendCall,
-    ) -> _StepOutcome:
-        async with self._repository.locked(transaction_key):
-            transaction = await self._find_or_begin(transaction_key, step_request, request.caller)
-            known = _repeated_step(transaction, step_request, request)
-            if known is not None:
-                return await self._repeat(transaction, known, step_request, request, send_call)
-            transaction = await self._check_accepts_step(transaction)
-            number = next_step_number(transaction.steps)
-            if step_request.sequence not in (None, number):
-                raise StepOutOfOrder(transaction.id, number, step_request.sequence or 0)
-            self._check_tools(step_request, request.caller)
-            step = StepRecord(
-                number=number,
-                tool=step_request.tool,
-                arguments=step_request.arguments,
-                remedy=Remedy.COMPENSATION if step_request.undo_tool else Remedy.NONE,
-                named=step_request.key,
-                client=request.client,
-                undo_tool=step_request.undo_tool,
-                undo_template=step_request.undo_template if step_request.undo_tool else b"",
-            )
-            transaction = await self._repository.save_change(
-                transaction, f"step {number}: sent ({step.tool})", step
-            )
-            return await self._send_and_record(transaction, step, request, send_call)
-
-    async def _find_or_begin(
-        self, transaction_key: TransactionKey, step_request: StepRequest, caller: Identity
-    ) -> TransactionRecord:
+    async def _find_or_begin(self) -> TransactionRecord:
+        key, step_request = self._transaction_key, self._step_request
         if step_request.begins_seconds is None:
-            return await self._repository.load(transaction_key)
-        found = await self._repository.find(transaction_key)
+            return await self._repository.load(key)
+        found = await self._repository.find(key)
         if found is not None:
             return found
         if step_request.sequence not in (None, 1):
-            raise StepOutOfOrder(transaction_key.id, 1, step_request.sequence or 0)
-        self._check_tools(step_request, caller)
-        await self._repository.begin(
-            new_transaction(
-                transaction_key, self._repository.now, step_request.begins_seconds, OnFailure.ROLLBACK
-            )
-        )
-        return await self._repository.load(transaction_key)
+            raise StepOutOfOrder(key.id, 1, step_request.sequence or 0)
+        self._check_tools()
+        now, seconds = self._repository.now, step_request.begins_seconds
+        await self._repository.begin(new_transaction(key, now, seconds, OnFailure.ROLLBACK))
+        return await self._repository.load(key)
 
-    def _check_tools(self, step_request: StepRequest, caller: Identity) -> None:
+    def _check_tools(self) -> None:
         """Raises HeadgateError for an unknown tool, which would otherwise make the transaction fail later."""
-        self._find(step_request.tool, caller)
-        if step_request.undo_tool:
-            self._find(step_request.undo_tool, caller)
+        for tool in filter(None, (self._step_request.tool, self._step_request.undo_tool)):
+            self._services.find(tool, self._request.caller)
+
+    def _repeated_step(self, transaction: TransactionRecord) -> StepRecord | None:
+        """The step that the request repeats, by its number or its key."""
+        sequence, key = self._step_request.sequence, self._step_request.key
+        if sequence is not None:
+            return transaction.step(sequence) if 0 < sequence <= len(transaction.steps) else None
+        if _CONTINUES in self._request.params and transaction.steps:
+            return transaction.steps[-1]
+        return next((step for step in transaction.steps if key and step.named == key), None)
 
     async def _check_accepts_step(self, transaction: TransactionRecord) -> TransactionRecord:
         """The transaction, if it accepts a step now; raises HeadgateError."""
@@ -195,74 +202,55 @@ class StepRunner:
             )
         return transaction
 
-    async def _repeat(
-        self,
-        transaction: TransactionRecord,
-        step: StepRecord,
-        step_request: StepRequest,
-        request: McpRequest,
-        send_call: SendCall,
-    ) -> _StepOutcome:
-        if step.tool != step_request.tool:
+    async def _repeat(self, transaction: TransactionRecord, step: StepRecord) -> _StepOutcome:
+        if step.tool != self._step_request.tool:
             raise TransactionStepReused(transaction.id, step.number, "another tool")
-        if canonical(step.arguments) != canonical(step_request.arguments):
+        if canonical(step.arguments) != canonical(self._step_request.arguments):
             raise TransactionStepReused(transaction.id, step.number, "other arguments")
-        last = step.number == len(transaction.steps)
-        not_done = step.state in (StepState.SENT, StepState.DOUBT, StepState.FAILED)
-        if (
-            transaction.phase is Phase.RUNNING
-            and last
-            and not_done
-            and self._repository.is_within_ledger_window(transaction)
-        ):
+        is_open, failed = step.state in _OPEN_STATES, step.state is StepState.FAILED
+        repeatable = transaction.phase is Phase.RUNNING and step.number == len(transaction.steps)
+        if repeatable and (is_open or failed) and self._repository.is_within_ledger_window(transaction):
+            if failed:
+                # Recorded as sent again, because a rollback skips failed steps.
+                step = replace(step, state=StepState.SENT, error="")
+                transaction = await self._repository.save_change(
+                    transaction, f"step {step.number}: sent again", step
+                )
             # The ledger decides whether it is executed.
-            is_open = step.state is not StepState.FAILED
-            return await self._send_and_record(
-                *await self._reopened(transaction, step), request, send_call, repeats=is_open
-            )
-        if not step.op_id or step.state in (StepState.SENT, StepState.DOUBT):
-            raise (
-                not_running_error(transaction)
-                if transaction.phase is not Phase.RUNNING
-                else blocked_error(transaction)
-            )
-        operation, answer = await self._calls.replay_answer(transaction, step)
+            return await self._send_and_record(transaction, step, repeats=is_open)
+        if not step.op_id or is_open:
+            running = transaction.phase is Phase.RUNNING
+            raise blocked_error(transaction) if running else not_running_error(transaction)
+        operation, answer = await self._services.calls.replay_answer(transaction, step)
         if answer is None:
             raise not_running_error(transaction)
         answer = replace(answer, delivery_status=delivery_status_of(operation, duplicate=True))
         tool = Item(ItemKind.TOOLS, operation.server, operation.tool, operation.public_name)
-        return _StepOutcome(
-            transaction, step, UpstreamCall(_call_request(transaction, step, request), tool), answer
-        )
+        call = UpstreamCall(self._call_request(transaction, step), tool)
+        return _StepOutcome(transaction, step, call, answer)
 
-    async def _reopened(
-        self, transaction: TransactionRecord, step: StepRecord
-    ) -> tuple[TransactionRecord, StepRecord]:
-        """Record a failed step as sent again, because a rollback skips failed steps."""
-        if step.state is not StepState.FAILED:
-            return transaction, step
-        step = replace(step, state=StepState.SENT, error="")
-        return await self._repository.save_change(transaction, f"step {step.number}: sent again", step), step
+    def _call_request(self, transaction: TransactionRecord, step: StepRecord) -> McpRequest:
+        delivery_request = replace(
+            self._request.delivery_request or DeliveryRequest(),
+            key=transaction.step_key(step),
+            transaction=transaction.id,
+        )
+        params = {**self._request.params, "arguments": Raw(step.arguments)}
+        return replace(self._request, name=step.tool, params=params, delivery_request=delivery_request)
 
     async def _send_and_record(
-        self,
-        transaction: TransactionRecord,
-        step: StepRecord,
-        request: McpRequest,
-        send_call: SendCall,
-        *,
-        repeats: bool = False,
+        self, transaction: TransactionRecord, step: StepRecord, *, repeats: bool = False
     ) -> _StepOutcome:
         """The step after its call; `repeats` means that it may have been executed before."""
         try:
-            call, answer = await send_call(_call_request(transaction, step, request))
+            call, answer = await self._send_call(self._call_request(transaction, step))
         except OperationInProgress:
             raise
         except HeadgateError as error:
             if (
                 repeats
                 and error.effect is Effect.NONE
-                and (await self._calls.settle_step(transaction, step)).state is not StepState.FAILED
+                and (await self._services.calls.settle_step(transaction, step)).state is not StepState.FAILED
             ):
                 # It was not even recorded, and says nothing about the earlier attempt.
                 raise blocked_error(transaction) from error
@@ -270,7 +258,7 @@ class StepRunner:
         if requests_input(answer):
             # The client continues it with its input.
             return _StepOutcome(transaction, step, call, answer)
-        step = await step_after_answer(transaction, step, answer, self._kind(call.item))
+        step = await step_after_answer(transaction, step, answer, self._services.kind(call.item))
         try:
             transaction = await self._record_step(transaction, step, Effect.DONE)
         except HeadgateError:
@@ -296,16 +284,9 @@ class StepRunner:
     ) -> TransactionRecord:
         text = f"step {step.number}: {step.state}" + (f" ({step.error})" if step.error else "")
         changes = changes_after_step(transaction, step)
-        if not changes and self._is_late(transaction, step):
-            changes = TIMED_OUT_CHANGES
+        if not changes and transaction.phase is Phase.RUNNING and step.state not in _OPEN_STATES:
+            changes = TIMED_OUT_CHANGES if transaction.deadline <= self._repository.now else {}
         return await self._repository.save_change(transaction, text, step, effect=effect, **changes)
-
-    def _is_late(self, transaction: TransactionRecord, step: StepRecord) -> bool:
-        """Whether the step ended after the deadline of its transaction."""
-        has_ended = step.state in (StepState.DONE, StepState.FAILED)
-        return (
-            has_ended and transaction.phase is Phase.RUNNING and transaction.deadline <= self._repository.now
-        )
 
 
 def new_transaction(
@@ -322,29 +303,3 @@ def new_transaction(
         on_failure=on_failure,
         history=(HistoryEvent(now, "begun"),),
     )
-
-
-def _repeated_step(
-    transaction: TransactionRecord, step_request: StepRequest, request: McpRequest
-) -> StepRecord | None:
-    """The step that the request repeats, by its number or its key."""
-    if step_request.sequence is not None:
-        return (
-            transaction.steps[step_request.sequence - 1]
-            if 0 < step_request.sequence <= len(transaction.steps)
-            else None
-        )
-    if _CONTINUES in request.params and transaction.steps:
-        return transaction.steps[-1]
-    named = (step for step in transaction.steps if step_request.key and step.named == step_request.key)
-    return next(named, None)
-
-
-def _call_request(transaction: TransactionRecord, step: StepRecord, request: McpRequest) -> McpRequest:
-    delivery_request = replace(
-        request.delivery_request or DeliveryRequest(),
-        key=transaction.step_key(step),
-        transaction=transaction.id,
-    )
-    params = {**request.params, "arguments": Raw(step.arguments)}
-    return replace(request, name=step.tool, params=params, delivery_request=delivery_request)
