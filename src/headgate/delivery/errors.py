@@ -9,8 +9,6 @@ class IdempotencyKeyReused(HeadgateError):
     """An idempotency key that names another call; nothing was sent."""
 
     code = "CONFLICT"
-    number = 1007
-    http_status = 422
 
     def __init__(self, key: str, difference: str) -> None:
         super().__init__(
@@ -23,8 +21,6 @@ class TransactionStepReused(HeadgateError):
     """A step of a transaction that was made before as another call; nothing was sent."""
 
     code = "CONFLICT"
-    number = 1007
-    http_status = 422
 
     def __init__(self, transaction: str, step: int, difference: str) -> None:
         super().__init__(
@@ -37,8 +33,6 @@ class OperationInProgress(HeadgateError):
     """The first call with this key takes longer than the caller waits."""
 
     code = "IN_PROGRESS"
-    number = 1008
-    http_status = 409
     retryable = True
     # Nothing by this call; what the first one does is not known yet.
     effect = Effect.UNKNOWN
@@ -55,8 +49,6 @@ class OperationInDoubt(HeadgateError):
     """The first call with this key may have been executed; it is not sent again."""
 
     code = "IN_DOUBT"
-    number = 1009
-    http_status = 409
     effect = Effect.UNKNOWN
 
     def __init__(self, what: str, op_id: str) -> None:
@@ -72,8 +64,6 @@ class StepOutOfOrder(HeadgateError):
     """A step of a transaction that is not the next one; nothing was sent."""
 
     code = "SEQUENCE_ERROR"
-    number = 1010
-    http_status = 409
 
     def __init__(self, transaction: str, expected: int, received: int) -> None:
         self.expected = expected
@@ -88,8 +78,6 @@ class TransactionFailed(HeadgateError):
     """A step or a compensation failed, or the transaction does not allow the request."""
 
     code = "TRANSACTION_ERROR"
-    number = 1011
-    http_status = 409
 
     def __init__(self, message: str, *, hint: str, effect: Effect = Effect.NONE) -> None:
         super().__init__(message, hint=hint)
@@ -100,8 +88,6 @@ class LedgerUnavailable(HeadgateError):
     """The ledger cannot be written, so a call that must not happen twice is not sent; READ calls go on."""
 
     code = "SERVICE_UNAVAILABLE"
-    number = 1062
-    http_status = 503
     retryable = True
 
     def __init__(self, reason: str, *, effect: Effect = Effect.NONE, damaged: bool = False) -> None:
@@ -124,8 +110,6 @@ class RecordedResponseExpired(HeadgateError):
     """The call with this key was executed, and the ledger does not keep its answer any more."""
 
     code = "RESULT_NOT_FOUND"
-    number = 1032
-    http_status = 404
     effect = Effect.DONE
 
     def __init__(self, tool: str, op_id: str) -> None:
@@ -140,8 +124,6 @@ class TransferNotFound(HeadgateError):
     """No chunked transfer has this id for this caller; unknown ids and those of others are the same."""
 
     code = "RESULT_NOT_FOUND"
-    number = 1032
-    http_status = 404
 
     def __init__(self, transfer_id: str) -> None:
         super().__init__(
@@ -154,8 +136,6 @@ class OperationNotFound(HeadgateError):
     """No operation has this id for this caller; unknown and expired ids and those of others are the same."""
 
     code = "RESULT_NOT_FOUND"
-    number = 1032
-    http_status = 404
 
     def __init__(self, op_id: str) -> None:
         super().__init__(

@@ -21,48 +21,53 @@ class Effect(StrEnum):
     DONE = "done"
 
 
-# Every code that an error of any package has; a test compares it with the classes.
-ERROR_CODES: Final = frozenset(
-    {
-        "AUTH_INVALID",
-        "CONFLICT",
-        "CONNECTION_ERROR",
-        "DB_CONNECTION",
-        "INTEGRITY_ERROR",
-        "INTERNAL",
-        "INVALID_MESSAGE",
-        "INVALID_PARAMS",
-        "IN_DOUBT",
-        "IN_PROGRESS",
-        "NETWORK_ERROR",
-        "QUERY_TOO_LONG",
-        "RATE_LIMIT",
-        "RESOURCE_EXHAUSTED",
-        "RESULT_NOT_FOUND",
-        "SEARCH_FAILED",
-        "SEQUENCE_ERROR",
-        "SERVER_NOT_FOUND",
-        "SERVICE_UNAVAILABLE",
-        "TEMPORARY_FAILURE",
-        "TIMEOUT",
-        "TOOL_NOT_FOUND",
-        "TRANSACTION_ERROR",
-        "VENDOR_AMBIGUOUS",
-        "VENDOR_NOT_FOUND",
-        "VERSION_MISMATCH",
-    }
-)
+# Every code that an error of any package has, with its number in JSON-RPC and its HTTP status; a test
+# compares it with the classes.
+ERROR_CODES: Final = {
+    "TIMEOUT": (1001, 504),
+    "CONNECTION_ERROR": (1002, 502),
+    "NETWORK_ERROR": (1003, 502),
+    "TEMPORARY_FAILURE": (1004, 503),
+    "RESOURCE_EXHAUSTED": (1005, 503),
+    "RATE_LIMIT": (1006, 429),
+    "CONFLICT": (1007, 422),
+    "IN_PROGRESS": (1008, 409),
+    "IN_DOUBT": (1009, 409),
+    "SEQUENCE_ERROR": (1010, 409),
+    "TRANSACTION_ERROR": (1011, 409),
+    "INVALID_MESSAGE": (1012, 502),
+    "VERSION_MISMATCH": (1013, 400),
+    "INTEGRITY_ERROR": (1014, 502),
+    "AUTH_INVALID": (1021, 401),
+    "TOOL_NOT_FOUND": (1030, 404),
+    "SERVER_NOT_FOUND": (1031, 404),
+    "RESULT_NOT_FOUND": (1032, 404),
+    "INVALID_PARAMS": (1040, 400),
+    "QUERY_TOO_LONG": (1041, 400),
+    "VENDOR_NOT_FOUND": (1050, 404),
+    "VENDOR_AMBIGUOUS": (1051, 409),
+    "DB_CONNECTION": (1060, 503),
+    "SEARCH_FAILED": (1061, 503),
+    "SERVICE_UNAVAILABLE": (1062, 503),
+    "INTERNAL": (1099, 500),
+}
 
 
 class HeadgateError(Exception):
     """The root of the tree; `str(error)` is the message, one sentence."""
 
     code: ClassVar[str] = "INTERNAL"
+    # Those of the code, unless a class has its own status.
     number: ClassVar[int] = 1099
     http_status: ClassVar[int] = 500
     # Both of all errors of a class, unless one of them knows better.
     retryable: bool = False
     effect: Effect = Effect.NONE
+
+    def __init_subclass__(cls) -> None:
+        if "code" in vars(cls):
+            cls.number, status = ERROR_CODES[cls.code]
+            cls.http_status = vars(cls).get("http_status", status)
 
     def __init__(self, message: str, *, hint: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -111,16 +116,12 @@ class ConfigError(HeadgateError):
     """An invalid configuration; the message has the place and the allowed values."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
 
 class InvalidArguments(HeadgateError):
     """Invalid arguments for a tool of the gateway; the message names the argument and the allowed values."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
     def __init__(self, tool: str, problem: str, *, hint: str) -> None:
         super().__init__(f"{tool}: {problem}", hint=hint)
@@ -146,8 +147,6 @@ class UpstreamTimeout(UpstreamError):
     """The upstream did not answer in time."""
 
     code = "TIMEOUT"
-    number = 1001
-    http_status = 504
     effect = Effect.UNKNOWN
     may_still_run = True
 
@@ -162,8 +161,6 @@ class UpstreamUnreachable(UpstreamError):
     """The upstream could not be reached; nothing was sent."""
 
     code = "CONNECTION_ERROR"
-    number = 1002
-    http_status = 502
     retryable = True
 
     def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
@@ -179,8 +176,6 @@ class UpstreamLost(UpstreamError):
     """The connection ended after the call was sent and before it was answered."""
 
     code = "NETWORK_ERROR"
-    number = 1003
-    http_status = 502
     effect = Effect.UNKNOWN
 
     def __init__(self, upstream: str, what: str, reason: str) -> None:
@@ -196,8 +191,6 @@ class UpstreamUnavailable(UpstreamError):
     """The upstream is starting, restarting or resting after failures; nothing was sent."""
 
     code = "TEMPORARY_FAILURE"
-    number = 1004
-    http_status = 503
     retryable = True
 
     def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float) -> None:
@@ -212,8 +205,6 @@ class ResourceExhausted(HeadgateError):
     """A queue or a memory limit is full; nothing was sent."""
 
     code = "RESOURCE_EXHAUSTED"
-    number = 1005
-    http_status = 503
     retryable = True
 
     def __init__(self, what: str, *, retry_after_seconds: float = 1.0) -> None:
@@ -224,8 +215,6 @@ class RateLimited(HeadgateError):
     """The operator's limit for a server or a tool is used up; nothing was sent."""
 
     code = "RATE_LIMIT"
-    number = 1006
-    http_status = 429
     retryable = True
 
     def __init__(self, what: str, *, retry_after_seconds: float) -> None:
@@ -240,8 +229,6 @@ class InvalidUpstreamResponse(UpstreamError):
     """The upstream answered with something that is not a message of the protocol."""
 
     code = "INVALID_MESSAGE"
-    number = 1012
-    http_status = 502
     effect = Effect.UNKNOWN
 
     def __init__(self, upstream: str, what: str, reason: str) -> None:
@@ -255,8 +242,6 @@ class ResponseNotStored(UpstreamError):
     """The upstream answered, and the answer is too large for memory and cannot be written to disk."""
 
     code = "SERVICE_UNAVAILABLE"
-    number = 1062
-    http_status = 503
     effect = Effect.DONE
 
     def __init__(self, upstream: str, what: str, reason: str, *, effect: Effect = Effect.DONE) -> None:
@@ -275,7 +260,6 @@ class GatewayLoop(UpstreamError):
     """The upstream is this gateway, or a gateway that leads back to it; it is not connected."""
 
     code = "CONNECTION_ERROR"
-    number = 1002
     http_status = 508
 
     def __init__(self, upstream: str, *, itself: bool = False) -> None:
@@ -295,8 +279,6 @@ class ResultNotFound(HeadgateError):
     """No result is stored under this id for this caller: unknown, expired and another's are the same."""
 
     code = "RESULT_NOT_FOUND"
-    number = 1032
-    http_status = 404
 
     def __init__(self, cache_id: str) -> None:
         super().__init__(
@@ -314,8 +296,6 @@ class WorkerLimitExceeded(HeadgateError):
     """A job on a stored result took too long or too much, and was stopped; the result is still there."""
 
     code = "TIMEOUT"
-    number = 1001
-    http_status = 504
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -328,8 +308,6 @@ class HeaderMismatch(HeadgateError):
     """A header differs from the argument that it repeats; nothing happened."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, hint="send in each Mcp-Param header what the body says")
@@ -339,7 +317,6 @@ class MethodNotFound(HeadgateError):
     """A method that neither the gateway nor any one server is known to have."""
 
     code = "INVALID_PARAMS"
-    number = 1040
     http_status = 404
 
     def __init__(self, method: str, servers: int) -> None:
@@ -354,8 +331,6 @@ class EmbedderUnavailable(HeadgateError):
     """The texts got no vectors now; search goes on with words alone."""
 
     code = "TEMPORARY_FAILURE"
-    number = 1004
-    http_status = 503
     retryable = True
 
     def __init__(self, name: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
@@ -394,8 +369,6 @@ class StoreUnavailable(KnowledgeError):
     """The store of the documents cannot be had now; why is in the log, and in `why` for operators."""
 
     code = "DB_CONNECTION"
-    number = 1060
-    http_status = 503
     retryable = True
 
     def __init__(self, why: str = "", *, retry_after_seconds: float = 5.0) -> None:
