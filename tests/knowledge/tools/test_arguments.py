@@ -19,7 +19,7 @@ from tests.knowledge.tools.tool_harness import ToolHarness
 
 
 def question(**given: Any) -> SemanticSearchQuery:
-    return parse_search_arguments({"query": "x"} | given)
+    return parse_search_arguments(read_arguments("semantic_search", {"query": "x"} | given))
 
 
 def refusal(**given: Any) -> str:
@@ -156,8 +156,11 @@ def test_the_order_of_filters_does_not_matter() -> None:
 
 
 def test_boosts_are_as_configured_where_nothing_is_said() -> None:
-    assert parse_search_arguments({"query": "x"}, boosted=True).query.boosted
-    assert not parse_search_arguments({"query": "x", "boosts": False}, boosted=True).query.boosted
+    unsaid, denied = (
+        read_arguments("semantic_search", {"query": "x", **more}) for more in ({}, {"boosts": False})
+    )
+    assert parse_search_arguments(unsaid, boosted=True).query.boosted
+    assert not parse_search_arguments(denied, boosted=True).query.boosted
 
 
 _ANYTHING = st.recursive(

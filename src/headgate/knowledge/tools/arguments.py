@@ -1,20 +1,26 @@
-"""Reads the arguments of the knowledge tools as their schemas declare them; an error is one sentence."""
+"""A call of a knowledge tool: its arguments, read as the tool's schema declares them, and its page."""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from headgate.domain.identity import Identity
 from headgate.domain.tool_arguments import lenient_value, unknown_argument_message, unknown_names
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.filters import widen_filters
 from headgate.knowledge.search.query import LONGEST_QUERY
+from headgate.knowledge.tools.cursor_pagination import CursorPager, OpenedSnapshot, PageSnapshot
 from headgate.knowledge.tools.definitions import INPUT_SCHEMAS, MOST_CHUNKS
+from headgate.knowledge.tools.token_budget import TokenBudget
+
+T = TypeVar("T")
 
 # No store takes them: the one ends a text in C, the others are halves of characters.
 _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -59,6 +65,50 @@ _ARGUMENT_ALIASES: Final[dict[str, tuple[str, ...]]] = {
     }.items()
     for word in words.split()
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool: who calls with which arguments, and what it is paged and paid with."""
+
+    # Every argument of the tool, with its default.
+    arguments: Mapping[str, Any]
+    caller: Identity
+    budget: TokenBudget
+    pager: CursorPager[Any]
+    clock: Callable[[], float]
+    began: float
+
+    @property
+    def elapsed_ms(self) -> float:
+        """How long the call has taken so far."""
+        return round((self.clock() - self.began) * 1000, 2)
+
+    async def open(
+        self, bound: Mapping[str, object], make: Callable[[], Awaitable[PageSnapshot[T]]]
+    ) -> OpenedSnapshot[T]:
+        """See `CursorPager.open`."""
+        return await self.pager.open(self.arguments["cursor"], self.caller, bound, make)
+
+    def pagination(
+        self,
+        opened: OpenedSnapshot[Any],
+        bound: Mapping[str, object],
+        following: Sequence[int | None],
+        *,
+        page_size: int,
+        total: int,
+    ) -> dict[str, Any]:
+        """The pagination object of an answer; the next page begins at `following`, unless that is None."""
+        cursor = None
+        if places := [place for place in following if place is not None]:
+            cursor = self.pager.cursor(opened.snapshot, self.caller, bound, places)
+        return {
+            "cursor": cursor,
+            "page_size": page_size,
+            "has_more": cursor is not None,
+            "total_available": total,
+        }
 
 
 def read_arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from headgate.domain.identity import Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument
@@ -243,16 +243,6 @@ class CursorPager(Generic[T]):
 
 def _key(caller: Identity, bound: Mapping[str, object], revision: int, mark: bytes) -> _Key:
     return (caller.tenant, caller.principal, repr(sorted(bound.items())), revision, mark)
-
-
-def pagination(cursor: str | None, page_size: int, total: int) -> dict[str, Any]:
-    """The pagination object of an answer."""
-    return {
-        "cursor": cursor,
-        "page_size": page_size,
-        "has_more": cursor is not None,
-        "total_available": total,
-    }
 
 
 @dataclass(frozen=True, slots=True)

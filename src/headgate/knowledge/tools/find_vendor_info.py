@@ -5,21 +5,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import Entity, Relationship, name_key
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import VendorNeighbourhood, vendor_neighbourhood
 from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools.arguments import read_arguments
-from headgate.knowledge.tools.cursor_pagination import (
-    CursorPager,
-    OpenedSnapshot,
-    PageSnapshot,
-    SnapshotPage,
-    page_of,
-    pagination,
-)
+from headgate.knowledge.tools.arguments import ToolCall
+from headgate.knowledge.tools.cursor_pagination import OpenedSnapshot, PageSnapshot, SnapshotPage, page_of
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE
 from headgate.knowledge.tools.response_modes import (
     TOKENS_PER_RESULT,
@@ -40,11 +32,9 @@ from headgate.knowledge.tools.result_fields import (
     relationship_fields,
     with_warnings,
 )
-from headgate.knowledge.tools.token_budget import CostEstimate, TokenBudget
+from headgate.knowledge.tools.token_budget import CostEstimate
 
 T = TypeVar("T")
-
-NAME: Final = "find_vendor_info"
 
 
 class VendorLimits(NamedTuple):
@@ -76,7 +66,6 @@ class VendorQuery(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[ResponseMode, ...]
     include_relationships: bool
     page_size: int | None
-    cursor: str | None
     fields: tuple[str, ...] | None
 
     @property
@@ -102,111 +91,98 @@ class VendorQuery(msgspec.Struct, frozen=True, kw_only=True):
         return VendorLimits(entities, relationships)
 
 
-class FindVendorInfo:
-    """Answers the tool."""
+async def find_vendor_info(graph: GraphReader, vendors: EntityLookup, call: ToolCall) -> dict[str, Any]:
+    """The vendor and one page of what is around it; raises KnowledgeError."""
+    question = _vendor_query(call.arguments)
 
-    def __init__(
-        self, graph: GraphReader, vendors: EntityLookup, budget: TokenBudget, clock: Callable[[], float]
-    ) -> None:
-        self._graph = graph
-        self._vendors = vendors
-        self._budget = budget
-        self._clock = clock
-        self.pager: CursorPager[VendorNeighbourhood] = CursorPager(NAME, clock, vendors.revision)
-
-    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
-        """The vendor and one page of what is around it; raises KnowledgeError."""
-        began = self._clock()
-        question = _vendor_query(given)
-        opened = await self.pager.open(
-            question.cursor, caller, question.bound, lambda: self._snapshot(question)
-        )
-        mode, reservation = self._budget.reserve_estimate(caller, _price(question, opened), question.modes)
-        with reservation as reserved:
-            answer = await self._page(question, mode, opened, caller)
-            answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await reserved.charge(answer)
-
-    async def _snapshot(self, question: VendorQuery) -> PageSnapshot[VendorNeighbourhood]:
+    async def snapshot() -> PageSnapshot[VendorNeighbourhood]:
         # First, so that a change during the reads is noticed.
-        revision = await self._vendors.revision()
-        found = await vendor_neighbourhood(self._graph, await self._vendors.find_vendor(question.name))
+        revision = await vendors.revision()
+        found = await vendor_neighbourhood(graph, await vendors.find_vendor(question.name))
         if question.include_relationships:
             return PageSnapshot((found.entity_ids, found.relationship_ids), revision, found)
         return PageSnapshot((found.entity_ids, ()), revision, found, len(found.relationship_ids))
 
-    async def _page(
-        self,
-        question: VendorQuery,
-        mode: ResponseMode,
-        opened: OpenedSnapshot[VendorNeighbourhood],
-        caller: Identity,
-    ) -> dict[str, Any]:
-        most, requested = question.limits_in(mode), question.fields_in(mode)
-        lists, places = opened.snapshot.lists, opened.offsets
-        entities = await _paged(lists[0], places[0], most.entities, self._graph.entities)
-        relationships = await _paged(lists[1], places[1], most.relationships, self._graph.relationships)
-        view = await self._view(mode, opened.snapshot.about, entities, relationships)
-        if "mentioned_in" in requested:
-            view["mentioned_in"] = await self._graph.chunks_mentioning(view["vendor_id"], MOST_PASSAGES)
-        cursor = None
-        if entities.following is not None or relationships.following is not None:
-            following = [entities.place, relationships.place]
-            cursor = self.pager.cursor(opened.snapshot, caller, question.bound, following)
-        total = sum(len(ids) for ids, some in zip(lists, most, strict=True) if some)
-        answer = {
-            **select_fields(view, requested),
-            "execution_time_ms": 0.0,
-            "pagination": pagination(cursor, question.page_size or _MOST[mode].entities, total),
-        }
-        if cursor is None or question.page_size is not None or mode not in _WHOLE:
-            return answer
-        parts = [f"{len(entities.items)} of {len(lists[0])} entities"] if most.entities else []
-        if most.relationships:
-            parts.append(f"{len(relationships.items)} of {len(lists[1])} relationships")
-        truncated = Notice(
-            level="warning",
-            code="TRUNCATED",
-            message=f"This answer has {' and '.join(parts)}",
-            suggestion="call again with the cursor for the rest, or use response_mode metadata "
-            "for the numbers",
-        )
-        return with_warnings(answer, [truncated])
+    opened = await call.open(question.bound, snapshot)
+    price = _price(question, opened)
+    mode, reservation = call.budget.reserve_estimate(call.caller, price, question.modes)
+    with reservation as reserved:
+        return await reserved.charge(await _page(graph, question, mode, opened, call))
 
-    async def _view(
-        self,
-        mode: ResponseMode,
-        about: VendorNeighbourhood,
-        entities: SnapshotPage[Entity],
-        relationships: SnapshotPage[Relationship],
-    ) -> dict[str, Any]:
-        """The fields of all modes, in the form of this mode."""
-        vendor, whole = about.vendor, mode is ResponseMode.FULL
-        names: dict[int, Entity] = {}
-        if mode is not ResponseMode.IDS_ONLY:
-            ends = {id for _, one in relationships.items for id in (one.source_id, one.target_id)}
-            ends.discard(vendor.id)
-            names = {**(await self._graph.entities(sorted(ends)) if ends else {}), vendor.id: vendor}
-        listed = [entity_fields(entity, whole=whole) for _, entity in entities.items]
-        return {
-            "vendor_id": vendor.id,
-            "vendor_name": vendor.name,
-            "vendor_type": vendor.type,
-            "aliases": list(vendor.aliases),
-            "attributes": vendor.attributes,
-            "statistics": {
-                "entity_count": len(about.entity_ids),
-                "relationship_count": len(about.relationship_ids),
-                "entity_type_distribution": about.entity_types,
-                "relationship_type_distribution": about.relationship_types,
-            },
-            "entity_ids": [id for id, _ in entities.items],
-            "relationship_ids": [id for id, _ in relationships.items],
-            "top_entities": listed,
-            "entities": listed,
-            "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
-            "last_updated": iso_timestamp(about.updated),
-        }
+
+async def _page(
+    graph: GraphReader,
+    question: VendorQuery,
+    mode: ResponseMode,
+    opened: OpenedSnapshot[VendorNeighbourhood],
+    call: ToolCall,
+) -> dict[str, Any]:
+    most, requested = question.limits_in(mode), question.fields_in(mode)
+    lists, places = opened.snapshot.lists, opened.offsets
+    entities = await _paged(lists[0], places[0], most.entities, graph.entities)
+    relationships = await _paged(lists[1], places[1], most.relationships, graph.relationships)
+    view = await _view(graph, mode, opened.snapshot.about, entities, relationships)
+    if "mentioned_in" in requested:
+        view["mentioned_in"] = await graph.chunks_mentioning(view["vendor_id"], MOST_PASSAGES)
+    is_last = entities.following is None and relationships.following is None
+    answer = {
+        **select_fields(view, requested),
+        "execution_time_ms": call.elapsed_ms,
+        "pagination": call.pagination(
+            opened,
+            question.bound,
+            [] if is_last else [entities.place, relationships.place],
+            page_size=question.page_size or _MOST[mode].entities,
+            total=sum(len(ids) for ids, some in zip(lists, most, strict=True) if some),
+        ),
+    }
+    if is_last or question.page_size is not None or mode not in _WHOLE:
+        return answer
+    parts = [f"{len(entities.items)} of {len(lists[0])} entities"] if most.entities else []
+    if most.relationships:
+        parts.append(f"{len(relationships.items)} of {len(lists[1])} relationships")
+    truncated = Notice(
+        level="warning",
+        code="TRUNCATED",
+        message=f"This answer has {' and '.join(parts)}",
+        suggestion="call again with the cursor for the rest, or use response_mode metadata for the numbers",
+    )
+    return with_warnings(answer, [truncated])
+
+
+async def _view(
+    graph: GraphReader,
+    mode: ResponseMode,
+    about: VendorNeighbourhood,
+    entities: SnapshotPage[Entity],
+    relationships: SnapshotPage[Relationship],
+) -> dict[str, Any]:
+    """The fields of all modes, in the form of this mode."""
+    vendor, whole = about.vendor, mode is ResponseMode.FULL
+    names: dict[int, Entity] = {}
+    if mode is not ResponseMode.IDS_ONLY:
+        ends = {id for _, one in relationships.items for id in (one.source_id, one.target_id)} - {vendor.id}
+        names = {**(await graph.entities(sorted(ends)) if ends else {}), vendor.id: vendor}
+    listed = [entity_fields(entity, whole=whole) for _, entity in entities.items]
+    return {
+        "vendor_id": vendor.id,
+        "vendor_name": vendor.name,
+        "vendor_type": vendor.type,
+        "aliases": list(vendor.aliases),
+        "attributes": vendor.attributes,
+        "statistics": {
+            "entity_count": len(about.entity_ids),
+            "relationship_count": len(about.relationship_ids),
+            "entity_type_distribution": about.entity_types,
+            "relationship_type_distribution": about.relationship_types,
+        },
+        "entity_ids": [id for id, _ in entities.items],
+        "relationship_ids": [id for id, _ in relationships.items],
+        "top_entities": listed,
+        "entities": listed,
+        "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
+        "last_updated": iso_timestamp(about.updated),
+    }
 
 
 async def _paged(
@@ -237,14 +213,12 @@ def _price(question: VendorQuery, opened: OpenedSnapshot[VendorNeighbourhood]) -
     return CostEstimate({mode: tokens(mode, question.page_size) for mode in modes}, tokens, most)
 
 
-def _vendor_query(given: Mapping[str, Any]) -> VendorQuery:
-    arguments = read_arguments(NAME, given)
+def _vendor_query(arguments: Mapping[str, Any]) -> VendorQuery:
     fields, mode = arguments["fields"], ResponseMode(arguments["response_mode"])
     return VendorQuery(
         name=arguments["vendor_name"],
         modes=modes_with(fields, mode, VENDOR_FIELDS),
         include_relationships=arguments["include_relationships"],
         page_size=arguments["page_size"],
-        cursor=arguments["cursor"],
         fields=fields,
     )

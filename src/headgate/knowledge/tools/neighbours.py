@@ -1,11 +1,10 @@
 """neighbours: the entities within one or two hops of one, and how they are related."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import Entity, name_key
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import (
@@ -21,15 +20,8 @@ from headgate.knowledge.graph.traversal import (
 )
 from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools.arguments import read_arguments
-from headgate.knowledge.tools.cursor_pagination import (
-    CursorPager,
-    OpenedSnapshot,
-    PageSnapshot,
-    SnapshotPage,
-    page_of,
-    pagination,
-)
+from headgate.knowledge.tools.arguments import ToolCall
+from headgate.knowledge.tools.cursor_pagination import OpenedSnapshot, PageSnapshot, SnapshotPage, page_of
 from headgate.knowledge.tools.response_modes import ResponseMode, check_fields, select_fields
 from headgate.knowledge.tools.result_fields import (
     ENTITY_TOKENS,
@@ -39,9 +31,8 @@ from headgate.knowledge.tools.result_fields import (
     relationship_fields,
     with_warnings,
 )
-from headgate.knowledge.tools.token_budget import CostEstimate, TokenBudget
+from headgate.knowledge.tools.token_budget import CostEstimate
 
-NAME: Final = "neighbours"
 _ENTITY_FIELDS: Final = ("entity_id", "name", "entity_type", "hop", "confidence", "mentions", "via")
 _OF_ENTITIES: Final = frozenset(_ENTITY_FIELDS)
 _FIELDS: Final = (*_ENTITY_FIELDS, "relationships")
@@ -70,7 +61,6 @@ class NeighboursQuery(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     terms: TraversalOptions
     page_size: int
-    cursor: str | None
     fields: tuple[str, ...]
 
     @property
@@ -94,92 +84,74 @@ class NeighboursResult(msgspec.Struct, frozen=True):
     instead: VendorNeighbourhood | None = None
 
 
-class NeighboursTool:
-    """Answers the tool."""
+async def neighbours(graph: GraphReader, vendors: EntityLookup, call: ToolCall) -> dict[str, Any]:
+    """One page of neighbours, the nearest and surest first; raises KnowledgeError."""
+    question = _neighbours_query(call.arguments)
 
-    def __init__(
-        self, graph: GraphReader, vendors: EntityLookup, budget: TokenBudget, clock: Callable[[], float]
-    ) -> None:
-        self._graph = graph
-        self._vendors = vendors
-        self._budget = budget
-        self._clock = clock
-        self.pager: CursorPager[NeighboursResult] = CursorPager(NAME, clock, vendors.revision)
-
-    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
-        """One page of neighbours, the nearest and surest first; raises KnowledgeError."""
-        began = self._clock()
-        question = _neighbours_query(given)
-        opened = await self.pager.open(
-            question.cursor, caller, question.bound, lambda: self._snapshot(question)
-        )
-        with self._budget.reserve_estimate(caller, _price(question, opened))[1] as reserved:
-            ids = opened.snapshot.lists[0]
-            page = await page_of(ids, opened.offsets[0], question.page_size, self._graph.entities)
-            answer = await self._page(question, opened, page, caller)
-            answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await reserved.charge(answer)
-
-    async def _snapshot(self, question: NeighboursQuery) -> PageSnapshot[NeighboursResult]:
+    async def snapshot() -> PageSnapshot[NeighboursResult]:
         # First, so that a change during the reads is noticed.
-        revision = await self._vendors.revision()
-        start = await self._vendors.find_entity(question.name)
-        walked = await traverse(self._graph, start.id, question.terms)
+        revision = await vendors.revision()
+        start = await vendors.find_entity(question.name)
+        walked = await traverse(graph, start.id, question.terms)
         related = sum(map(len, walked.leading.values()))
         missed = question.terms.chooses_types and not walked.reached
         if missed and walked.unsure:
             # Neighbours below the minimum confidence have a notice of their own.
             however_unsure = msgspec.structs.replace(question.terms, min_confidence=0.0)
-            missed = not (await traverse(self._graph, start.id, however_unsure)).reached
-        instead = await vendor_neighbourhood(self._graph, start) if missed else None
-        return PageSnapshot(
-            (tuple(walked.reached),), revision, NeighboursResult(start, walked, instead), related
-        )
+            missed = not (await traverse(graph, start.id, however_unsure)).reached
+        instead = await vendor_neighbourhood(graph, start) if missed else None
+        result = NeighboursResult(start, walked, instead)
+        return PageSnapshot((tuple(walked.reached),), revision, result, related)
 
-    async def _page(
-        self,
-        question: NeighboursQuery,
-        opened: OpenedSnapshot[NeighboursResult],
-        page: SnapshotPage[Entity],
-        caller: Identity,
-    ) -> dict[str, Any]:
-        around, total = opened.snapshot.about, len(opened.snapshot.lists[0])
-        leading = [id for entity, _ in page.items for id in around.walk.leading.get(entity, ())]
-        relationship_ids = leading if "relationships" in question.fields else []
-        relationships = await self._graph.relationships(relationship_ids) if relationship_ids else {}
-        ends = {end for one in relationships.values() for end in (one.source_id, one.target_id)}
-        reached = [around.walk.reached[id] for id, _ in page.items]
-        ends |= {one.via for one in reached if one.via is not None}
-        names = {**await self._graph.entities(sorted(ends)), **dict(page.items)}
-        cursor = None
-        if page.following is not None:
-            cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
-        answer: dict[str, Any] = {"entity_id": around.start.id, "name": around.start.name}
-        if not _OF_ENTITIES.isdisjoint(question.fields):
-            answer["entities"] = [
-                select_fields(_view(names[one.entity_id], one, names), question.fields) for one in reached
-            ]
-        if "relationships" in question.fields:
-            related = [relationships[id] for id in relationship_ids if id in relationships]
-            answer["relationships"] = [relationship_fields(one, names) for one in related]
-        answer["total_found"] = total
-        answer["execution_time_ms"] = 0.0
-        answer["pagination"] = pagination(cursor, question.page_size, total)
-        warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
-        if around.instead is not None:
-            warnings.append(_of_other_types(around.instead))
-        # Only on the first page.
-        elif (unsure := around.walk.unsure) and not opened.offsets[0]:
-            left_out = f"{unsure} relationship{' was' if unsure == 1 else 's were'} left out"
-            warnings.append(
-                Notice(
-                    level="info",
-                    code="BELOW_CONFIDENCE",
-                    message=f"{left_out}: the confidence is below {question.terms.min_confidence:g}",
-                    suggestion="lower min_confidence to walk along them too",
-                )
-            )
-        return with_warnings(answer, warnings)
+    opened = await call.open(question.bound, snapshot)
+    with call.budget.reserve_estimate(call.caller, _price(question, opened))[1] as reserved:
+        ids = opened.snapshot.lists[0]
+        page = await page_of(ids, opened.offsets[0], question.page_size, graph.entities)
+        return await reserved.charge(await _page(graph, question, opened, page, call))
+
+
+async def _page(
+    graph: GraphReader,
+    question: NeighboursQuery,
+    opened: OpenedSnapshot[NeighboursResult],
+    page: SnapshotPage[Entity],
+    call: ToolCall,
+) -> dict[str, Any]:
+    around, total = opened.snapshot.about, len(opened.snapshot.lists[0])
+    leading = [id for entity, _ in page.items for id in around.walk.leading.get(entity, ())]
+    relationship_ids = leading if "relationships" in question.fields else []
+    relationships = await graph.relationships(relationship_ids) if relationship_ids else {}
+    ends = {end for one in relationships.values() for end in (one.source_id, one.target_id)}
+    reached = [around.walk.reached[id] for id, _ in page.items]
+    ends |= {one.via for one in reached if one.via is not None}
+    names = {**await graph.entities(sorted(ends)), **dict(page.items)}
+    answer: dict[str, Any] = {"entity_id": around.start.id, "name": around.start.name}
+    if not _OF_ENTITIES.isdisjoint(question.fields):
+        answer["entities"] = [
+            select_fields(_view(names[one.entity_id], one, names), question.fields) for one in reached
+        ]
+    if "relationships" in question.fields:
+        related = [relationships[id] for id in relationship_ids if id in relationships]
+        answer["relationships"] = [relationship_fields(one, names) for one in related]
+    answer["total_found"] = total
+    answer["execution_time_ms"] = call.elapsed_ms
+    answer["pagination"] = call.pagination(
+        opened, question.bound, [page.following], page_size=question.page_size, total=total
+    )
+    warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
+    if around.instead is not None:
+        warnings.append(_of_other_types(around.instead))
+    # Only on the first page.
+    elif (unsure := around.walk.unsure) and not opened.offsets[0]:
+        left_out = f"{unsure} relationship{' was' if unsure == 1 else 's were'} left out"
+        below = Notice(
+            level="info",
+            code="BELOW_CONFIDENCE",
+            message=f"{left_out}: the confidence is below {question.terms.min_confidence:g}",
+            suggestion="lower min_confidence to walk along them too",
+        )
+        warnings.append(below)
+    return with_warnings(answer, warnings)
 
 
 def _of_other_types(around: VendorNeighbourhood) -> Notice:
@@ -223,9 +195,8 @@ def _price(question: NeighboursQuery, opened: OpenedSnapshot[NeighboursResult]) 
     return CostEstimate({ResponseMode.FULL: tokens(ResponseMode.FULL, len(ids))}, tokens, len(ids))
 
 
-def _neighbours_query(given: Mapping[str, Any]) -> NeighboursQuery:
-    arguments = read_arguments(NAME, given)
-    check_fields(arguments["fields"], _FIELDS, NAME)
+def _neighbours_query(arguments: Mapping[str, Any]) -> NeighboursQuery:
+    check_fields(arguments["fields"], _FIELDS, "neighbours")
     return NeighboursQuery(
         name=arguments["entity"],
         terms=TraversalOptions(
@@ -235,6 +206,5 @@ def _neighbours_query(given: Mapping[str, Any]) -> NeighboursQuery:
             min_confidence=arguments["min_confidence"],
         ),
         page_size=arguments["page_size"],
-        cursor=arguments["cursor"],
         fields=arguments["fields"] or _FIELDS,
     )

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.identity import Identity
 from headgate.knowledge.data_model import NO_FILTERS, ChunkRecord
 from headgate.knowledge.errors import InvalidKnowledgeArgument, QueryTooLong
 from headgate.knowledge.interfaces import IndexReader
@@ -14,15 +13,8 @@ from headgate.knowledge.search.filters import suggest_filters
 from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.search.query import LONGEST_QUERY, ChunkRanking, SearchQuery, SearchStrategy
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.knowledge.tools.arguments import read_arguments
-from headgate.knowledge.tools.cursor_pagination import (
-    CursorPager,
-    OpenedSnapshot,
-    PageSnapshot,
-    SnapshotPage,
-    page_of,
-    pagination,
-)
+from headgate.knowledge.tools.arguments import ToolCall
+from headgate.knowledge.tools.cursor_pagination import OpenedSnapshot, PageSnapshot, SnapshotPage, page_of
 from headgate.knowledge.tools.highlighter import highlight
 from headgate.knowledge.tools.response_modes import (
     RESULT_FIELDS,
@@ -32,12 +24,7 @@ from headgate.knowledge.tools.response_modes import (
     select_fields,
 )
 from headgate.knowledge.tools.result_fields import ranked_chunk_fields, with_warnings
-from headgate.knowledge.tools.token_budget import (
-    TokenBudget,
-    TokenReservation,
-    count_answer,
-    estimate_results,
-)
+from headgate.knowledge.tools.token_budget import TokenReservation, count_answer, estimate_results
 
 NAME: Final = "semantic_search"
 # Up to this a number is one token, from there on two: models read numbers in groups of three digits.
@@ -63,7 +50,6 @@ class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     query: SearchQuery
     page_size: int
-    cursor: str | None
     fields: tuple[str, ...] | None
     # The possible modes, richest first.
     modes: tuple[ResponseMode, ...]
@@ -95,8 +81,6 @@ class SemanticSearch:
         self,
         search: HybridSearch,
         passages: IndexReader,
-        budget: TokenBudget,
-        clock: Callable[[], float],
         envelope_header: Callable[[str], dict[str, Any]],
         *,
         boosted: bool = False,
@@ -104,20 +88,17 @@ class SemanticSearch:
         """`envelope_header` makes the metadata of an envelope by its status."""
         self._search = search
         self._passages = passages
-        self._budget = budget
-        self._clock = clock
         self._envelope_header = envelope_header
         self._boosted = boosted
-        self.pager: CursorPager[ChunkRanking] = CursorPager(NAME, clock, passages.revision)
         self.hits = 0
         self.misses = 0
 
-    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
+    async def answer(self, call: ToolCall) -> dict[str, Any]:
         """One page of what was found; raises KnowledgeError."""
-        began = self._clock()
-        question = parse_search_arguments(given, boosted=self._boosted)
+        question = parse_search_arguments(call.arguments, boosted=self._boosted)
+        has_cursor = call.arguments["cursor"] is not None
         # The list of a cursor is in memory, so the number of results is known.
-        opened = await self._open(question, caller) if question.cursor else None
+        opened = await self._open(question, call) if has_cursor else None
         results = question.page_size
         if opened is not None:
             results = min(results, max(0, len(opened.snapshot.lists[0]) - opened.offsets[0]))
@@ -127,17 +108,16 @@ class SemanticSearch:
             explained=question.query.explain,
             enveloped=question.format is ResponseFormat.DESKTOP,
         )
-        mode, reservation = self._budget.reserve_estimate(caller, price, question.modes)
+        mode, reservation = call.budget.reserve_estimate(call.caller, price, question.modes)
         with reservation as reserved:
-            opened = opened or await self._open(question, caller)
+            opened = opened or await self._open(question, call)
             # Ids that were found just now need not be read to know that they are there.
-            read = _unread if mode is ResponseMode.IDS_ONLY and not question.cursor else self._passages.chunks
+            read = _unread if mode is ResponseMode.IDS_ONLY and not has_cursor else self._passages.chunks
             page = await page_of(opened.snapshot.lists[0], opened.offsets[0], question.page_size, read)
-            answer = self._page(question, mode, opened, page, caller)
-            answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
+            answer = _page(question, mode, opened, page, call)
             return await self._with_notices(question, opened, answer, reserved)
 
-    async def _open(self, question: SemanticSearchQuery, caller: Identity) -> OpenedSnapshot[ChunkRanking]:
+    async def _open(self, question: SemanticSearchQuery, call: ToolCall) -> OpenedSnapshot[ChunkRanking]:
         hit = True
 
         async def make() -> PageSnapshot[ChunkRanking]:
@@ -146,39 +126,10 @@ class SemanticSearch:
             ids = tuple(ranked.chunk_id for ranked in ranking.found)
             return PageSnapshot((ids,), ranking.revision, ranking)
 
-        opened = await self.pager.open(question.cursor, caller, question.bound, make)
+        opened = await call.open(question.bound, make)
         self.hits += hit
         self.misses += not hit
         return OpenedSnapshot(opened.snapshot, opened.offsets, kept=hit)
-
-    def _page(
-        self,
-        question: SemanticSearchQuery,
-        mode: ResponseMode,
-        opened: OpenedSnapshot[ChunkRanking],
-        page: SnapshotPage[ChunkRecord | None],
-        caller: Identity,
-    ) -> dict[str, Any]:
-        ranking = opened.snapshot.about
-        ranked = {one.chunk_id: one for one in ranking.found}
-        fields = question.fields or question.known[mode]
-        results = []
-        for id, chunk in page.items:
-            result = ranked_chunk_fields(chunk, ranked[id], ranking)
-            if chunk is not None and "chunk_snippet" in fields:
-                # The passage which matched, under the headings above it.
-                result["chunk_snippet"], result["context_header"] = highlight(chunk, question.query.text)
-            results.append(select_fields(result, fields))
-        cursor = None
-        if page.following is not None:
-            cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
-        return {
-            "results": results,
-            "total_found": len(ranking.found),
-            "strategy_used": str(ranking.strategy),
-            "execution_time_ms": 0.0,
-            "pagination": pagination(cursor, question.page_size, len(ranking.found)),
-        }
 
     async def _with_notices(
         self,
@@ -213,13 +164,40 @@ class SemanticSearch:
         return enveloped
 
 
+def _page(
+    question: SemanticSearchQuery,
+    mode: ResponseMode,
+    opened: OpenedSnapshot[ChunkRanking],
+    page: SnapshotPage[ChunkRecord | None],
+    call: ToolCall,
+) -> dict[str, Any]:
+    ranking = opened.snapshot.about
+    ranked = {one.chunk_id: one for one in ranking.found}
+    fields, total = question.fields or question.known[mode], len(ranking.found)
+    results = []
+    for id, chunk in page.items:
+        result = ranked_chunk_fields(chunk, ranked[id], ranking)
+        if chunk is not None and "chunk_snippet" in fields:
+            # The passage which matched, under the headings above it.
+            result["chunk_snippet"], result["context_header"] = highlight(chunk, question.query.text)
+        results.append(select_fields(result, fields))
+    return {
+        "results": results,
+        "total_found": total,
+        "strategy_used": str(ranking.strategy),
+        "execution_time_ms": call.elapsed_ms,
+        "pagination": call.pagination(
+            opened, question.bound, [page.following], page_size=question.page_size, total=total
+        ),
+    }
+
+
 async def _unread(ids: Sequence[int]) -> Mapping[int, ChunkRecord | None]:
     return dict.fromkeys(ids)
 
 
-def parse_search_arguments(given: Mapping[str, Any], *, boosted: bool = False) -> SemanticSearchQuery:
-    """The arguments of a call; raises InvalidKnowledgeArgument or QueryTooLong."""
-    arguments = read_arguments(NAME, given)
+def parse_search_arguments(arguments: Mapping[str, Any], *, boosted: bool = False) -> SemanticSearchQuery:
+    """The query of a call by its arguments; raises InvalidKnowledgeArgument or QueryTooLong."""
     text, fields, explain = arguments["query"], arguments["fields"], arguments["explain"]
     if not text:
         raise InvalidKnowledgeArgument(
@@ -238,7 +216,6 @@ def parse_search_arguments(given: Mapping[str, Any], *, boosted: bool = False) -
             explain=explain,
         ),
         page_size=arguments["top_k"] or arguments["page_size"],
-        cursor=arguments["cursor"],
         fields=fields,
         modes=modes_with(fields, mode, _EXPLAINED if explain else RESULT_FIELDS),
         format=ResponseFormat(arguments["response_format"]),

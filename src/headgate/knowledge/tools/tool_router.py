@@ -3,6 +3,7 @@
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,14 +24,16 @@ from headgate.knowledge.errors import (
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.search.hybrid_search import HybridSearch
-from headgate.knowledge.tools import semantic_search, source_tools
+from headgate.knowledge.tools import semantic_search
+from headgate.knowledge.tools.arguments import ToolCall, read_arguments
+from headgate.knowledge.tools.cursor_pagination import CursorPager
 from headgate.knowledge.tools.definitions import DEFINITIONS
-from headgate.knowledge.tools.find_vendor_info import FindVendorInfo
-from headgate.knowledge.tools.neighbours import NeighboursTool
+from headgate.knowledge.tools.find_vendor_info import find_vendor_info
+from headgate.knowledge.tools.neighbours import neighbours
 from headgate.knowledge.tools.response_modes import encode_answer
 from headgate.knowledge.tools.result_fields import iso_timestamp
 from headgate.knowledge.tools.semantic_search import SemanticSearch
-from headgate.knowledge.tools.source_tools import GetChunks, ListSources
+from headgate.knowledge.tools.source_tools import get_chunk, get_chunks, list_sources
 from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget
 
 log = logging.getLogger(__name__)
@@ -68,7 +71,7 @@ def _match_fields(match: EntityMatch) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value}
 
 
-_Tool = Callable[[Mapping[str, Any], Identity], Awaitable[dict[str, Any]]]
+_Tool = Callable[[ToolCall], Awaitable[dict[str, Any]]]
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,20 +107,18 @@ class KnowledgeTools:
         self._wall_clock = wall_clock
         self._request_id = request_id
         self._budget = budget
+        self._clock = clock
         vendors = EntityLookup(store, store.revision)
-        self._search = SemanticSearch(search, store, budget, clock, self._envelope_header, boosted=boosted)
-        self._vendor = FindVendorInfo(store, vendors, budget, clock)
-        self._sources = ListSources(store, budget, clock)
-        self._neighbours = NeighboursTool(store, vendors, budget, clock)
-        chunks = GetChunks(store, budget, clock)
+        self._search = SemanticSearch(search, store, self._envelope_header, boosted=boosted)
         self._tools: dict[str, _Tool] = {
-            "semantic_search": self._search.answer,
-            "find_vendor_info": self._vendor.answer,
-            source_tools.LIST_SOURCES: self._sources.answer,
-            source_tools.GET_CHUNK: chunks.one,
-            source_tools.GET_CHUNKS: chunks.several,
-            "neighbours": self._neighbours.answer,
+            semantic_search.NAME: self._search.answer,
+            "find_vendor_info": partial(find_vendor_info, store, vendors),
+            "list_sources": partial(list_sources, store),
+            "get_chunk": partial(get_chunk, store),
+            "get_chunks": partial(get_chunks, store),
+            "neighbours": partial(neighbours, store, vendors),
         }
+        self._pagers = {tool: CursorPager[Any](tool, clock, store.revision) for tool in self._tools}
         self._calls = dict.fromkeys(self._tools, 0)
         self._failures = dict.fromkeys(self._tools, 0)
 
@@ -130,8 +131,10 @@ class KnowledgeTools:
                 f"there is no tool {name[:200]!r}; there are {known}", hint=f"use {known}"
             )
         self._calls[name] += 1
+        began = self._clock()
         try:
-            return await tool(arguments, caller)
+            read = read_arguments(name, arguments)
+            return await tool(ToolCall(read, caller, self._budget, self._pagers[name], self._clock, began))
         except KnowledgeError:
             self._failures[name] += 1
             raise
@@ -167,12 +170,11 @@ class KnowledgeTools:
     @property
     def usage(self) -> ToolUsage:
         """The counters of calls so far."""
-        paged = (self._search, self._vendor, self._sources, self._neighbours)
         return ToolUsage(
             calls=dict(self._calls),
             failures=dict(self._failures),
             cache_hits=self._search.hits,
             cache_misses=self._search.misses,
-            snapshots=sum(len(tool.pager) for tool in paged),
+            snapshots=sum(map(len, self._pagers.values())),
             budget=self._budget.usage,
         )
