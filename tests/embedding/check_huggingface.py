@@ -16,7 +16,7 @@ import pytest
 
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.embedding.embedder import EmbeddingQuery
-from headgate.embedding.huggingface import HuggingFaceEmbedder
+from headgate.embedding.embedder_factory import HuggingFaceEmbedder
 
 
 def cosine(one: bytes, other: bytes) -> float:

@@ -38,7 +38,7 @@ def said(statement: str) -> str:
     [
         ("from headgate.embedding.minilm import MiniLMEmbedder; MiniLMEmbedder()", "onnxruntime", "semantic"),
         (
-            "from headgate.embedding.huggingface import HuggingFaceEmbedder; HuggingFaceEmbedder()",
+            "from headgate.embedding.embedder_factory import HuggingFaceEmbedder; HuggingFaceEmbedder()",
             "sentence_transformers",
             "huggingface",
         ),

@@ -1,14 +1,21 @@
-"""Which embedder the settings ask for, checked before anything is started."""
+"""Which embedder the settings ask for, checked before anything is started; and that of Hugging Face."""
 
+import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from headgate.domain.errors import ConfigError
-from headgate.embedding.embedder import Embedder, PackagesMissing
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
+from headgate.embedding.embedder import (
+    Embedder,
+    EmbeddingProgress,
+    EmbeddingQuery,
+    PackagesMissing,
+    import_extra,
+)
 
 if TYPE_CHECKING:
     from headgate.embedding.minilm import MiniLMWeights
@@ -21,6 +28,8 @@ _NEEDED: Final = {
     "HF": ("huggingface", ("numpy", "sentence_transformers")),
     "OPENAI": ("openai", ("numpy",)),
 }
+_HF_MODEL: Final = "sentence-transformers/all-MiniLM-L6-v2"
+_HF_BATCH_TEXTS: Final = 32
 # Other endpoints may do without a key; this one never does.
 _NEEDS_KEY: Final = "api.openai.com"
 
@@ -78,13 +87,11 @@ def embedder_maker(
         raise ConfigError(f"the embedder {embedder[:50]!r} is not known", hint=f"choose one of {known}")
     if package := _missing(embedder):
         raise PackagesMissing(embedder, _NEEDED[embedder][0], package)
-    # Each of the modules is imported when it is chosen: a search by words alone pays for none of them.
     if embedder == "HF":
-        from headgate.embedding.huggingface import HuggingFaceEmbedder  # noqa: PLC0415
-
         return lambda: HuggingFaceEmbedder(hf_model)
     if embedder != "OPENAI":
         return minilm
+    # Imported when it is chosen: a search by words alone does not pay for it.
     from headgate.embedding.openai import OpenAIEmbedder  # noqa: PLC0415
 
     make = partial(OpenAIEmbedder, openai_api_key or "", base_url=openai_base_url, model=openai_model)
@@ -101,3 +108,54 @@ def embedder_maker(
 def _missing(embedder: str) -> str | None:
     """The first package that is not installed; none is imported to find out."""
     return next((package for package in _NEEDED[embedder][1] if find_spec(package) is None), None)
+
+
+class HuggingFaceEmbedder:
+    """A model of Hugging Face by its name, run by sentence-transformers.
+
+    Loading may download it and is work for a thread.
+    """
+
+    def __init__(self, model: str = _HF_MODEL) -> None:
+        library: Any = import_extra("sentence_transformers", choice="HF", extra="huggingface")
+        try:
+            self._model = library.SentenceTransformer(model, device="cpu", trust_remote_code=False)
+        except (OSError, ValueError) as unusable:
+            raise ConfigError(
+                f"the model {model!r} could not be loaded",
+                hint="check MCPPROXY_HF_MODEL: a name on Hugging Face or the path of a directory",
+            ) from unusable
+        self._closed = False
+        self.name = model
+        self.dimensions: int = len(self._encoded(["x"])[0])
+        # Of the weights: a name may refer to another model tomorrow.
+        digest = hashlib.sha256()
+        for name, weights in sorted(self._model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(weights.detach().cpu().numpy().tobytes())
+        self.fingerprint = f"hf-{digest.hexdigest()[:24]}"
+
+    def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
+        """Embed in batches, so that progress can be reported."""
+        vectors: list[bytes] = []
+        for start in range(0, len(texts), _HF_BATCH_TEXTS):
+            if self._closed:
+                raise EmbedderUnavailable(self.name, "it is closed")
+            encoded = self._encoded(list(texts[start : start + _HF_BATCH_TEXTS]))
+            vectors.extend(row.astype("<f4").tobytes() for row in encoded)
+            if progress:
+                progress(len(vectors), len(texts))
+        return vectors
+
+    def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
+        """Embed the question and its clauses."""
+        return self.embed(question.texts)
+
+    def close(self) -> None:
+        """Stop before the next batch."""
+        self._closed = True
+
+    def _encoded(self, texts: list[str]) -> Any:
+        return self._model.encode(
+            texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )

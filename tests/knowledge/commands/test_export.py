@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import ConfigError, StoreUnavailable
-from headgate.knowledge.commands.export import export_lines, export_to_file, export_to_stream
+from headgate.knowledge.commands.document_commands import export_lines, export_to_file, export_to_stream
 from headgate.knowledge.data_model import (
     ChunkRecord,
     Entity,

@@ -18,7 +18,7 @@ from headgate.knowledge.commands.command_options import (
 from headgate.knowledge.commands.ingest_commands import ingest, watch
 
 if TYPE_CHECKING:
-    from headgate.knowledge.commands.export import ExportPart
+    from headgate.knowledge.commands.document_commands import ExportPart
 
 T = TypeVar("T")
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from headgate.domain.identity import Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 
 # The first byte of every cursor; the second is how many there are.
-_VERSION_MARK: Final = 0xB7
+_VERSION_MARK: Final = 0xB8
 _MARK_BYTES: Final = 2
 _TOOLS: Final = ("semantic_search", "find_vendor_info", "list_sources", "neighbours")
 _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -23,8 +25,6 @@ _PRINT_BYTES: Final = 3
 _PART_BYTES: Final = 1
 _WHOLE_BYTES: Final = 2
 _CHECK_BYTES: Final = 3
-_SEVEN_BITS: Final = 0x7F
-_MORE: Final = 0x80
 _START_AGAIN: Final = "leave it out to start again"
 
 
@@ -48,7 +48,7 @@ def write_cursor(cursor: SnapshotCursor, tool: str, caller: Identity, bound: Map
     """The text of a cursor that works for this caller, tool and these arguments."""
     tied = _bound_values(caller, bound)
     parts = b"".join(_digest(value, _PART_BYTES) for value in tied.values())
-    numbers = b"".join(map(_number, (cursor.revision, *cursor.offsets)))
+    numbers = msgspec.msgpack.encode((cursor.revision, *cursor.offsets))
     body = bytes([_TOOLS.index(tool)]) + parts + _digest(tied, _WHOLE_BYTES) + cursor.fingerprint + numbers
     marked = bytes([_VERSION_MARK, _MARK_BYTES + len(body) + _CHECK_BYTES]) + body
     return _text(marked)
@@ -68,7 +68,7 @@ def read_cursor(text: str, tool: str, caller: Identity, bound: Mapping[str, obje
     if rest[:_WHOLE_BYTES] != _digest(tied, _WHOLE_BYTES):
         raise _refusal("cursor belongs to other arguments")
     rest = rest[_WHOLE_BYTES:]
-    revision, *places = _numbers(rest[_PRINT_BYTES:])
+    revision, *places = msgspec.msgpack.decode(rest[_PRINT_BYTES:], type=list[int])
     return SnapshotCursor(revision, rest[:_PRINT_BYTES], tuple(places))
 
 
@@ -109,27 +109,6 @@ def _text(marked: bytes) -> str:
     # protection: a cursor leads to nothing that its caller could not ask for without it.
     check = blake2b(marked, digest_size=_CHECK_BYTES, person=b"headgate cursor").digest()
     return urlsafe_b64encode(marked + check).rstrip(b"=").decode()
-
-
-def _number(value: int) -> bytes:
-    """Seven bits to a byte, the lowest first, the last byte without its highest bit."""
-    written = bytearray()
-    while value > _SEVEN_BITS:
-        written.append(value & _SEVEN_BITS | _MORE)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def _numbers(raw: bytes) -> list[int]:
-    found, value, shift = [], 0, 0
-    for byte in raw:
-        value |= (byte & _SEVEN_BITS) << shift
-        shift += 7
-        if not byte & _MORE:
-            found.append(value)
-            value, shift = 0, 0
-    return found
 
 
 T = TypeVar("T")

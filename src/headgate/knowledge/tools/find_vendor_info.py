@@ -14,22 +14,20 @@ from headgate.knowledge.tools.arguments import ToolCall
 from headgate.knowledge.tools.cursor_pagination import OpenedSnapshot, PageSnapshot, SnapshotPage, page_of
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE
 from headgate.knowledge.tools.response_modes import (
-    TOKENS_PER_RESULT,
-    VENDOR_FIELDS,
-    ResponseMode,
-    fitting_modes,
-    modes_with,
-    select_fields,
-)
-from headgate.knowledge.tools.result_fields import (
     ENTITY_TOKENS,
     FRAME_TOKENS,
     ID_TOKENS,
     RELATIONSHIP_TOKENS,
+    TOKENS_PER_RESULT,
+    VENDOR_FIELDS,
     WHOLE_ENTITY_TOKENS,
+    ResponseMode,
     entity_fields,
+    fitting_modes,
     iso_timestamp,
+    modes_with,
     relationship_fields,
+    select_fields,
     with_warnings,
 )
 from headgate.knowledge.tools.token_budget import CostEstimate

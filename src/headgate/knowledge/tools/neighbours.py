@@ -22,13 +22,15 @@ from headgate.knowledge.interfaces import GraphReader
 from headgate.knowledge.search.query import SearchNotice as Notice
 from headgate.knowledge.tools.arguments import ToolCall
 from headgate.knowledge.tools.cursor_pagination import OpenedSnapshot, PageSnapshot, SnapshotPage, page_of
-from headgate.knowledge.tools.response_modes import ResponseMode, check_fields, select_fields
-from headgate.knowledge.tools.result_fields import (
+from headgate.knowledge.tools.response_modes import (
     ENTITY_TOKENS,
     FRAME_TOKENS,
     RELATIONSHIP_TOKENS,
+    ResponseMode,
+    check_fields,
     entity_fields,
     relationship_fields,
+    select_fields,
     with_warnings,
 )
 from headgate.knowledge.tools.token_budget import CostEstimate

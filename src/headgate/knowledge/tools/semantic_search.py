@@ -21,9 +21,10 @@ from headgate.knowledge.tools.response_modes import (
     ResponseMode,
     fitting_modes,
     modes_with,
+    ranked_chunk_fields,
     select_fields,
+    with_warnings,
 )
-from headgate.knowledge.tools.result_fields import ranked_chunk_fields, with_warnings
 from headgate.knowledge.tools.token_budget import TokenReservation, count_answer, estimate_results
 
 NAME: Final = "semantic_search"

@@ -11,17 +11,15 @@ from headgate.knowledge.tools.arguments import ToolCall
 from headgate.knowledge.tools.cursor_pagination import PageSnapshot, page_of
 from headgate.knowledge.tools.response_modes import (
     CHUNK_FIELDS,
-    ResponseMode,
-    check_fields,
-    fitting_modes,
-    modes_with,
-    select_fields,
-)
-from headgate.knowledge.tools.result_fields import (
     FRAME_TOKENS,
     SOURCE_FIELDS,
     SOURCE_TOKENS,
+    ResponseMode,
+    check_fields,
     chunk_fields,
+    fitting_modes,
+    modes_with,
+    select_fields,
     source_fields,
     with_warnings,
 )

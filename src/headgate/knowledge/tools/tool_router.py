@@ -30,8 +30,7 @@ from headgate.knowledge.tools.cursor_pagination import CursorPager
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.find_vendor_info import find_vendor_info
 from headgate.knowledge.tools.neighbours import neighbours
-from headgate.knowledge.tools.response_modes import encode_answer
-from headgate.knowledge.tools.result_fields import iso_timestamp
+from headgate.knowledge.tools.response_modes import encode_answer, iso_timestamp
 from headgate.knowledge.tools.semantic_search import SemanticSearch
 from headgate.knowledge.tools.source_tools import get_chunk, get_chunks, list_sources
 from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget
