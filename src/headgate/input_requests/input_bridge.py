@@ -58,7 +58,6 @@ class SuspendedCall:
         self.task = asyncio.ensure_future(deliver(UpstreamCall(carried, call.item)))
 
     async def wait_for_result_or_input(self) -> None:
-        """Wait until the call has a result, or the server requests input."""
         # An input request may be withdrawn as soon as it was sent.
         while not self.task.done() and not self._requested_input:
             requested = asyncio.ensure_future(self._input_requested.wait())
@@ -98,7 +97,6 @@ class SuspendedCall:
     # The channel of the call.
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Hand a notification on to whichever request waits."""
         if self.request.channel is not None:
             self.request.channel.send_notification(method, params)
 
@@ -252,7 +250,6 @@ class InputBridge:
         return await self._wait_for_result_or_input(call, suspended_call)
 
     def _with_sealed_state(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
-        """The result of a stateless upstream, with its requestState sealed."""
         requested_input = self._requested_input(call, answer) if answer.typed else None
         if requested_input is None or requested_input.request_state is None:
             return answer
@@ -280,7 +277,6 @@ class InputBridge:
     async def _wait_for_result_or_input(
         self, call: UpstreamCall, suspended_call: SuspendedCall
     ) -> McpResponse:
-        """Wait for the result or for input requests, whichever comes first."""
         suspended_call.awaited = True
         try:
             await suspended_call.wait_for_result_or_input()
@@ -333,7 +329,6 @@ async def _send_input_request(call: UpstreamCall, input_request: InputRequest) -
 def _call_with_responses(
     call: UpstreamCall, requested_input: InputRequiredResult, responses: dict[str, Raw]
 ) -> UpstreamCall:
-    """The call once more, with the responses of the client."""
     params = dict(call.request.params)
     for key in (INPUT_RESPONSES, REQUEST_STATE):
         params.pop(key, None)

@@ -67,7 +67,6 @@ def handshake_params(input_request: InputRequest) -> bytes:
 
 
 def with_request_state(answer: McpResponse, state: str) -> McpResponse:
-    """The same input requests with another requestState."""
     assert isinstance(answer.result, bytes)
     members = decode_object(answer.result)
     members[REQUEST_STATE] = Raw(msgspec.json.encode(state))
@@ -75,7 +74,6 @@ def with_request_state(answer: McpResponse, state: str) -> McpResponse:
 
 
 def input_required_answer(requested_input: Mapping[str, InputRequest], state: str) -> McpResponse:
-    """An `input_required` result."""
     requests = {}
     for key, each in requested_input.items():
         members = {"method": Raw(msgspec.json.encode(each.method)), "params": each.params}

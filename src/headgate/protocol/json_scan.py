@@ -110,7 +110,6 @@ class JsonObjectScanner:
         return self.spans
 
     def _string(self, chunk: bytes, masked: bytes, at: int) -> int:
-        """Scan on inside a string."""
         quote = masked.find(b'"', at)
         end = len(chunk) if quote < 0 else quote
         if self._key is not None:
@@ -170,7 +169,6 @@ class JsonObjectScanner:
         return end
 
     def _outermost(self, masked: bytes, at: int) -> int:
-        """Scan on between the members of the outermost object."""
         space = _SPACE.match(masked, at)
         at = space.end() if space else at
         if at == len(masked):

@@ -159,7 +159,6 @@ def encode_notification(method: str, params: bytes = b"") -> bytes:
 
 
 def encode_result(id: bytes, result: bytes) -> bytes:
-    """One successful response."""
     return b'{"jsonrpc":"2.0","id":' + id + b',"result":' + result + b"}"
 
 

@@ -76,17 +76,14 @@ class ProtocolViolation(Exception):
         self.status = status or HTTP_STATUS.get(code, 200)
 
     def encode(self) -> bytes:
-        """The JSON-RPC error response to the message."""
         return encode_error(self.id, self.code, self.message, self.data)
 
 
 def invalid_params(reason: object, id: bytes) -> ProtocolViolation:
-    """The violation of a request whose params are wrong."""
     return ProtocolViolation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
 
 
 def encode_error(id: bytes, code: int, message: str, data: object = None) -> bytes:
-    """One JSON-RPC error response."""
     error: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data

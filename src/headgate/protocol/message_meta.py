@@ -118,7 +118,6 @@ def with_part(stored: StoredJson, start: int, end: int, part: bytes) -> "StoredJ
 
 
 def part_of(stored: StoredJson, start: int, end: int) -> bytes:
-    """The bytes from `start` to before `end`."""
     parts, at = [], 0
     for chunk in stored.chunks():
         if at >= end:
@@ -196,7 +195,6 @@ def may_be_marked(text: bytes) -> bool:
 
 
 def is_reserved(key: str) -> bool:
-    """Whether the key is reserved for the gateway."""
     return key.startswith(RESERVED_PREFIX)
 
 

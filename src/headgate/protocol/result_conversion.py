@@ -161,7 +161,6 @@ def _blocks_with_public_uris(raw: Raw, public: Callable[[str], str]) -> Raw:
 
 
 def _block_with_public_uri(raw: Raw, public: Callable[[str], str]) -> Raw:
-    """One block or message."""
     block = decode_object(raw)
     changed = False
     if "uri" in block:

@@ -224,7 +224,6 @@ def pop_request_meta(meta: dict[str, Raw]) -> RmcpRequestMeta | None:
 
 
 def _invalid_member(name: str, error: Exception) -> str:
-    """The invalid member, and its allowed values."""
     if not isinstance(error, ValidationError):
         return f"_meta.{name} cannot be read"
     member = str(error).partition(" - at `$.")[2].removesuffix("`")

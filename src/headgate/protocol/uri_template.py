@@ -36,7 +36,6 @@ class _UriSubject:
         self.end = 1 << len(uri)
 
     def places(self, table: _Table) -> int:
-        """The positions of the characters in the table."""
         known = self._places.get(table)
         if known is None:
             known = self._places[table] = int(self._backwards.translate(table) or b"0", 2)

@@ -67,7 +67,6 @@ class ChangeNotifier:
         self.tool_list_changes = 0
 
     def add_listener(self, listener: ChangeListener) -> None:
-        """Notify `listener` of every change."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: ChangeListener) -> None:
@@ -118,7 +117,6 @@ class ChangeNotifier:
         self._stream_endings.discard(end)
 
     def end_streams(self) -> None:
-        """End all streams, because the gateway ends."""
         for timer in self._timers.values():
             timer.cancel()
         for end in list(self._stream_endings):

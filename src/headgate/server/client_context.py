@@ -97,13 +97,11 @@ class SubscriptionBudget:
         self.bytes -= size
 
     def release_all(self, share: SubscriptionShare) -> None:
-        """Release everything of a client that has left."""
         self.bytes -= share.bytes
         share.bytes = 0
 
 
 def subscription_bytes(uri: str) -> int:
-    """How many bytes one subscription counts."""
     return _OVERHEAD_BYTES + len(uri.encode(errors="surrogatepass"))
 
 
@@ -120,7 +118,6 @@ class SessionPreferences(msgspec.Struct):
     on_change: Callable[[], None] | None = None
 
     def notify_changed(self) -> None:
-        """Report that the client changed its preferences."""
         if self.on_change is not None:
             self.on_change()
 

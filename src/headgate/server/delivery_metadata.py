@@ -163,7 +163,6 @@ class _OperationMetadata(msgspec.Struct, omit_defaults=True):
 async def with_delivery_metadata(
     answer: McpResponse, delivery_request: DeliveryRequest | None
 ) -> McpResponse:
-    """The answer with the status of its delivery."""
     delivery_status = answer.delivery_status or _PLAIN_STATUS
     delivery_request = delivery_request or _NO_REQUEST
     rmcp_meta = (
@@ -199,7 +198,6 @@ def error_delivery_metadata(error: HeadgateError, delivery_request: DeliveryRequ
 
 
 def _speaks_rmcp(delivery_request: DeliveryRequest) -> bool:
-    """Whether the client sent rmcp delivery options."""
     return bool(delivery_request.features) and bool(delivery_request.request_id)
 
 

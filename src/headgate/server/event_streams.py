@@ -107,7 +107,6 @@ class EventStream:
         return b"" if self._store is None else b"id: %s-%d\r\n" % (self.name, self._next)
 
     def finish(self, reply: Reply) -> None:
-        """Add the reply, which ends the stream."""
         self.final_reply = reply
         self.end()
         if not self.live:
@@ -118,7 +117,6 @@ class EventStream:
         self._wakeup.set()
 
     def discard(self) -> None:
-        """Drop everything; the stream is not read any more."""
         self.end()
         self.events.clear()
         self._count(-self._bytes)
@@ -209,7 +207,6 @@ class EventStream:
                 self._store.release_disk(self)
 
     def _retain_final_reply(self) -> None:
-        """Keep the reply for a client that can resume the stream."""
         reply = self.final_reply
         if reply is None:
             return
@@ -326,7 +323,6 @@ class EventStore:
             self._forget_if_empty(stream)
 
     def discard_stream(self, stream: EventStream) -> None:
-        """Forget a stream that cannot be resumed."""
         self._streams.pop(stream.name, None)
         self._on_disk.pop(stream, None)
         stream.end()

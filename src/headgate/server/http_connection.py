@@ -291,7 +291,6 @@ class HttpConnection(asyncio.Protocol):
         self._task = http_request.task = self._loop.create_task(self._context.handler(http_request))
 
     def on_response_complete(self) -> None:
-        """Continue with the next request, or close."""
         http_request, self._http_request, self._task = self._http_request, None, None
         self._has_responded = True
         if self._disconnected:
@@ -305,7 +304,6 @@ class HttpConnection(asyncio.Protocol):
         # Otherwise the next request waits until the client has read this response.
 
     def _start_next_or_wait(self) -> None:
-        """Start the next request, or wait for one."""
         if self._pipelined:
             self._start_request(self._pipelined.popleft())
             if self._unparsed and len(self._pipelined) < _MAX_PIPELINED:

@@ -38,7 +38,6 @@ class HttpExchange:
 
     @property
     def streaming(self) -> bool:
-        """Whether the response has begun."""
         return self._stream is not None
 
     # The channel of this request.
@@ -53,14 +52,12 @@ class HttpExchange:
         return await self._session.client_requests.send_request(self, method, params)
 
     def try_send(self, message: bytes) -> bool:
-        """Send a message before the reply, or on another stream of the session."""
         if self.live:
             self.send_before_reply(message)
             return True
         return self._session is not None and self._session.streams.try_send(message)
 
     def retain_or_drop(self, message: bytes) -> None:
-        """Keep a message with the reply, which the client may fetch later."""
         self.send_before_reply(message)
 
     def send_before_reply(self, message: bytes) -> None:
@@ -120,7 +117,6 @@ class HttpExchange:
             self._http_request.task.cancel()
 
     def abandon(self) -> None:
-        """Drop the exchange without a reply."""
         self._done = True
         if self._writer_task is not None:
             self._writer_task.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 import http
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from headgate.server.outbound_queue import ConnectionBacklog
@@ -41,53 +42,29 @@ class ResponseTransport(Protocol):
         """The response is complete."""
 
 
+@dataclass(eq=False, slots=True)
 class HttpRequest:
     """A complete request; it is answered once, in one piece or as a stream."""
 
-    __slots__ = (
-        "_chunked",
-        "_transport",
-        "body",
-        "closes_connection",
-        "connection_id",
-        "disconnect_callback",
-        "disconnected",
-        "headers",
-        "method",
-        "path",
-        "query",
-        "responding",
-        "task",
-    )
-
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: dict[bytes, bytes],
-        transport: ResponseTransport,
-        connection: int = 0,
-    ) -> None:
-        """`connection` is the number of the connection that it came on."""
-        self.connection_id = connection
-        self.method = method
-        self.path = path
-        self.query = query
-        self.headers = headers
-        self.body = b""
-        # Whether the connection ends with the response.
-        self.closes_connection = False
-        # The task that works on it, once there is one.
-        self.task: asyncio.Task[None] | None = None
-        # Whether the client has left before the end of the response.
-        self.disconnected = False
-        # Whether a response has begun that ends by itself, so that shutdown must not interrupt it.
-        self.responding = False
-        # Called when the client leaves; returns whether the work on the request ends too.
-        self.disconnect_callback: Callable[[], bool] | None = None
-        self._transport = transport
-        self._chunked = True
+    method: str
+    path: str
+    query: str
+    headers: dict[bytes, bytes]
+    _transport: ResponseTransport
+    # The number of the connection that it came on.
+    connection_id: int = 0
+    body: bytes = b""
+    # Whether the connection ends with the response.
+    closes_connection: bool = False
+    # The task that works on it, once there is one.
+    task: "asyncio.Task[None] | None" = None
+    # Whether the client has left before the end of the response.
+    disconnected: bool = False
+    # Whether a response has begun that ends by itself, so that shutdown must not interrupt it.
+    responding: bool = False
+    # Called when the client leaves; returns whether the work on the request ends too.
+    disconnect_callback: Callable[[], bool] | None = None
+    _chunked: bool = True
 
     @property
     def outbound(self) -> ConnectionBacklog:
@@ -125,7 +102,6 @@ class HttpRequest:
         self._transport.on_response_complete()
 
     async def start_stream(self) -> None:
-        """The head of an event stream."""
         if self.disconnected:
             return
         self._chunked = not self.closes_connection
@@ -150,7 +126,6 @@ class HttpRequest:
 
 
 def response_head(status: int, kind: bytes, length: int, extra: bytes = b"", *, close: bool) -> bytes:
-    """Status line and headers of a whole response."""
     closing = b"connection: close\r\n" if close else b""
     described = b"content-type: %s\r\ncontent-length: %d\r\n" % (kind, length)
     return b"".join((_STATUS[status], described, closing, extra, b"\r\n"))

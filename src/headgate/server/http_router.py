@@ -138,7 +138,6 @@ def _refuse_for_shutdown(http_request: HttpRequest, id: bytes = b"null") -> None
 
 
 def _request_id_of(body: bytes) -> bytes:
-    """The id of a request, or null."""
     try:
         return bytes(parse_message(body).id) or b"null"
     except ProtocolViolation:

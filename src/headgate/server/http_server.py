@@ -220,7 +220,6 @@ class HttpServer:
                 http_connection.check_deadlines(now)
 
     async def _wait_until_idle(self, seconds: float) -> None:
-        """Wait until no connection is busy, for so long at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while any(http_connection.busy for http_connection in self._context.connections):

@@ -181,8 +181,6 @@ def _log_level(raw: Raw, id: bytes) -> str:
 
 
 def _progress_listener(token: Raw, channel: ClientBackChannel) -> ProgressListener:
-    """Hands progress on under the token that the client chose."""
-
     def tell(params: dict[str, Raw]) -> None:
         progress = encode_object({META_PROGRESS_TOKEN: token, **params})
         channel.send_notification("notifications/progress", progress)

@@ -163,7 +163,6 @@ class MethodRouter:
             return Reply(encode_shutdown_error(bytes(envelope.id)))
 
     def handle_notification(self, envelope: Envelope, owner: ClientSession, caller: Identity) -> None:
-        """Forward a notification of a session to the servers."""
         # Delivery options are for the gateway, not for the servers.
         self._client_services.forward_notification(
             owner, envelope.method, without_rmcp_meta(bytes(envelope.params)), caller
@@ -192,7 +191,6 @@ class MethodRouter:
             tell(uri)
 
     async def drop_subscriptions(self, preferences: SessionPreferences, caller: Identity) -> None:
-        """End the subscriptions of a closed session."""
         self.subscriptions.release_all(preferences.subscription_share)
         while preferences.subscriptions:
             await self.unsubscribe(preferences.subscriptions.pop(), caller)

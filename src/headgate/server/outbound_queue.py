@@ -82,19 +82,16 @@ class ConnectionBacklog:
             self.budget.remove(self, size)
 
     def record_read(self) -> None:
-        """Note that the client has read some of it."""
         if self._close is not None:
             self.budget.remove(self, 0)
 
     def close(self) -> None:
-        """Drop the connection, with all that waits for it."""
         close = self._close
         self.end()
         if close is not None:
             close()
 
     def end(self) -> None:
-        """Release everything of a closed connection."""
         if self._close is not None:
             self._close = None
             self.budget.remove(self, self.bytes)
@@ -118,12 +115,10 @@ class OutboundQueue:
         self.pending = 0
 
     def notify(self, message: bytes) -> None:
-        """Put a notification in, if there is room."""
         if not self.try_send(message):
             self.retain_or_drop(message)
 
     def try_send(self, message: bytes) -> bool:
-        """Put a message in, if there is room; whether there was."""
         if self.ended or self._full or self._bytes >= _MAX_NOTIFICATION_BYTES:
             return False
         self._connection.add(len(message))

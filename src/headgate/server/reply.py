@@ -66,11 +66,9 @@ class Reply(msgspec.Struct):
 
     @property
     def memory_bytes(self) -> int:
-        """How much of it is in memory."""
         return self.size if isinstance(self.payload, bytes) else len(self.head) + len(self.tail)
 
     def chunks(self) -> Iterator[bytes]:
-        """The message piece by piece."""
         whole = self.whole
         if whole is not None:
             yield whole
@@ -80,7 +78,6 @@ class Reply(msgspec.Struct):
         yield self.tail
 
     def lines(self) -> Iterator[bytes]:
-        """The message piece by piece, without line breaks."""
         return map(one_line, self.chunks())
 
     def close(self) -> None:
@@ -193,7 +190,6 @@ def encode_gateway_error(
 
 
 def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> ProtocolViolation | None:
-    """The error in the form that the protocol defines for it."""
     message, data = redact(f"{error.message}; {error.hint}"), error.error_data
     match error:
         case ResourceNotFound():

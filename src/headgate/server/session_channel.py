@@ -115,7 +115,6 @@ def _answer_of_response(result: bytes, error: bytes) -> McpResponse:
 
 
 def error_answer(reason: str) -> McpResponse:
-    """A JSON-RPC error with the reason why there is no response."""
     return McpResponse(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": reason}))
 
 

@@ -52,7 +52,6 @@ class SessionStreams:
 
     @property
     def live(self) -> bool:
-        """Whether the client reads the standalone stream."""
         return self.standalone is not None and self.standalone.live
 
     def try_send(self, message: bytes) -> bool:
@@ -67,7 +66,6 @@ class SessionStreams:
         return False
 
     def retain_or_drop(self, message: bytes) -> None:
-        """Keep a message for a client that may resume its standalone stream."""
         if self.standalone is not None:
             self.standalone.add(message)
 
@@ -77,7 +75,6 @@ class SessionStreams:
         self.flush_stale()
 
     def mark_lists_stale(self, capabilities: Iterable[str]) -> None:
-        """Record that the client has to be notified of these lists."""
         self._stale_lists.update(dict.fromkeys(capabilities))
 
     def mark_resource_stale(self, uri: str) -> None:
@@ -86,7 +83,6 @@ class SessionStreams:
         self.flush_stale()
 
     def flush_stale(self) -> None:
-        """Send the notifications that are due, if the client has a stream open."""
         if self.standalone is not None and self.live:
             for capability in self._stale_lists:
                 self.standalone.add(encode_notification(list_changed_method(capability)))
@@ -113,7 +109,6 @@ class SessionStreams:
         return found
 
     def open_standalone(self) -> EventStream:
-        """A new standalone stream in place of the previous one."""
         if self.standalone is not None:
             self.standalone.end()
         self.standalone = self.open_stream()
@@ -133,7 +128,6 @@ class SessionStreams:
             self._store.expire()
 
     def close(self) -> None:
-        """End all streams of a closed session."""
         if self.standalone is not None:
             self.standalone.end()
         if self._store is not None:

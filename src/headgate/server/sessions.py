@@ -101,7 +101,6 @@ class HandshakeSession:
         self.visibility_group = visibility_group_of(self.owner, identity)
 
     def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
-        """Take over what the client declared in `initialize`."""
         self.version = version
         self.capabilities = capabilities
         self.profile = profile_of(capabilities)
@@ -138,7 +137,6 @@ class HttpSession(HandshakeSession):
 
     @property
     def idle(self) -> bool:
-        """Whether no request is in flight and no stream is open."""
         return not self.running_requests and not self.streams.live
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
@@ -380,7 +378,6 @@ class _CancelledRequestParams(msgspec.Struct):
 
 
 def cancel_request(running_requests: RunningRequests, envelope: Envelope) -> None:
-    """Handle notifications/cancelled."""
     try:
         running_requests.cancel(
             bytes(msgspec.json.decode(envelope.params or b"{}", type=_CancelledRequestParams).requestId)

@@ -174,7 +174,6 @@ class ClientSubscription:
 
     @property
     def final_reply(self) -> bytes:
-        """The response that ends the subscription."""
         return encode_result(self.id, b"{" + COMPLETE + b',"_meta":' + bytes(self._tag) + b"}")
 
 
@@ -206,7 +205,6 @@ async def open_subscription(
 
 
 async def _subscribe(router: MethodRouter, uri: str, identity: Identity) -> bool:
-    """Whether its server has taken the subscription."""
     try:
         return not (await router.subscribe(uri, identity)).error
     except HeadgateError as error:

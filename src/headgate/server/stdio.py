@@ -5,6 +5,8 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import BinaryIO, TypeVar
@@ -53,25 +55,15 @@ class BlockingIoThread:
 
         def run() -> None:
             try:
-                result = work()
+                settle = partial(done.set_result, work())
             except OSError as error:
-                self._settle(done, done.set_exception, error)
-            else:
-                self._settle(done, done.set_result, result)
+                settle = partial(done.set_exception, error)
+            # The loop may have ended, and with it all waiters.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(lambda: None if done.done() else settle())
 
         self._work.put(run)
         return await done
-
-    def _settle(self, done: "asyncio.Future[T]", settle: Callable[..., None], value: object) -> None:
-        def tell() -> None:
-            if not done.done():
-                settle(value)
-
-        try:
-            self._loop.call_soon_threadsafe(tell)
-        except RuntimeError:
-            # The loop has ended, and with it all waiters.
-            return
 
 
 _READ_BYTES = 256 * 1024
@@ -81,20 +73,17 @@ _FLUSH_SECONDS = 2.0
 _MAX_RUNNING = 256
 
 
+@dataclass(eq=False)
 class StdioServer:
     """Serves the program that started the gateway."""
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        router: MethodRouter,
-        change_notifier: ChangeNotifier,
-        max_line_bytes: int,
-    ) -> None:
-        self.identity = authenticator.identify_stdio()
-        self._router = router
-        self._change_notifier = change_notifier
-        self._max_line_bytes = max_line_bytes
+    _authenticator: Authenticator
+    _router: MethodRouter
+    _change_notifier: ChangeNotifier
+    _max_line_bytes: int
+
+    def __post_init__(self) -> None:
+        self.identity = self._authenticator.identify_stdio()
         self._loop = asyncio.get_running_loop()
         self._outbound_queue = OutboundQueue()
         self._session = HandshakeSession(self._outbound_queue, self.identity)
@@ -142,12 +131,10 @@ class StdioServer:
             subscription.ended.set()
 
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
-        """Notify a client of the handshake era; others have subscriptions."""
         if self._era is Era.HANDSHAKE:
             self._session.list_changed(capability, visibility_groups)
 
     def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Notify a client of the handshake era; others have subscriptions."""
         self._session.resource_updated(uri, params, owner)
 
     async def _read_lines(self, source: BinaryIO) -> AsyncIterator[bytes]:
@@ -224,7 +211,6 @@ class StdioServer:
             self._session.running_requests.finish(id)
 
     async def _hold_subscription(self, envelope: Envelope) -> Reply:
-        """Hold a subscription until the client cancels it or leaves."""
         subscription = ClientSubscription(envelope, self._outbound_queue, self.identity)
         async with open_subscription(subscription, self._router, self._change_notifier):
             self._outbound_queue.notify(subscription.acknowledgement)
@@ -236,7 +222,6 @@ class StdioServer:
         return Reply(subscription.final_reply)
 
     async def _write_replies(self, sink: BinaryIO) -> None:
-        """Write replies and notifications in order."""
         thread = BlockingIoThread("stdout")
         broken = False
         while (reply := await self._outbound_queue.get(_QUIET_SECONDS)) is not None:
@@ -257,7 +242,6 @@ def _write_line(sink: BinaryIO, reply: Reply) -> None:
 
 
 def _era_of_first_request(envelope: Envelope) -> Era:
-    """The era of a client by its first request."""
     if envelope.method == "initialize":
         return Era.HANDSHAKE
     try:
@@ -298,7 +282,6 @@ def refuse_as_loop(source: BinaryIO, sink: BinaryIO, message: str) -> None:
 
 
 def _looped_request_id(line: bytes) -> bytes:
-    """The id of a request; empty for a notification."""
     try:
         request = msgspec.json.decode(line, type=_LoopedRequest)
     except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -207,7 +207,6 @@ async def write_event_stream(
 
 
 async def _write_event(http_request: HttpRequest, reply: Reply) -> None:
-    """One message as an event, however large."""
     if isinstance(reply.payload, bytes):
         await http_request.write_stream(sse_event(b"".join(reply.lines())))
         return

@@ -55,7 +55,6 @@ class PoolKey(msgspec.Struct, frozen=True):
 
 
 def pool_key_of(request: McpRequest) -> PoolKey:
-    """The key of the connection that a request needs."""
     alone = request.profile.accepts_input_requests or bool(request.log_level)
     return PoolKey(request.profile, request.session, request.caller.principal, alone, request.caller.tenant)
 
@@ -74,7 +73,6 @@ class ClientConnection:
 
     @property
     def open_peer(self) -> McpPeer | None:
-        """Its peer while it is open."""
         opened = self.peer.done() and not self.peer.cancelled() and self.peer.exception() is None
         return self.peer.result() if opened else None
 
@@ -135,7 +133,6 @@ class ConnectionPool:
         self._wake_waiters()
 
     def evict(self, connection: ClientConnection) -> None:
-        """Take a connection out of the pool and close it."""
         task = self._connections.pop(connection, None)
         if task is None:
             return

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -42,21 +43,17 @@ def _sees_all(server: str) -> bool:
     return True
 
 
+@dataclass(eq=False)
 class UpstreamFleet:
     """All upstream servers; each call goes to the supervisor of its server."""
 
-    def __init__(
-        self,
-        open_transport: OpenTransport,
-        versions: ProtocolVersionStore,
-        events: UpstreamEvents,
-        first_listing_seconds: float = FIRST_LISTING_SECONDS,
-    ) -> None:
-        """A listing waits `first_listing_seconds` for the start of a server that has never listed."""
-        self._first_listing_seconds = first_listing_seconds
-        self._open_transport = open_transport
-        self._versions = versions
-        self._events = events
+    _open_transport: OpenTransport
+    _versions: ProtocolVersionStore
+    _events: UpstreamEvents
+    # A listing waits this long for the start of a server that has never listed.
+    _first_listing_seconds: float = FIRST_LISTING_SECONDS
+
+    def __post_init__(self) -> None:
         self._pending_inputs = PendingInputs()
         self._supervisors: dict[str, UpstreamSupervisor] = {}
         # Of servers that were removed and may come back.
@@ -135,7 +132,6 @@ class UpstreamFleet:
                 log.debug("message to a server not sent", extra={"reason": str(outcome)})
 
     def close_client(self, owner: str) -> None:
-        """Close the connections of a client that is gone."""
         for supervisor in self._supervisors.values():
             supervisor.pool.close_client(owner)
 
@@ -200,7 +196,6 @@ class UpstreamFleet:
 
     @property
     def settled(self) -> bool:
-        """Whether every server is connected or has failed once."""
         return all(supervisor.settled.is_set() for supervisor in self._supervisors.values())
 
     async def wait_for_listing(self, pool_key: PoolKey, sees: SeesServer = _sees_all) -> None:
@@ -262,7 +257,6 @@ class UpstreamFleet:
         ]
 
     def starting(self) -> tuple[str, ...]:
-        """The servers that are starting and have never listed."""
         return tuple(supervisor.spec.name for supervisor in self._starting())
 
     def unavailable(self) -> tuple[str, ...]:
@@ -287,7 +281,6 @@ async def run_fleet(
     events: UpstreamEvents,
     first_listing_seconds: float = FIRST_LISTING_SECONDS,
 ) -> AsyncIterator[UpstreamFleet]:
-    """A fleet for as long as the block lasts."""
     fleet = UpstreamFleet(open_transport, versions, events, first_listing_seconds)
     try:
         yield fleet
@@ -315,7 +308,6 @@ class GatewayFederation:
             self._member = b""
 
     def retain_servers(self, servers: Collection[str]) -> None:
-        """Forget every server but these."""
         self._forget(self._behind.keys() - set(servers))
 
     def _forget(self, servers: Collection[str]) -> None:

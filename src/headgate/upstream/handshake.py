@@ -81,7 +81,6 @@ class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
         return isinstance(self._declared.get(kind.capability), dict)
 
     def notifies_list_changed(self, capability: str) -> bool:
-        """Whether it notifies changes of that list."""
         return self._declares(capability, "listChanged")
 
     @property
@@ -91,7 +90,6 @@ class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def supports_logging(self) -> bool:
-        """Whether it sends log messages."""
         return isinstance(self._declared.get("logging"), dict)
 
     def _declares(self, capability: str, feature: str) -> bool:
@@ -107,7 +105,6 @@ class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
 
 
 def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
-    """The `_meta` of every request of the stateless era."""
     return {
         META_VERSION: Raw(msgspec.json.encode(version)),
         META_CLIENT_INFO: Raw(CLIENT_INFO),

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.domain.errors import (
     GatewayLoop,
@@ -26,6 +26,9 @@ from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import UpstreamSessionExpired, UpstreamTransport
+
+if TYPE_CHECKING:
+    from headgate.upstream.supervisor import UpstreamSupervisor
 
 log = logging.getLogger("headgate.upstream")
 
@@ -57,35 +60,6 @@ class ProtocolVersionStore(Protocol):
 
     def remember_version(self, server: str, version: str) -> None:
         """Store the version of a new connection."""
-
-
-class ConnectionObserver(Protocol):
-    """Uses the connection and follows its states."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a call is or may be executing."""
-
-    async def on_connected(self, peer: McpPeer) -> None:
-        """The handshake is done: fetch what must be known before it is ready; raises UpstreamError."""
-
-    def on_ready(self, peer: McpPeer) -> None:
-        """The connection is ready."""
-
-    def on_loop_detected(self) -> None:
-        """The server leads back to this gateway and is not connected."""
-
-    async def while_connected(self, peer: McpPeer) -> None:
-        """Runs for as long as the connection lasts."""
-
-    def seconds_until_maintenance(self) -> float | None:
-        """Seconds until `maintain` is due; None while there is nothing to do."""
-
-    async def maintain(self, peer: McpPeer) -> None:
-        """Do what is due; raises UpstreamError or UpstreamSessionExpired."""
-
-    def seconds_until_idle(self) -> float | None:
-        """Seconds until the connection may be closed as idle, 0 when it may now; None for never."""
 
 
 OpenTransport = Callable[
@@ -127,7 +101,7 @@ class MainConnection:
         open_transport: OpenTransport,
         versions: ProtocolVersionStore,
         router: NotificationRouter,
-        observer: ConnectionObserver,
+        observer: "UpstreamSupervisor",
     ) -> None:
         self.spec = spec
         self.peer: McpPeer | None = None
@@ -193,7 +167,6 @@ class MainConnection:
         return self.peer
 
     async def _wait_state_change(self, seconds: float) -> bool:
-        """Whether the state changes in time."""
         change: asyncio.Future[None] = self._loop.create_future()
         self._changes.add(change)
         try:
@@ -244,7 +217,6 @@ class MainConnection:
             self._set_state(ServerState.STOPPED)
 
     async def _run_connection(self, remembered: str | None) -> None:
-        """Run one connection to its end, and keep the reason."""
         self._started_on_demand, self._stopped_idle = self._stopped_idle, False
         self._demand.clear()
         self._set_state(ServerState.STARTING)
@@ -404,7 +376,6 @@ class MainConnection:
             observer_task.cancel()
 
     def _seconds_until_check(self, ping_at: float) -> float:
-        """Seconds until the next ping, maintenance or idle timeout."""
         due, idle = self._observer.seconds_until_maintenance(), self._observer.seconds_until_idle()
         pause = max(0.0, ping_at - self._loop.time()) if due is None else due
         return pause if idle is None else min(pause, idle)

@@ -271,7 +271,6 @@ class McpPeer:
 
 
 def deadline_passed(server: str) -> UpstreamUnavailable:
-    """The error of a call whose deadline passed before it could be sent."""
     return UpstreamUnavailable(
         server, "the time for the call was over before it was sent", retry_after_seconds=1.0
     )

@@ -153,7 +153,6 @@ class SpooledValue:
 
 
 def discard_payload(payload: Payload) -> None:
-    """Free the disk space of a payload that is not used."""
     if not isinstance(payload, bytes):
         payload.close()
 
@@ -201,7 +200,6 @@ class MessageNotStored(MalformedMessage):
 
 
 def unusable_answer(server: str, what: str, error: Exception) -> UpstreamError:
-    """The error of a call whose answer cannot be used."""
     if isinstance(error, MessageNotStored):
         return ResponseNotStored(server, what, error.reason, effect=error.effect)
     return InvalidUpstreamResponse(server, what, str(error))

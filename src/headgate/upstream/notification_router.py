@@ -88,7 +88,6 @@ class PendingInputs:
             self._withdraw_oldest(lambda other: True)
 
     def remove(self, call: CallAwaitingInput) -> None:
-        """The call waits no more."""
         if call not in self._calls:
             return
         del self._calls[call]
@@ -98,7 +97,6 @@ class PendingInputs:
                 del counter[key]
 
     def withdraw(self, call: CallAwaitingInput, reason: str) -> None:
-        """End a call that waits for input."""
         self.remove(call)
         self.withdrawn += 1
         call.withdraw(InputRequestWithdrawn(call.server, reason))
@@ -156,7 +154,6 @@ class InFlightRequest(SendAttempt):
     pending_input: CallAwaitingInput | None = None
 
     def renew(self) -> None:
-        """Restart the timer after progress, up to the maximum of the request."""
         raise NotImplementedError
 
     def suspend(self) -> None:
@@ -229,7 +226,6 @@ class NotificationRouter:
         return max(waiting, key=lambda call: call.since) if waiting and len(waiting) == calls else None
 
     def withdraw_all(self, reason: str) -> None:
-        """End every call that waits for input."""
         for in_flight in list(self._in_flight.values()):
             if in_flight.pending_input is not None:
                 self._pending_inputs.withdraw(in_flight.pending_input, reason)
@@ -428,7 +424,6 @@ class NotificationRouter:
             in_flight.pending_input = None
 
     def _cancel_request(self, params: bytes) -> None:
-        """The server cancels its own request."""
         try:
             id = bytes(msgspec.json.decode(params or b"{}", type=_CancelledParams).requestId)
         except (DecodeError, UnicodeDecodeError):

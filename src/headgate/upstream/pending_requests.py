@@ -229,7 +229,6 @@ class PendingRequests:
                 self._give_up(id, waiting, error, "its input did not come")
 
     def _give_up(self, id: bytes, waiting: _PendingRequest, error: HeadgateError, reason: str) -> None:
-        """Cancel a request at the server and fail it in its caller."""
         self._cancel_upstream(id, reason)
         self._await_late_answer(id, waiting)
         self._fail(id, error)
@@ -281,7 +280,6 @@ class PendingRequests:
             self._fail(id, InvalidUpstreamResponse(self._server, waiting.outgoing.what, fault))
 
     def _handle_late(self, id: bytes, message: UpstreamMessage) -> bool:
-        """Whether it answers a request whose caller gave up."""
         on_late = self._late.pop_handler(id)
         if on_late is None or fault_of_answer(message):
             return False

@@ -125,7 +125,6 @@ class RmcpClient:
     # Results in chunks.
 
     async def _fetch_transfer(self, chunked: RmcpTransfer, what: str) -> Payload:
-        """The whole result, in memory or on disk."""
         countable = chunked.chunk_size >= 1 and 1 <= chunked.total <= _MOST_PARTS
         if not countable or chunked.total != -(-chunked.size // chunked.chunk_size):
             reason = "a result in parts whose numbers do not fit together"
@@ -152,7 +151,6 @@ class RmcpClient:
         return result
 
     async def _fetch_chunks(self, chunked: RmcpTransfer, indexes: range, what: str) -> list[bytes]:
-        """Some chunks, fetched in parallel."""
         fetching = [asyncio.ensure_future(self._fetch_chunk(chunked, index, what)) for index in indexes]
         try:
             return await asyncio.gather(*fetching)

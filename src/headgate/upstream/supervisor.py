@@ -104,7 +104,6 @@ class UpstreamSupervisor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call would be sent at once."""
         return self._main_connection.peer is not None
 
     @property
@@ -118,7 +117,6 @@ class UpstreamSupervisor:
         return self._negotiated is not None and _IDEMPOTENCY in self._negotiated.rmcp
 
     async def run(self) -> None:
-        """Keep it connected until cancelled."""
         try:
             async with self._background:
                 await self._main_connection.run(asleep=self._may_start_on_demand)
@@ -310,7 +308,7 @@ class UpstreamSupervisor:
     def on_health_changed(self, reason: str | None) -> None:
         self._main_connection.report_health(reason)
 
-    # Events of the main connection, as ConnectionObserver.
+    # Events of the main connection, and what it asks for.
 
     async def on_connected(self, peer: McpPeer) -> None:
         """Fetch its listings; raises UpstreamError."""
@@ -343,12 +341,15 @@ class UpstreamSupervisor:
             self.pool.close_idle()
 
     def seconds_until_maintenance(self) -> float | None:
+        """Seconds until a stale listing is due; None while none is stale."""
         return self._listings.seconds_until_refresh() if self._listings.stale else None
 
     async def maintain(self, peer: McpPeer) -> None:
+        """Fetch stale listings again; raises UpstreamError or UpstreamSessionExpired."""
         await self._listings.refresh_stale(peer, self.pool.peer_for_profile, lambda: self.is_busy)
 
     def seconds_until_idle(self) -> float | None:
+        """Seconds until the idle timeout, 0 when it is reached; None for a server that never stops."""
         used = bool(self.in_flight or len(self.pool) or self.subscriptions.counts)
         return self._idle_timer.seconds_left(used=used)
 

@@ -49,7 +49,6 @@ class RelistBackoff:
         self._last: float | None = None
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the next listing may be fetched."""
         if self._last is None:
             return 0.0
         left = self._last + self._gap - now
@@ -167,7 +166,6 @@ class UpstreamListings:
         self._fresh.discard(profile)
 
     def requeue(self, profile: ClientProfile, kinds: set[ItemKind]) -> None:
-        """Mark a listing stale again that could not be fetched."""
         self._stale.setdefault(profile, set()).update(kinds)
 
     def reset(self) -> list[ClientProfile]:
@@ -206,7 +204,6 @@ class UpstreamListings:
         return any(self._stale.values()) and not self.muted
 
     def seconds_until_refresh(self) -> float:
-        """Seconds until a stale listing may be fetched again."""
         stale = {kind.capability for kinds in self._stale.values() for kind in kinds}
         return min((self._seconds_until(capability) for capability in stale), default=0.0)
 

@@ -30,7 +30,11 @@ class UpstreamHttpClient(Protocol):
 def client_for(spec: ServerSpec, host: str, resolver: HostResolver | None = None) -> UpstreamHttpClient:
     """The client of a server, with `host` as its Host header if given; raises UpstreamUnreachable."""
     origin = Origin(spec.url)
-    proxy, seconds = _proxy_of(spec, origin), spec.connect_timeout_seconds
+    proxy, seconds, resolver = (
+        _proxy_of(spec, origin),
+        spec.connect_timeout_seconds,
+        resolver or HostResolver(),
+    )
     client = Http1Client(OriginConnector(origin, seconds, proxy, spec.tls, resolver=resolver), host)
     if not spec.http2 or not origin.secure:
         return client

@@ -316,7 +316,6 @@ class Http1Client:
         return connection
 
     def return_connection(self, connection: _Http1Connection) -> None:
-        """Take back a connection for the next request."""
         # The longest idle one is the first; after a burst it would never be used again.
         while self._idle and not self._idle[0].usable:
             self._idle.pop(0).close()

@@ -32,8 +32,6 @@ _CONNECTION_WINDOW = 16 * 1024 * 1024
 _MOST_HEADER_BYTES = 64 * 1024
 # Headers of a single HTTP/1.1 connection, which HTTP/2 forbids.
 _HOP_BY_HOP = (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection", b"host")
-
-
 # After this long without a stream a middlebox may have dropped the connection.
 _KEEP_SECONDS = 30.0
 # How long the first bytes of a server, its settings, may take.
@@ -109,7 +107,6 @@ class _Http2Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a response is still read from it."""
         return bool(self._streams)
 
     def begin(self) -> None:
@@ -129,7 +126,6 @@ class _Http2Connection(asyncio.Protocol):
 
     @property
     def protocol(self) -> str | None:
-        """The protocol that the server chose by ALPN."""
         assert self._transport is not None
         tls = self._transport.get_extra_info("ssl_object")
         return tls.selected_alpn_protocol() if tls is not None else None
@@ -157,7 +153,6 @@ class _Http2Connection(asyncio.Protocol):
             self._h2.send_data(stream.number, bytes(piece), end_stream=not stream.unsent)
 
     def acknowledge(self, number: int, flow_bytes: int) -> None:
-        """Acknowledge bytes that have been read."""
         with suppress(h2.exceptions.H2Error):
             self._h2.acknowledge_received_data(flow_bytes, number)
         self._flush()
@@ -216,12 +211,10 @@ class _Http2Connection(asyncio.Protocol):
             case h2.events.StreamEnded(stream_id=number) if number in self._streams:
                 self._complete(self._streams[number])
             case h2.events.StreamReset(stream_id=number, error_code=code) if number in self._streams:
-                refused = code == h2.errors.ErrorCodes.REFUSED_STREAM
-                self._streams.pop(number).response.fail(
-                    _RequestNotProcessed("it takes no further request now")
-                    if refused
-                    else ConnectionDropped(f"it ended the stream (HTTP/2 error {code})")
-                )
+                error: Exception = ConnectionDropped(f"it ended the stream (HTTP/2 error {code})")
+                if code == h2.errors.ErrorCodes.REFUSED_STREAM:
+                    error = _RequestNotProcessed("it takes no further request now")
+                self._streams.pop(number).response.fail(error)
                 self._idle_since = self.loop.time()
             case h2.events.WindowUpdated(stream_id=number):
                 for stream in self._streams_of_window(number):

@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar, cast
 from urllib.parse import urlsplit
@@ -134,43 +135,34 @@ class Origin:
         self.authority = host if default else f"{host}:{self.port}"
 
     def same_as(self, url: str) -> bool:
-        """Whether an absolute URL has the same origin."""
         other = Origin(url)
         return (other.secure, other.host, other.port) == (self.secure, self.host, self.port)
 
 
+@dataclass(eq=False)
 class OriginConnector:
     """Connects to one origin; each `connect` opens a connection of its own."""
 
-    def __init__(
-        self,
-        origin: Origin,
-        connect_timeout_seconds: float,
-        proxy: HttpProxy | None = None,
-        tls: TlsFiles = DEFAULT_TLS,
-        protocols: tuple[str, ...] = (),
-        resolver: HostResolver | None = None,
-    ) -> None:
-        """`protocols` are offered to the server by ALPN, the preferred one first."""
-        self._resolver = resolver or HostResolver()
-        self.origin = origin
-        self.proxy = proxy
-        self._connect_timeout_seconds = connect_timeout_seconds
-        self._tls = tls
-        self._protocols = protocols
-        self._contexts: dict[str, ssl.SSLContext] = {}
+    origin: Origin
+    connect_timeout_seconds: float
+    proxy: HttpProxy | None = None
+    tls: TlsFiles = DEFAULT_TLS
+    # Offered to the server by ALPN, the preferred one first.
+    protocols: tuple[str, ...] = ()
+    resolver: HostResolver = field(default_factory=HostResolver)
+    _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, init=False)
 
     async def connect(self, make: Callable[[], P]) -> P:
         """A protocol on an open connection; raises ConnectFailed."""
         try:
-            async with asyncio.timeout(self._connect_timeout_seconds):
+            async with asyncio.timeout(self.connect_timeout_seconds):
                 if self.proxy is not None:
                     return await self._open_through(self.proxy, make)
                 context = await self._server_context() if self.origin.secure else None
                 return await self._connect_to(make, self.origin.host, self.origin.port, context)
         except TimeoutError as error:
             through = f" through the proxy {self.proxy}" if self.proxy else ""
-            seconds = f"{self._connect_timeout_seconds:g} s"
+            seconds = f"{self.connect_timeout_seconds:g} s"
             raise ConnectFailed(f"no connection within {seconds}{through}") from error
         except ssl.SSLError as error:
             reason = f"TLS failed ({_connect_error_reason(error)}){self._advice(error)}"
@@ -186,7 +178,7 @@ class OriginConnector:
         """A connection to the first address of the host that accepts one; raises OSError."""
         loop, failures = asyncio.get_running_loop(), list[str]()
         name = host if context else None
-        for address in await self._resolver.resolve(host):
+        for address in await self.resolver.resolve(host):
             try:
                 # An address is not resolved again, so the connection goes to the address that was checked.
                 _, protocol = await loop.create_connection(
@@ -225,18 +217,16 @@ class OriginConnector:
         return protocol
 
     async def _connect_to_proxy(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
-        context = await self._context("proxy", lambda: proxy_context(self._tls)) if proxy.secure else None
+        context = await self._context("proxy", lambda: proxy_context(self.tls)) if proxy.secure else None
         try:
             return await self._connect_to(make, proxy.host, proxy.port, context)
         except OSError as error:
-            is_tls = isinstance(error, ssl.SSLError)
-            what = (
-                f"TLS with the proxy {proxy} failed" if is_tls else f"the proxy {proxy} could not be reached"
-            )
+            is_tls, what = isinstance(error, ssl.SSLError), f"the proxy {proxy} could not be reached"
+            what = f"TLS with the proxy {proxy} failed" if is_tls else what
             raise ConnectFailed(f"{what} ({_connect_error_reason(error)})") from error
 
     async def _server_context(self) -> ssl.SSLContext:
-        return await self._context("server", lambda: server_context(self._tls, self._protocols))
+        return await self._context("server", lambda: server_context(self.tls, self.protocols))
 
     async def _context(self, of: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         if of not in self._contexts:
@@ -249,7 +239,7 @@ class OriginConnector:
             return _ADVICE_BY_REASON.get(error.reason or "", "")
         if error.verify_code in _ADVICE_BY_CODE:
             return _ADVICE_BY_CODE[error.verify_code]
-        if self._tls.ca_file:
+        if self.tls.ca_file:
             return ": caFile has no authority that signed its certificate; add that authority to the file"
         return ": if it has a certificate of your own authority, name that in caFile or SSL_CERT_FILE"
 
@@ -303,7 +293,6 @@ class _ProxyTunnel(asyncio.Protocol):
 
 
 def proxy_refusal(proxy: HttpProxy, status: int, authority: str) -> str:
-    """The reason of a proxy that refuses a request."""
     if status != 407:
         return f"the proxy {proxy} did not connect to {authority} (HTTP {status})"
     what = "refused its user and password" if proxy.authorization else "wants a user and a password"

@@ -113,7 +113,6 @@ class StreamPosition:
             self._next = value
 
     def advance(self) -> None:
-        """Complete the event, with data or without."""
         if self._next is not None:
             self.moved = self.moved or self._next != self.id
             self.id, self._next = self._next, None

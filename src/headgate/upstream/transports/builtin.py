@@ -131,7 +131,6 @@ class BuiltinTransport:
 
 
 def _progress(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> ReportProgress:
-    """Reports progress to the client, and restarts the timeout."""
     loop = asyncio.get_running_loop()
     latest = loop.time() + outgoing.max_timeout_seconds
 

@@ -40,7 +40,6 @@ class DescendantSweeper:
         self._searching = asyncio.Lock()
 
     async def end_marked(self, mark: str) -> None:
-        """Kill every process that carries the mark."""
         own = mark.encode()
         self._marks.add(own)
         async with self._searching:
@@ -233,7 +232,6 @@ class Watchdog:
         os.write(self._process.stdin.fileno(), line)
 
     def close(self) -> None:
-        """End the watchdog with the gateway."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -415,7 +413,6 @@ class ChildProcess:
                 cast("asyncio.ReadTransport", transport).resume_reading()
 
     def _watch(self) -> None:
-        """Set `exited` when the child ends."""
         try:
             handle = os.pidfd_open(self.pid)
         except (AttributeError, OSError):

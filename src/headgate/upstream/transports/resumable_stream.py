@@ -227,6 +227,5 @@ class LateExchanges:
             raise error
 
     def close(self) -> None:
-        """Cancel every exchange: the connection ends."""
         for task in list(self._given_up):
             task.cancel()

@@ -135,7 +135,6 @@ class SseTransport:
         raise UpstreamUnreachable(self._spec.name, http_error_reason(status, self._client.reading_proxy))
 
     async def read(self, response: HttpClientResponse) -> None:
-        """Handle the messages on the stream until it ends."""
         time_slice = TimeSlice()
         try:
             async with aclosing(stream_events(response, self.limits)) as stream:
@@ -171,7 +170,6 @@ class SseTransport:
             self._endpoint.set_result(Origin(where).target)
 
     def mark_lost(self, reason: str) -> None:
-        """Fail every request: the connection is lost."""
         if not self._lost.done():
             self._lost.set_result(reason)
         if not self._endpoint.done():

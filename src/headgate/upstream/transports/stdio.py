@@ -192,7 +192,6 @@ class StdioTransport:
         self._errors_ended.set()
 
     def close(self) -> None:
-        """Fail what is in flight, and drop partial messages."""
         self._mark_lost("the gateway closed it")
         self._stdout.discard()
         if self._unread_check is not None:
@@ -250,7 +249,6 @@ class LineReader(asyncio.Protocol):
             self._on_too_large(f"it sent {error}")
 
     def _handle_line(self, whole: bytes = b"") -> None:
-        """Handle one line: `whole`, or the assembled one."""
         if not self._assembly.size and (not whole or whole.isspace()):
             return
         try:

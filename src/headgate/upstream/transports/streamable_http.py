@@ -174,9 +174,9 @@ class StreamableHttpTransport:
                 if outgoing.token:
                     self._router.register(in_flight)
                 exchange = self._post_request(in_flight, number)
-                return await (
-                    exchange if outgoing.on_late is None else self._late.run_past_caller(exchange, in_flight)
-                )
+                if outgoing.on_late is not None:
+                    exchange = self._late.run_past_caller(exchange, in_flight)
+                return await exchange
         except TimeoutError as error:
             seconds = loop.time() - started
             if not in_flight.begun:
@@ -253,23 +253,22 @@ class StreamableHttpTransport:
             self._session = response.headers.get(b"mcp-session-id", b"")
         kind = response.headers.get(b"content-type", b"").lower()
         if kind.startswith(b"application/json"):
-            return self._answer_in(
-                await read_json_body(response, self.limits, _accepts_invalid_utf8(outgoing)), outgoing
-            )
+            message = await read_json_body(response, self.limits, _accepts_invalid_utf8(outgoing))
+            return self._answer_in(message, outgoing)
         if kind.startswith(b"text/event-stream"):
             return await self._read_event_stream(response, outgoing, number)
         shown = kind.decode("latin-1")[:80] or "no content type"
         raise InvalidUpstreamResponse(self._spec.name, outgoing.what, f"HTTP {response.status} and {shown}")
 
     def _answer_in(self, message: UpstreamMessage, outgoing: OutgoingRequest) -> McpResponse:
-        if outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
-            discard_payload(message.result)
-            raise InvalidUpstreamResponse(self._spec.name, outgoing.what, fault)
-        if message.result:
+        fault = fault_of_answer(message) if outgoing.method == _TOOL_CALL else ""
+        if not fault and message.result:
             return McpResponse(message.result)
-        if message.envelope.error:
+        if not fault and message.envelope.error:
             return McpResponse(error=bytes(message.envelope.error))
-        raise InvalidUpstreamResponse(self._spec.name, outgoing.what, "neither a result nor an error")
+        discard_payload(message.result)
+        fault = fault or "neither a result nor an error"
+        raise InvalidUpstreamResponse(self._spec.name, outgoing.what, fault)
 
     async def _read_event_stream(
         self, response: HttpClientResponse, outgoing: OutgoingRequest, number: bytes
@@ -391,13 +390,11 @@ class StreamableHttpTransport:
             self._mark_lost("it forgot the session")
 
     async def _get(self, position: StreamPosition) -> HttpClientResponse:
-        """Open a stream, or the rest of one."""
         after = b"last-event-id: " + position.id + b"\r\n" if position.id else b""
         headers = b"".join((b"accept: text/event-stream\r\n", self._headers[len(_ACCEPT) :], after))
         return await self._client.send_http("GET", self._target, headers, b"")
 
     async def delete_session(self) -> None:
-        """Delete the session of the handshake era at the server."""
         if self._session and not self._lost.done():
             with suppress(ConnectFailed, ConnectionDropped, TimeoutError):
                 async with asyncio.timeout(_DELETE_SESSION_SECONDS):
