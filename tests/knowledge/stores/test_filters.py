@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from headgate.knowledge.data_model import DocumentFilters
-from headgate.knowledge.stores.document_writes import replace_document
+from headgate.knowledge.stores.sql_store import replace_document
 from headgate.knowledge.stores.sqlite.full_text import FilterCache
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS
 from headgate.knowledge.stores.sqlite.store import SqliteConnection
@@ -17,9 +17,8 @@ def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
     for name in "ab":
         complete(
             replace_document(
-                SqliteConnection(connection),
+                SqliteConnection(connection, START),
                 document(f"{name}.md", "one", "two", "three", category=name),
-                START,
             )
         )
     first, second = (DocumentFilters(categories=(name,)) for name in "ab")
@@ -40,7 +39,7 @@ def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
 def test_one_answer_that_is_too_large_is_still_an_answer(tmp_path: Path) -> None:
     connection = open_database_file(tmp_path / "knowledge.db", KNOWLEDGE_MIGRATIONS, 5.0)
     complete(
-        replace_document(SqliteConnection(connection), document("a.md", "one", "two", category="x"), START)
+        replace_document(SqliteConnection(connection, START), document("a.md", "one", "two", category="x"))
     )
     sieve = FilterCache(most_ids=1)
     for _ in range(2):

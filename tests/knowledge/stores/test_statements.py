@@ -13,7 +13,7 @@ def test_both_engines_have_the_same_statements_and_the_code_uses_each_of_them() 
     code = "\n".join(path.read_text("utf-8") for path in Path(stores.__path__[0]).glob("*.py"))
     # The statements on claims are named for what the claims are about.
     used = set(re.findall(r'"(\w+)"', code)) | {
-        name.replace("{self._about}", about)
+        name.replace("{about}", about)
         for name in re.findall(r'f"([\w{}.]+)"', code)
         for about in ("entity", "relationship")
     }

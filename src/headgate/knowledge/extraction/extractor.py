@@ -79,8 +79,6 @@ class _NameSurface:
 
 @dataclass(slots=True)
 class _DocumentEntity:
-    """An entity of the document in the making."""
-
     type: str
     name: str
     confidence: float
@@ -101,7 +99,6 @@ class RuleBasedExtractor:
         self.version = f"{_RULES_VERSION}-{digest[:12]}"
 
     def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
-        """The entities of one document with their mentions, and the relationships its sentences state."""
         return extract(chunks, self._known)
 
 
@@ -121,8 +118,6 @@ def extract(chunks: Sequence[NewChunk], known: KnownNames | None = None) -> Extr
 
 
 class _NameCollector:
-    """Collects the spans and the evidence of each name."""
-
     def __init__(self) -> None:
         self._surfaces: dict[str, _NameSurface] = {}
         self._refused: set[str] = set()

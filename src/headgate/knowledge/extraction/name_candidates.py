@@ -20,7 +20,6 @@ _VERSION: Final = r" v?\d{1,4}(?:\.\d+){0,3}(?![\w%/:]|[.,-]\d)"
 
 
 def _run(first: tuple[str, ...]) -> re.Pattern[str]:
-    """The pattern of a name with these particles."""
     second = "|".join((*lexicon.NAME_PARTICLES, *lexicon.NAME_ARTICLES))
     join = rf"(?: & | (?:{'|'.join(first)}) (?:(?:{second}) )?| (?=\S))"
     return re.compile(
@@ -41,8 +40,6 @@ _NEVER_FIRST: Final = (lexicon.FUNCTION_WORDS - lexicon.NAME_WORDS) | lexicon.MO
 
 
 class NameCandidate(NamedTuple):
-    """A candidate for a name: its span and its parts."""
-
     start: int
     end: int
     # As it is written, without a title.

@@ -119,8 +119,6 @@ class KnownEntity(NamedTuple):
 
 
 class KnownNameMatch(NamedTuple):
-    """The span of a known name in a text."""
-
     start: int
     end: int
     known: KnownEntity
@@ -138,8 +136,6 @@ class _TrieEnd(NamedTuple):
 
 
 class _TrieNode:
-    """A node of the trie of names, one level per word."""
-
     __slots__ = ("ends", "following")
 
     def __init__(self) -> None:
@@ -157,7 +153,6 @@ class KnownNames:
 
     @classmethod
     def of(cls, entities: Iterable[Entity | NewEntity]) -> Self:
-        """The names of entities as they were given."""
         return cls(KnownEntity(one.type, one.name, one.aliases, one.confidence) for one in entities)
 
     def find(self, text: str) -> list[KnownNameMatch]:
@@ -203,7 +198,6 @@ class KnownNames:
             node = node.following[tokens[place].group()]
 
     def _beginning(self, first: str) -> _TrieNode:
-        """The trie node after the first word of a name."""
         if first not in self._cut:
             root = self._cut[first] = _TrieNode()
             for known in self._by_first_word[first]:
@@ -239,7 +233,6 @@ def _insert_short_form(node: _TrieNode, name: str, known: KnownEntity) -> None:
 
 
 def _last(node: _TrieNode, name: str) -> _TrieNode:
-    """The trie node at the end of a name."""
     for token in _TOKEN.findall(_lowered(name))[1:]:
         node = node.following.setdefault(token, _TrieNode())
     return node

@@ -63,11 +63,9 @@ class ProseText:
     german: bool = False
 
     def sentence_of(self, place: int) -> int:
-        """Which sentence a character belongs to."""
         return bisect_right(self.sentences, place) - 1
 
     def bounds(self, sentence: int) -> tuple[int, int]:
-        """The span of a sentence."""
         following = self.sentences[sentence + 1 : sentence + 2]
         return self.sentences[sentence], following[0] if following else len(self.text)
 

@@ -153,8 +153,6 @@ _OWNING: Final = "'\u2019("
 
 
 class EntitySpan(NamedTuple):
-    """A mention in a sentence: which entity, of which type, from where to where."""
-
     start: int
     end: int
     name: str
@@ -162,8 +160,6 @@ class EntitySpan(NamedTuple):
 
 
 class StatedRelation(NamedTuple):
-    """A relationship between two names."""
-
     source: str
     target: str
     type: str

@@ -75,7 +75,6 @@ class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, id: int, entity: AnyEntity, *, imported: bool) -> "EntityCandidate":
-        """An entity as it is known from now on."""
         return cls(
             id=id,
             type=entity.type,
@@ -270,7 +269,6 @@ class EndpointResolver:
 
 
 def endpoint_keys(relationships: Iterable[NewRelationship]) -> set[str]:
-    """The keys of everything that they begin or end at."""
     return {name_key(end) for one in relationships for end in (one.source, one.target)}
 
 
@@ -313,7 +311,6 @@ class ClaimChanges(NamedTuple):
 
     @property
     def affected_ids(self) -> list[int]:
-        """The ids of all changed claims."""
         return sorted({*self.withdrawn, *self.added})
 
     def only_add_to(self, id: int) -> bool:
@@ -339,7 +336,6 @@ def claims_unchanged(
 
 
 def merge_claims_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity]:
-    """The merged claims of each entity, by its id."""
     claims_by_id: dict[int, list[NewEntity]] = {}
     for id, words in claims:
         claims_by_id.setdefault(id, []).append(decode_entity_claim(words))
@@ -379,6 +375,5 @@ def missing_endpoints(entities: Container[int], relationships: Iterable[Relation
 
 
 def lookup_keys(entity: AnyEntity) -> set[str]:
-    """The keys that find an entity."""
     keys = {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
     return keys.union(_short_keys(entity.type, name_key(entity.name)))

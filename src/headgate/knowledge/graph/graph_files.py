@@ -123,8 +123,6 @@ def _read_file(name: str, lines: Iterable[str]) -> "_GraphFileReader":
 
 
 class _GraphFileReader:
-    """One file on its way in."""
-
     def __init__(self, file: str) -> None:
         self._file = file
         self._line_of_id: dict[str, int] = {}
@@ -163,7 +161,6 @@ class _GraphFileReader:
             self._wrong.append((number, str(wrong)))
 
     def refuse_wrong(self) -> None:
-        """Raise InvalidGraph if any line was wrong."""
         if len(self._wrong) > 1:
             lines = " ".join(f"Line {number} {what}." for number, what in self._wrong[:_MOST_REPORTED])
             more = len(self._wrong) - _MOST_REPORTED

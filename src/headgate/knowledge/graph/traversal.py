@@ -41,7 +41,6 @@ class VendorNeighbourhood(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeighbourhood:
-    """The current neighbourhood of a vendor."""
     around = await graph.neighbourhood(vendor.id)
 
     def build() -> VendorNeighbourhood:
@@ -152,8 +151,6 @@ async def _of_types(
 
 
 class _TraversalState:
-    """The state of a traversal."""
-
     def __init__(self, start: int, terms: TraversalOptions) -> None:
         self._start = start
         self._terms = terms

@@ -42,7 +42,6 @@ class SourceDigest(NamedTuple):
 
     @classmethod
     def made(cls, content: str, edition: str, place: str) -> "SourceDigest":
-        """The digest of a file whose root is at this location."""
         return cls(content, edition, short_hash(place), short_hash(str(PurePath(place).parent)))
 
     def __str__(self) -> str:
@@ -106,8 +105,6 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was read."""
-
     parsed: ParsedDocument
     # SHA-256 of its bytes.
     digest: str
@@ -115,8 +112,6 @@ class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedFile(NamedTuple):
-    """A file that can be read."""
-
     # `<root name>/<relative path>`; of a single file its name.
     file: str
     size_bytes: int
@@ -132,8 +127,6 @@ class UnreadableFile(NamedTuple):
 
 
 class FileInventory(msgspec.Struct, frozen=True, kw_only=True):
-    """The files to read."""
-
     roots: tuple[SourceRoot, ...]
     files: tuple[ListedFile, ...]
     # Files without a reader, by their extension.

@@ -27,8 +27,6 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 class IngestionProgressListener(Protocol):
-    """Receives the progress of an ingestion."""
-
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
         """Report the progress of a phase; `file` is the one that is being read, or empty."""
 
@@ -70,7 +68,6 @@ class EmbeddingBacklog:
         await self._store.set_model(self._vectors.fingerprint, dimensions)
 
     def add_pending(self, chunks: int) -> None:
-        """Add chunks that wait for a vector."""
         if self._vectors is None:
             return
         self._waiting += chunks
@@ -79,11 +76,9 @@ class EmbeddingBacklog:
             self._room.clear()
 
     async def wait_for_capacity(self) -> None:
-        """Wait until more documents may be read."""
         await self._room.wait()
 
     def finish_input(self) -> None:
-        """Nothing will be added any more."""
         self._ended = True
         self._more.set()
 

@@ -52,8 +52,6 @@ _ReadQueue = asyncio.Queue[tuple[ListedFile, ReadDocument] | None]
 
 
 class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an ingestion."""
-
     # Files.
     added: int = 0
     changed: int = 0
@@ -280,7 +278,6 @@ class _IngestionRun:
         return entry
 
     def count(self, document: IngestedDocument, replaced: ReplaceResult) -> None:
-        """The document is stored."""
         self.counts["changed" if document.source.file in self._known else "added"] += 1
         self.counts.update(
             chunks_added=replaced.added,

@@ -28,7 +28,6 @@ _OFF: Final = frozenset(["0", "false", "off"])
 
 
 def _hidden(body: Any, hiding: Mapping[str | None, bool]) -> Iterator[Any]:
-    """The hidden runs and rows of tables."""
     for mark in body.iter(_HIDDEN):
         row = mark.getparent().getparent()
         if row.tag == _ROW and _is_on(mark):
@@ -96,12 +95,7 @@ _ROW: Final = qn("w:tr")
 _CELL: Final = qn("w:tc")
 _TEXT: Final = qn("w:t")
 _BOX: Final = qn("w:txbxContent")
-_MARKS: Final = {
-    qn("w:tab"): "\t",
-    qn("w:br"): "\n",
-    qn("w:cr"): "\n",
-    qn("w:noBreakHyphen"): "-",
-}
+_MARKS: Final = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
 # The same once more, for programs that know less.
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 # Deleted and moved text, formatting, and data for programs.
@@ -122,7 +116,13 @@ def parse(content: bytes) -> ParsedDocument:
     if content.startswith(_COMPOUND):
         raise DocumentUnreadable("is encrypted, or of an old Word; save it as DOCX without a password")
     try:
-        _check_size(content)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            parts = archive.infolist()
+        # The archive never yields more bytes for a part than its directory lists.
+        if len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > MOST_UNPACKED_BYTES:
+            raise DocumentUnreadable(
+                f"has more than {MOST_UNPACKED_BYTES // MIB} MiB when it is unpacked; split it"
+            )
         document = docx.Document(io.BytesIO(content))
     except _BROKEN as error:
         raise DocumentUnreadable("is no DOCX that can be read; save it again") from error
@@ -146,16 +146,6 @@ def parse(content: bytes) -> ParsedDocument:
     sections = builder.sections()
     top = next((section.path[0] for section in sections if section.path), "")
     return ParsedDocument(sections=sections, doc_type="docx", title=title or top, date=date)
-
-
-def _check_size(content: bytes) -> None:
-    """The archive never yields more bytes for a part than its directory lists."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        parts = archive.infolist()
-    if len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > MOST_UNPACKED_BYTES:
-        raise DocumentUnreadable(
-            f"has more than {MOST_UNPACKED_BYTES // MIB} MiB when it is unpacked; split it"
-        )
 
 
 def _blocks(parent: Any) -> Iterator[Any]:

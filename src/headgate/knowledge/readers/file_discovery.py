@@ -104,8 +104,6 @@ class _FileEntry(NamedTuple):
 
 
 class DiscoveredFiles:
-    """The discovered files by their names in the store."""
-
     def __init__(self) -> None:
         # Without those that are inside of another.
         self.roots: list[SourceRoot] = []

@@ -180,8 +180,6 @@ async def open_parser_process(seconds: float = MOST_SECONDS) -> AsyncIterator[Pa
 
 
 class FileLibrary:
-    """A library of the files below some paths."""
-
     parser_version = PARSER_VERSION
 
     def __init__(
@@ -210,7 +208,6 @@ class FileLibrary:
         self._roots = tuple((path, part_of_known(path, root, known)) for path, root in self._roots)
 
     async def inventory(self, known: SourceRoots = NO_ROOTS) -> FileInventory:
-        """The current files by name; a `known` part of another root keeps its name."""
         self.use_root_names(known)
         found = await asyncio.to_thread(discover_files, self._roots, self._exclusion)
         self._files = found.files
@@ -227,12 +224,10 @@ class FileLibrary:
         )
 
     async def fingerprints(self) -> dict[str, tuple[int, ...]]:
-        """The fingerprint of each file, which changes with it."""
         found = await asyncio.to_thread(discover_files, self._roots, self._exclusion)
         return {name: file.fingerprint for name, file in found.files.items()}
 
     async def read(self, file: str, known: str) -> ReadDocument | None:
-        """A file of the inventory, or None when its SHA-256 is `known`; raises DocumentUnreadable."""
         if file not in self._files:
             raise DocumentUnreadable("is not there")
         content, digest = await asyncio.to_thread(_read, self._files[file].path)
@@ -257,7 +252,6 @@ class FileLibrary:
 
 
 def _read(path: Path) -> tuple[bytes, str]:
-    """The bytes and their SHA-256."""
     try:
         # Not to wait for a pipe, nor to follow a link that took the file's place meanwhile.
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

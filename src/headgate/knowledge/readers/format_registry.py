@@ -30,12 +30,10 @@ def extension_of(name: str) -> str:
 
 
 def known_extensions() -> list[str]:
-    """The extensions of readable files."""
     return sorted(_DOCUMENT_TYPES)
 
 
 def is_known(extension: str) -> bool:
-    """Whether there is a parser for such files."""
     return extension in _DOCUMENT_TYPES
 
 
@@ -66,11 +64,11 @@ def _load_parser(extension: str) -> Callable[[bytes], ParsedDocument]:
         case "docx":
             from headgate.knowledge.readers.docx import parse as parser
         case "csv":
-            from headgate.knowledge.readers.table import parse as parser
+            from headgate.knowledge.readers.records import parse_table as parser
         case "json" if extension == ".json":
-            from headgate.knowledge.readers.records import parse as parser
+            from headgate.knowledge.readers.records import parse_json as parser
         case "json":
-            from headgate.knowledge.readers.records import parse_lines as parser
+            from headgate.knowledge.readers.records import parse_json_lines as parser
         case _:
             from headgate.knowledge.readers.text import parse as parser
     return parser

@@ -101,7 +101,6 @@ _SPACES: Final = re.compile(r"[ \t\n\r\f]+")
 
 
 def parse(content: bytes) -> ParsedDocument:
-    """The text of the page by its headings."""
     page = LexborHTMLParser(_text(content))
     builder = SectionBuilder()
     reader = _HtmlDocumentReader(builder)
@@ -112,7 +111,7 @@ def parse(content: bytes) -> ParsedDocument:
         sections=builder.sections(),
         doc_type="html",
         title=(one_line(clean(title.text())) if title is not None else "") or reader.title,
-        date=_date(page),
+        date=next(filter(None, map(day_of, _dates(page))), ""),
     )
 
 
@@ -132,12 +131,10 @@ def _text(content: bytes) -> str:
     return decoded(content) if is_wrong else clean(text)
 
 
-def _date(page: LexborHTMLParser) -> str:
+def _dates(page: LexborHTMLParser) -> Iterator[str]:
     for selector, attribute in _DATES:
-        node = page.css_first(selector)
-        if node is not None and (day := day_of(node.attributes.get(attribute) or "")):
-            return day
-    return ""
+        if (node := page.css_first(selector)) is not None:
+            yield node.attributes.get(attribute) or ""
 
 
 class _HtmlDocumentReader:
@@ -157,7 +154,6 @@ class _HtmlDocumentReader:
         self._verbatim = 0
 
     def read(self, body: LexborNode) -> None:
-        """Put all that is below this into the draft."""
         # Each with how it looks where it stands; None for one that is left. The body itself may be hidden
         # until a script has run, but is never meant to stay so.
         stack: list[tuple[LexborNode, StyleVisibility | None]] = []
@@ -178,7 +174,6 @@ class _HtmlDocumentReader:
         self._break()
 
     def _enter(self, node: LexborNode) -> bool:
-        """Whether what is inside is read."""
         tag = node.tag or ""
         if tag in _UNSEEN or (tag == "footer" and not self._parts):
             return False

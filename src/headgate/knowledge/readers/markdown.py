@@ -119,15 +119,12 @@ def _sections(text: str) -> Iterator[DocumentSection]:
     for token, following in pairwise(tokens):
         # One inside of a quotation or a list is part of that.
         if token.type == "heading_open" and token.level == 0 and token.map:
-            path = outline.enter(int(token.tag[1:]), _plain(following.content))
+            # As a reader sees it, without marks.
+            [inline] = MarkdownIt("commonmark").parseInline(following.content)
+            parts = (child.content or " " for child in inline.children or () if not child.nesting)
+            path = outline.enter(int(token.tag[1:]), "".join(parts))
             begins.append((starts[token.map[0]], path))
     begins.append((len(text), ()))
     for (start, path), (end, _) in pairwise(begins):
         if start < end and (path or not text[start:end].isspace()):
             yield DocumentSection(path, text[start:end])
-
-
-def _plain(heading: str) -> str:
-    """The heading as a reader sees it, without marks."""
-    [inline] = MarkdownIt("commonmark").parseInline(heading)
-    return "".join(child.content or " " for child in inline.children or () if not child.nesting)

@@ -57,7 +57,6 @@ class _LogCollector(logging.Handler):
             self._messages.append(self.format(record))
 
     def drain(self) -> str:
-        """The messages since the last call."""
         messages, self._messages = self._messages, []
         return "\n".join(messages)
 

@@ -28,8 +28,6 @@ _MOST_NESTED: Final = 5
 
 
 class PdfiumPages:
-    """The pages of one PDF by their number from 0."""
-
     def __init__(self, document: pypdfium2.PdfDocument | tuple[()]) -> None:
         self._document = document
 

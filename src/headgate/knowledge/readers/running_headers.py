@@ -122,21 +122,18 @@ class _PageEdges(NamedTuple):
 
 
 def _edges(page: Sequence[str], number: int) -> _PageEdges:
+    def line(edge: str, place: int) -> _EdgeLine:
+        text = one_line(page[place])
+        found = match_page_number(text)
+        if found is None or abs(found.number - number) > _FARTHEST:
+            return _EdgeLine(place, ((edge, text),), is_only_number=False)
+        counting = (edge, found.before, found.number - number, found.behind)
+        return _EdgeLine(place, ((edge, text), counting), found.is_alone)
+
     filled = [place for place, text in enumerate(page) if text.strip()]
-    outermost = filled[:_EDGE_LINES], filled[: -_EDGE_LINES - 1 : -1]
-    top, bottom = (
-        [_line(edge, place, one_line(page[place]), number) for place in places]
-        for edge, places in zip(("top", "bottom"), outermost, strict=True)
-    )
+    top = [line("top", place) for place in filled[:_EDGE_LINES]]
+    bottom = [line("bottom", place) for place in filled[: -_EDGE_LINES - 1 : -1]]
     return _PageEdges(top, bottom, len(filled))
-
-
-def _line(edge: str, place: int, text: str, page: int) -> _EdgeLine:
-    found = match_page_number(text)
-    if found is None or abs(found.number - page) > _FARTHEST:
-        return _EdgeLine(place, ((edge, text),), is_only_number=False)
-    counting = (edge, found.before, found.number - page, found.behind)
-    return _EdgeLine(place, ((edge, text), counting), found.is_alone)
 
 
 def _running(edges: Sequence[_PageEdges]) -> dict[Hashable, int]:

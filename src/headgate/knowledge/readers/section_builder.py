@@ -52,7 +52,6 @@ class SectionBuilder:
         self._path, self._is_apart = path, apart
 
     def add_paragraph(self, text: str) -> None:
-        """Add a paragraph; white space alone adds nothing."""
         self._add(clean(text))
 
     def add_item(self, text: str) -> None:
@@ -68,7 +67,6 @@ class SectionBuilder:
         self._has_records = True
 
     def sections(self) -> tuple[DocumentSection, ...]:
-        """All of them, once the document is at its end."""
         self._close()
         return tuple(self._sections)
 

@@ -7,7 +7,7 @@ claims. Claims are merged in the same order in every store, so that all stores h
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -42,20 +42,8 @@ _Claim = tuple[int, str]
 _MentionKey = tuple[int, int, int, int]
 
 
-class _ClaimsOfOne(NamedTuple):
-    """All claims about one entity or relationship, imports first, and whether one is of an import."""
-
-    claims: list[str]
-    imported: bool
-
-
-class _EntityUpdate(NamedTuple):
-    """An entity with its new values."""
-
-    id: int
-    entity: NewEntity
-    mentions: int
-    imported: bool
+# An entity with its new values: its id, the merge of its claims, its mentions, and whether it is imported.
+_EntityUpdate = tuple[int, NewEntity, int, bool]
 
 
 async def update_document_graph(
@@ -64,16 +52,14 @@ async def update_document_graph(
     document: IngestedDocument,
     before: Sequence[int],
     after: Sequence[int],
-    now: float,
 ) -> None:
     """Replace all claims of a source; `before` and `after` are the ids of its chunks in order."""
     owner = ClaimOwner(document=source_id)
-    ids = await _resolve_in_text(connection, document.entities)
-    resolved = list(zip(ids, document.entities, strict=True))
+    resolved = await _resolve(connection, document.entities, importing=False)
     counts = await _replace_mentions(connection, before, after, resolved)
     claims = [(id, encode_claim(entity)) for id, entity in resolved]
-    changes = await _ClaimTable(connection, "entity").replace(owner, claims)
-    await _update_entities(connection, changes, counts, now)
+    changes = await _replace_claims(connection, "entity", owner, claims)
+    await _update_entities(connection, changes, counts)
     ends = await _endpoints(connection, resolved, document.relationships)
     meant = ((ends.resolve(one.source), ends.resolve(one.target), one) for one in document.relationships)
     related = [
@@ -82,7 +68,7 @@ async def update_document_graph(
         # An ambiguous end of a relationship in a text is never guessed.
         if len(source) == len(target) == 1 and source != target
     ]
-    await _replace_relationships(connection, owner, related, now)
+    await _replace_relationships(connection, owner, related)
 
 
 async def import_graph(
@@ -90,37 +76,35 @@ async def import_graph(
     origin: str,
     entities: Sequence[NewEntity],
     relationships: Sequence[NewRelationship],
-    now: float,
 ) -> tuple[int, int]:
     """Replace all claims of an import; returns how many entities and relationships it has.
 
     Raises UnresolvedEndpoints.
     """
     owner = ClaimOwner(origin=origin)
-    before = await _ClaimTable(connection, "entity").by_owner(owner)
-    related_before = await _ClaimTable(connection, "relationship").by_owner(owner)
+    before = await _claims_by_owner(connection, "entity", owner)
+    related_before = await _claims_by_owner(connection, "relationship", owner)
     # A file that is imported again is mostly unchanged, and may be very large.
     if claims_unchanged(before, entities) and claims_unchanged(related_before, relationships):
         return len({id for id, _ in before}), len({id for id, _ in related_before})
-    ids = await _resolve_in_import(connection, before, entities)
-    resolved = list(zip(ids, entities, strict=True))
+    resolved = await _resolve(connection, entities, earlier_claims=before, importing=True)
     claims = [(id, encode_claim(entity)) for id, entity in resolved]
-    changes = await _ClaimTable(connection, "entity").replace(owner, claims)
-    await _update_entities(connection, changes, Counter(), now)
+    changes = await _replace_claims(connection, "entity", owner, claims)
+    await _update_entities(connection, changes, Counter())
     ends = await _endpoints(connection, resolved, relationships)
     related = ends.resolve_all(relationships)
-    related_changes, count = await _replace_relationships(connection, owner, related, now)
+    related_changes, count = await _replace_relationships(connection, owner, related)
     if changes.affected_ids or related_changes.affected_ids:
         await connection.bump_revision()
-    return len(set(ids)), count
+    return len({id for id, _ in resolved}), count
 
 
-async def delete_graph(connection: WriteConnection, origin: str, now: float) -> int:
+async def delete_graph(connection: WriteConnection, origin: str) -> int:
     """Remove everything that was imported under this name; returns how many entities the import had."""
     if origin not in await store_reads.graph_origins(connection):
         return 0
-    count = len({id for id, _ in await _ClaimTable(connection, "entity").by_owner(ClaimOwner(origin=origin))})
-    await import_graph(connection, origin, (), (), now)
+    count = len({id for id, _ in await _claims_by_owner(connection, "entity", ClaimOwner(origin=origin))})
+    await import_graph(connection, origin, (), ())
     return count
 
 
@@ -133,93 +117,80 @@ async def rebuild_name_keys(connection: WriteConnection) -> int:
     return len(ids)
 
 
-# Claims.
+_About = Literal["entity", "relationship"]
 
 
-class _ClaimTable:
-    """The claims about entities, or those about relationships."""
-
-    def __init__(self, connection: StoreConnection, about: Literal["entity", "relationship"]) -> None:
-        self._connection = connection
-        self._about = about
-
-    async def replace(self, owner: ClaimOwner, claims: Sequence[_Claim]) -> ClaimChanges:
-        """Replace the claims of an owner; an unchanged claim keeps its place in the order of claims."""
-        connection = self._connection
-        missing = Counter(claims)
-        withdrawn: dict[int, int] = {}
-        for number, about, claim in await connection.fetch(f"{self._about}_claims_by_owner", *owner):
-            if missing[about, claim] > 0:
-                missing[about, claim] -= 1
-            else:
-                withdrawn[number] = about
-        if withdrawn:
-            await connection.execute(f"delete_{self._about}_claims", connection.listed(withdrawn))
-        added: defaultdict[int, list[str]] = defaultdict(list)
-        for about, claim in missing.elements():
-            added[about].append(claim)
-        rows = [(about, *owner, claim) for about, claim in missing.elements()]
-        await connection.execute_rows(f"insert_{self._about}_claims", rows)
-        return ClaimChanges(owner, frozenset(withdrawn.values()), dict(added))
-
-    async def by_owner(self, owner: ClaimOwner) -> list[_Claim]:
-        rows = await self._connection.fetch(f"{self._about}_claims_by_owner", *owner)
-        return [(about, claim) for _, about, claim in rows]
-
-    async def by_id(self, ids: Sequence[int]) -> dict[int, _ClaimsOfOne]:
-        """The claims about each of these; an id without a claim is left out."""
-        found: dict[int, _ClaimsOfOne] = {}
-        if ids:
-            rows = await self._connection.fetch(f"{self._about}_claims_by_id", self._connection.listed(ids))
-            for about, claim, imported in rows:
-                # Imports come first: the first claim decides.
-                found.setdefault(about, _ClaimsOfOne([], bool(imported))).claims.append(claim)
-        return found
+async def _replace_claims(
+    connection: WriteConnection, about: _About, owner: ClaimOwner, claims: Sequence[_Claim]
+) -> ClaimChanges:
+    """Replace the claims of an owner; an unchanged claim keeps its place in the order of claims."""
+    missing = Counter(claims)
+    withdrawn: dict[int, int] = {}
+    for number, id, claim in await connection.fetch(f"{about}_claims_by_owner", *owner):
+        if missing[id, claim] > 0:
+            missing[id, claim] -= 1
+        else:
+            withdrawn[number] = id
+    if withdrawn:
+        await connection.execute(f"delete_{about}_claims", connection.listed(withdrawn))
+    added: defaultdict[int, list[str]] = defaultdict(list)
+    for id, claim in missing.elements():
+        added[id].append(claim)
+    rows = [(id, *owner, claim) for id, claim in missing.elements()]
+    await connection.execute_rows(f"insert_{about}_claims", rows)
+    return ClaimChanges(owner, frozenset(withdrawn.values()), dict(added))
 
 
-# Resolution: which stored entity a text or an import means.
+async def _claims_by_owner(connection: StoreConnection, about: _About, owner: ClaimOwner) -> list[_Claim]:
+    return [(id, claim) for _, id, claim in await connection.fetch(f"{about}_claims_by_owner", *owner)]
 
 
-async def _resolve_in_text(connection: WriteConnection, entities: Sequence[NewEntity]) -> list[int]:
-    """The id of each entity; a new one for an unknown name."""
-    candidates = EntityCandidates(await _candidates(connection, candidate_keys(entities)))
-    ids: list[int] = []
-    for entity in entities:
-        id = candidates.match_in_text(entity)
-        if id is None:
-            (id,) = await connection.new_ids("entity", 1)
-            candidates.add(EntityCandidate.of(id, entity, imported=False))
-        ids.append(id)
-    return ids
+async def _claims_by_id(
+    connection: StoreConnection, about: _About, ids: Sequence[int]
+) -> dict[int, tuple[list[str], bool]]:
+    """All claims about each of these, imports first, and whether one is of an import."""
+    found: dict[int, tuple[list[str], bool]] = {}
+    if ids:
+        for id, claim, imported in await connection.fetch(f"{about}_claims_by_id", connection.listed(ids)):
+            # Imports come first: the first claim decides.
+            found.setdefault(id, ([], bool(imported)))[0].append(claim)
+    return found
 
 
-async def _resolve_in_import(
-    connection: WriteConnection, claims: Iterable[_Claim], entities: Sequence[NewEntity]
-) -> list[int]:
-    """The id of each entity; an external id of the import's earlier `claims` keeps its entity."""
+async def _resolve(
+    connection: WriteConnection,
+    entities: Sequence[NewEntity],
+    *,
+    earlier_claims: Iterable[_Claim] = (),
+    importing: bool,
+) -> list[tuple[int, NewEntity]]:
+    """Each entity of a text or an import with the id of the stored one that it means, or a new one.
+
+    An external id of the import's earlier claims keeps its entity.
+    """
     before = {
-        external_id: id for id, claim in claims if (external_id := decode_entity_claim(claim).external_id)
+        external_id: id
+        for id, claim in earlier_claims
+        if (external_id := decode_entity_claim(claim).external_id)
     }
-    candidates = EntityCandidates(await _candidates(connection, candidate_keys(entities)), importing=entities)
-    ids: list[int] = []
+    known = await store_reads.find_by_keys(connection, candidate_keys(entities))
+    candidates = EntityCandidates(
+        [EntityCandidate.of(one.id, one, imported=one.imported) for one in known],
+        importing=entities if importing else (),
+    )
+    resolved: list[tuple[int, NewEntity]] = []
     for entity in entities:
         # No entity is stored under the empty external id.
         id = before.get(entity.external_id)
         if id is None:
-            id = candidates.match_in_import(entity)
+            id = candidates.match_in_import(entity) if importing else candidates.match_in_text(entity)
+        is_new = id is None
         if id is None:
             (id,) = await connection.new_ids("entity", 1)
-        candidates.add(EntityCandidate.of(id, entity, imported=True))
-        ids.append(id)
-    return ids
-
-
-async def _candidates(connection: StoreConnection, keys: Iterable[str]) -> list[EntityCandidate]:
-    known = await store_reads.find_by_keys(connection, keys)
-    return [EntityCandidate.of(one.id, one, imported=one.imported) for one in known]
-
-
-# Mentions.
+        if importing or is_new:
+            candidates.add(EntityCandidate.of(id, entity, imported=importing))
+        resolved.append((id, entity))
+    return resolved
 
 
 async def _replace_mentions(
@@ -249,12 +220,7 @@ async def _replace_mentions(
     return counts
 
 
-# Entities.
-
-
-async def _update_entities(
-    connection: WriteConnection, changes: ClaimChanges, counts: Counter[int], now: float
-) -> None:
+async def _update_entities(connection: WriteConnection, changes: ClaimChanges, counts: Counter[int]) -> None:
     """Merge the claims of every entity whose claims or mentions changed."""
     concerned = sorted({*changes.affected_ids, *(id for id, more in counts.items() if more)})
     if not concerned:
@@ -262,23 +228,23 @@ async def _update_entities(
     known = await store_reads.entities(connection, concerned)
     # One more claim about an entity with thousands of them does not read these again.
     grown = {id for id in concerned if id in known and changes.only_add_to(id)}
-    claims = await _ClaimTable(connection, "entity").by_id([id for id in concerned if id not in grown])
-    updates = []
+    claims = await _claims_by_id(connection, "entity", [id for id in concerned if id not in grown])
+    updates: list[_EntityUpdate] = []
     for id in concerned:
         before = known.get(id)
         mentions = (before.mentions if before is not None else 0) + counts[id]
         if before is not None and id in grown:
             entity = merge_entity_claims((before, *map(decode_entity_claim, changes.added.get(id, ()))))
-            updates.append(_EntityUpdate(id, entity, mentions, before.imported))
+            updates.append((id, entity, mentions, before.imported))
         elif id in claims:
-            entity = merge_entity_claims(map(decode_entity_claim, claims[id].claims))
-            updates.append(_EntityUpdate(id, entity, mentions, claims[id].imported))
-    await _save_entities(connection, updates, known, now)
-    await _delete_entities(connection, sorted(set(concerned) - {one.id for one in updates}))
+            own, imported = claims[id]
+            updates.append((id, merge_entity_claims(map(decode_entity_claim, own)), mentions, imported))
+    await _save_entities(connection, updates, known)
+    await _delete_entities(connection, sorted(set(concerned) - {update[0] for update in updates}))
 
 
 async def _save_entities(
-    connection: WriteConnection, updates: Sequence[_EntityUpdate], known: dict[int, Entity], now: float
+    connection: WriteConnection, updates: Sequence[_EntityUpdate], known: dict[int, Entity]
 ) -> None:
     """Write the entities that differ from the known ones; an unchanged one keeps its time of change."""
     changed, toggled = [], []
@@ -294,15 +260,15 @@ async def _save_entities(
     rows = [
         (
             *(id, one.type, one.name, msgspec.json.encode(one.aliases).decode(), one.confidence, mentions),
-            *(msgspec.json.encode(one.attributes).decode(), one.external_id, imported, now),
+            *(msgspec.json.encode(one.attributes).decode(), one.external_id, imported, connection.now),
         )
         for id, one, mentions, imported in changed
     ]
     await connection.execute_rows("save_entities", rows)
     renamed = [
-        (one.id, one.entity)
-        for one in changed
-        if one.id not in known or lookup_keys(known[one.id]) != lookup_keys(one.entity)
+        (id, one)
+        for id, one, _, _ in changed
+        if id not in known or lookup_keys(known[id]) != lookup_keys(one)
     ]
     await _save_name_keys(connection, renamed)
 
@@ -327,9 +293,6 @@ async def _delete_entities(connection: WriteConnection, entity_ids: Sequence[int
         await connection.execute(statement, ids)
 
 
-# Relationships.
-
-
 async def _endpoints(
     connection: StoreConnection,
     resolved: Iterable[tuple[int, NewEntity]],
@@ -348,20 +311,17 @@ async def _replace_relationships(
     connection: WriteConnection,
     owner: ClaimOwner,
     related: Sequence[tuple[int, int, NewRelationship]],
-    now: float,
 ) -> tuple[ClaimChanges, int]:
     """Replace the relationship claims of an owner; returns the changes and how many relationships it has."""
-    ids = await _relationship_ids(
-        connection, [(source, target, one.type) for source, target, one in related], now
-    )
+    ids = await _relationship_ids(connection, [(source, target, one.type) for source, target, one in related])
     claims = [(ids[source, target, one.type], encode_claim(one)) for source, target, one in related]
-    changes = await _ClaimTable(connection, "relationship").replace(owner, claims)
-    await _update_relationships(connection, changes, now)
+    changes = await _replace_claims(connection, "relationship", owner, claims)
+    await _update_relationships(connection, changes)
     return changes, len(set(ids.values()))
 
 
 async def _relationship_ids(
-    connection: WriteConnection, related: Sequence[tuple[int, int, str]], now: float
+    connection: WriteConnection, related: Sequence[tuple[int, int, str]]
 ) -> dict[tuple[int, int, str], int]:
     """The id of each relationship; a new one is stored without a confidence, which its claims give it."""
     keys = list(dict.fromkeys(related))
@@ -369,27 +329,29 @@ async def _relationship_ids(
     ids = {(source, target, kind): int(id) for source, target, kind, id in rows}
     missing = [one for one in keys if one not in ids]
     new = dict(zip(missing, await connection.new_ids("relationship", len(missing)), strict=True))
-    await connection.execute_rows("insert_relationships", [(id, *one, now) for one, id in new.items()])
+    await connection.execute_rows(
+        "insert_relationships", [(id, *one, connection.now) for one, id in new.items()]
+    )
     return ids | new
 
 
-async def _update_relationships(connection: WriteConnection, changes: ClaimChanges, now: float) -> None:
+async def _update_relationships(connection: WriteConnection, changes: ClaimChanges) -> None:
     """Merge the claims of every relationship whose claims changed."""
     known = await store_reads.relationships(connection, changes.affected_ids)
     grown = {id for id in known if changes.only_add_to(id)}
-    claims = await _ClaimTable(connection, "relationship").by_id(
-        [id for id in changes.affected_ids if id not in grown]
+    claims = await _claims_by_id(
+        connection, "relationship", [id for id in changes.affected_ids if id not in grown]
     )
     merged = {
         id: merge_relationship_claims([known[id], *map(decode_relationship_claim, changes.added[id])])
         for id in grown
     } | {
-        id: merge_relationship_claims(list(map(decode_relationship_claim, one.claims)))
-        for id, one in claims.items()
+        id: merge_relationship_claims(list(map(decode_relationship_claim, own)))
+        for id, (own, _) in claims.items()
         if id in known
     }
     changed = [
-        (confidence, msgspec.json.encode(attributes).decode(), now, id)
+        (confidence, msgspec.json.encode(attributes).decode(), connection.now, id)
         for id, (confidence, attributes) in merged.items()
         if (confidence, attributes) != (known[id].confidence, known[id].attributes)
     ]

@@ -67,6 +67,9 @@ class StoreConnection(Protocol):
 class WriteConnection(StoreConnection, Protocol):
     """A transaction that writes; no other one writes at the same time."""
 
+    # The time of day of all its changes.
+    now: float
+
     async def new_ids(self, kind: IdKind, count: int) -> range:
         """Ids that were never used before, from 1."""
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from headgate.knowledge.data_model import DocumentFilters
@@ -217,22 +218,19 @@ _BlockKey = tuple[str, int]
 
 
 class ChunkTerms(NamedTuple):
-    """The indexed terms of a chunk."""
-
     stems: list[str]
     words: str
     lexemes: str
 
 
 async def analyze_chunks(chunks: Sequence[tuple[str, str]]) -> list[ChunkTerms]:
-    """The words of each of them, given as header and text."""
-    return await asyncio.to_thread(lambda: [_analyze(header, text) for header, text in chunks])
+    def analyze(header: str, text: str) -> ChunkTerms:
+        searched = f"{header}\n{text}"
+        found = words(searched)
+        lexemes = " ".join(map(lexeme, sorted(set(found))))
+        return ChunkTerms(index_terms(searched), padded_words(found), lexemes)
 
-
-def _analyze(header: str, text: str) -> ChunkTerms:
-    searched = f"{header}\n{text}"
-    found = words(searched)
-    return ChunkTerms(index_terms(searched), padded_words(found), " ".join(map(lexeme, sorted(set(found)))))
+    return await asyncio.to_thread(lambda: list(starmap(analyze, chunks)))
 
 
 class PostingsUpdate:
@@ -243,19 +241,16 @@ class PostingsUpdate:
         self._removed: defaultdict[_BlockKey, list[int]] = defaultdict(list)
 
     def add(self, added: Mapping[int, Sequence[str]]) -> None:
-        """These chunks with these stems are new."""
         for id, stems in added.items():
             for stem, entry in block_postings.postings_of(id, stems).items():
                 self._added[stem_key(stem), block_postings.block_of(id)].append(entry)
 
     def remove(self, removed: Mapping[int, Sequence[str]]) -> None:
-        """These chunks with these stems leave."""
         for id, stems in removed.items():
             for stem in set(stems):
                 self._removed[stem_key(stem), block_postings.block_of(id)].append(id)
 
     async def save(self, connection: Connection) -> None:
-        """Write all of it."""
         places = sorted({*self._added, *self._removed})
         if not places:
             return

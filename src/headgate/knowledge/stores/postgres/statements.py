@@ -48,7 +48,6 @@ _COUNTER_COLUMNS: Final = tuple(field.name for field in fields(StoreCounters))
 async def fetch_rows(
     connection: Connection, statement: str, *values: object, binary: bool = False
 ) -> list[tuple[Any, ...]]:
-    """All rows of a statement."""
     async with connection.cursor(binary=binary) as cursor:
         await cursor.execute(statement, values)
         return await cursor.fetchall()

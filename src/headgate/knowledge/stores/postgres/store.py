@@ -16,7 +16,6 @@ from headgate.knowledge.data_model import (
     ReplaceResult,
     StoreStatistics,
 )
-from headgate.knowledge.stores import document_writes
 from headgate.knowledge.stores.postgres import full_text, schema, vector_index
 from headgate.knowledge.stores.postgres.full_text import ChunkTerms, PostingsUpdate, analyze_chunks
 from headgate.knowledge.stores.postgres.statements import (
@@ -28,7 +27,13 @@ from headgate.knowledge.stores.postgres.statements import (
     save_counters,
     storable,
 )
-from headgate.knowledge.stores.sql_store import ReadWork, SqlKnowledgeStore, WriteWork
+from headgate.knowledge.stores.sql_store import (
+    ReadWork,
+    SqlKnowledgeStore,
+    WriteWork,
+    reindex,
+    replace_document,
+)
 from headgate.knowledge.stores.store_connection import (
     IdKind,
     RecordT,
@@ -96,9 +101,10 @@ class PostgresWriteConnection(PostgresConnection):
     """
 
     def __init__(
-        self, connection: Connection, counters: StoreCounters, chunk_terms: Sequence[ChunkTerms]
+        self, connection: Connection, now: float, counters: StoreCounters, chunk_terms: Sequence[ChunkTerms]
     ) -> None:
         super().__init__(connection)
+        self.now = now
         self._counters = counters
         self._chunk_terms = chunk_terms
         self._postings = PostingsUpdate()
@@ -200,14 +206,14 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
         return await super().statistics()
 
     async def reindex(self) -> int:
-        return await self._write(document_writes.reindex, timeout_seconds=_REINDEX_SECONDS)
+        return await self._write(reindex, timeout_seconds=_REINDEX_SECONDS)
 
     async def replace_document(self, document: IngestedDocument) -> ReplaceResult:
         document = storable(document)
         # Before the lock: it takes as long as the rest.
         terms = await analyze_chunks([(chunk.header, chunk.text) for chunk in document.chunks])
         return await self._write(
-            lambda connection: document_writes.replace_document(connection, document, self._now()),
+            lambda connection: replace_document(connection, document),
             chunk_terms=terms,
         )
 
@@ -232,7 +238,6 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
         return await super().delete_graph(storable(origin))
 
     async def check(self) -> None:
-        """Raise StoreUnavailable when the database cannot be read."""
         await self.revision()
 
     # Transactions.
@@ -250,7 +255,7 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
     ) -> T:
         async def locked(connection: Connection) -> T:
             counters = await read_counters(connection, lock=True)
-            return await work(PostgresWriteConnection(connection, counters, chunk_terms))
+            return await work(PostgresWriteConnection(connection, self._now(), counters, chunk_terms))
 
         if timeout_seconds is None:
             return await self._primary.write(locked)

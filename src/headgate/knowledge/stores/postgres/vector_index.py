@@ -71,7 +71,6 @@ async def nearest(
 
 
 async def _prepare(connection: Connection, *, everything: bool) -> None:
-    """For the transaction at hand."""
     settings = {"hnsw.ef_search": str(_IN_VIEW), "hnsw.iterative_scan": "strict_order"}
     if everything:
         # The planner thinks that comparing some ten thousand is quicker; it takes ten times as long.
@@ -86,7 +85,6 @@ def index_expression(dimensions: int) -> str:
 
 
 def create_index_statement(dimensions: int) -> str:
-    """The statement that makes the graph."""
     return (
         "CREATE INDEX knowledge_vectors_near ON knowledge_vectors"
         f" USING hnsw ({index_expression(dimensions)} vector_cosine_ops)"
@@ -153,7 +151,6 @@ async def store_vectors(connection: Connection, model: str, vectors: Mapping[int
 
 
 def _pgvector_bytes(vector: bytes) -> bytes:
-    """A vector as pgvector receives it."""
     numbers = array.array("f", vector)
     if sys.byteorder == "little":
         numbers.byteswap()

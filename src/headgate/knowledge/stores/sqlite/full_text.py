@@ -19,7 +19,6 @@ _MOST_IDS = 1_000_000
 
 
 def source_ids(connection: sqlite3.Connection, filters: DocumentFilters) -> list[int]:
-    """The sources that pass, by the names of their files."""
     rows = connection.execute("SELECT id, file, category, doc_type, date FROM sources ORDER BY file")
     return [id for id, *rest in rows if passes(filters, *rest)]
 
@@ -72,7 +71,6 @@ def _matching_chunks(connection: sqlite3.Connection, filters: DocumentFilters) -
 def match_terms(
     connection: sqlite3.Connection, terms: Sequence[str], limit: int, allowed: frozenset[int] | None
 ) -> list[ScoredChunk]:
-    """The chunks with the best BM25 score."""
     postings = {
         term: connection.execute(
             "SELECT block, entries FROM postings WHERE stem = ? ORDER BY block", (term,)

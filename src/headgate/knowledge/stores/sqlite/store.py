@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from headgate.domain.errors import StoreFailed, StoreUnavailable
 from headgate.knowledge.data_model import DocumentFilters, NewChunk
@@ -30,6 +30,7 @@ from headgate.storage.sqlite.database_file import open_database_file
 from headgate.storage.sqlite.group_commit import GroupCommit
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 log = logging.getLogger("headgate.storage")
 
@@ -59,8 +60,9 @@ async def open_sqlite_store(
 class SqliteConnection:
     """A WriteConnection whose coroutines never wait: see `complete`."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: float = 0.0) -> None:
         self._connection = connection
+        self.now = now
 
     async def fetch(self, statement: str, *values: object) -> list[Row]:
         return self._connection.execute(SQLITE_SQL[statement], values).fetchall()
@@ -143,7 +145,7 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
         self._vector_index = SqliteVectorIndex()
 
     async def revision(self) -> int:
-        return await self._read_file(lambda connection: schema.read_counter(connection, "revision"))
+        return await self._read_file(schema.read_counter, "revision")
 
     async def model_fingerprint(self) -> str:
         return await self._read_file(schema.model_fingerprint)
@@ -153,7 +155,7 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
             allowed = self._reader_filter_cache.matching_chunks(connection, filters)
             return self._vector_index.nearest(connection, vector, limit, allowed)
 
-        return await self._read_file(nearest, self._reader)
+        return await self._read_in(self._reader, nearest)
 
     async def match_terms(
         self, terms: Sequence[str], limit: int, filters: DocumentFilters
@@ -165,20 +167,16 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
         return await self._read_file(match)
 
     async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        return await self._read_file(lambda connection: full_text.document_frequencies(connection, terms))
+        return await self._read_file(full_text.document_frequencies, terms)
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
-        return await self._read_file(lambda connection: full_text.source_ids(connection, filters))
+        return await self._read_file(full_text.source_ids, filters)
 
     async def set_model(self, model: str, dimensions: int) -> int:
-        return await self._write_file(
-            lambda connection: vector_index.set_model(connection, model, dimensions)
-        )
+        return await self._write_file(vector_index.set_model, model, dimensions)
 
     async def store_vectors(self, model: str, vectors: Mapping[int, bytes]) -> int:
-        return await self._write_file(
-            lambda connection: vector_index.store_vectors(connection, model, vectors)
-        )
+        return await self._write_file(vector_index.store_vectors, model, vectors)
 
     async def check(self) -> None:
         """Raise StoreUnavailable when the file cannot be used; a missing file is not created."""
@@ -199,7 +197,9 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
         return await self._read_file(lambda connection: complete(work(SqliteConnection(connection))))
 
     async def _write(self, work: WriteWork[T], *, timeout_seconds: float | None = None) -> T:
-        return await self._write_file(lambda connection: complete(work(SqliteConnection(connection))))
+        return await self._write_file(
+            lambda connection: complete(work(SqliteConnection(connection, self._now())))
+        )
 
     async def _iter_records(self, statement: str, record: type[RecordT]) -> AsyncIterator[RecordT]:
         with self._translate_errors():
@@ -208,14 +208,19 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
                 async for row in rows:
                     yield record_from_row(record, row)
 
-    async def _write_file(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write_file(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         with self._translate_errors():
             await self._refuse_foreign()
-            return await self._group_commit.write(work)
+            return await self._group_commit.write(lambda connection: work(connection, *args, **kwargs))
 
     async def _read_file(
-        self, work: Callable[[sqlite3.Connection], T], group_commit: GroupCommit | None = None
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        return await self._read_in(self._group_commit, lambda connection: work(connection, *args, **kwargs))
+
+    async def _read_in(self, thread: GroupCommit, work: Callable[[sqlite3.Connection], T]) -> T:
         def in_transaction(connection: sqlite3.Connection) -> T:
             connection.execute("BEGIN")
             try:
@@ -227,7 +232,7 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
 
         with self._translate_errors():
             await self._refuse_foreign()
-            return await (group_commit or self._group_commit).read(in_transaction)
+            return await thread.read(in_transaction)
 
     async def _refuse_foreign(self) -> None:
         self._refuse_replaced()
@@ -272,7 +277,7 @@ async def iter_rows(path: Path, statement: str) -> AsyncGenerator[Row, None]:
     try:
         connection = await in_thread(_open_snapshot, path)
         try:
-            rows = await in_thread(_begin_select, connection, statement)
+            rows = await in_thread(connection.execute, statement)
             while some := await in_thread(rows.fetchmany, _ROWS_PER_FETCH):
                 for row in some:
                     yield row
@@ -285,10 +290,7 @@ async def iter_rows(path: Path, statement: str) -> AsyncGenerator[Row, None]:
 
 def _open_snapshot(path: Path) -> sqlite3.Connection:
     open_database_file(path, KNOWLEDGE_MIGRATIONS, _BUSY_SECONDS).close()
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-
-
-def _begin_select(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     # A transaction sees the file as it is at its first read.
     connection.execute("BEGIN")
-    return connection.execute(statement)
+    return connection

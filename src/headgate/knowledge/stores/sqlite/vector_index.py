@@ -105,7 +105,6 @@ class _BinaryCodes:
             self._words = numpy.ascontiguousarray(self._words[:, which])
 
     def rows(self, allowed: frozenset[int] | None) -> Any:
-        """The rows of the allowed chunks."""
         numpy = self._numpy
         if allowed is None:
             return numpy.arange(len(self._numbers))
@@ -113,7 +112,6 @@ class _BinaryCodes:
         return numpy.flatnonzero(numpy.isin(self._chunk_ids, allowed_ids))
 
     def numbers(self, rows: Any) -> list[int]:
-        """The numbers of their vectors, as they lie in the file."""
         found: list[int] = self._numpy.sort(self._numbers[rows]).tolist()
         return found
 
