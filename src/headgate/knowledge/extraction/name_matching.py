@@ -39,7 +39,8 @@ def defined_form(text: str, candidate: NameCandidate) -> str:
     name, long = match["name"].strip(), candidate.surface
     if name in lexicon.PLACES or name.upper() in lexicon.ACRONYMS or is_common(name):
         return ""
-    if is_initials(name, long) or is_initials(long, name) or _is_start(name, long):
+    is_start = long.startswith(name) and len(name) < len(long) and not long[len(name)].isalnum()
+    if is_start or is_initials(name, long) or is_initials(long, name):
         return name
     # (CWI) behind a name in another language: initials of something that the text does not spell out.
     return name if name.isupper() and name.isalpha() and len(name) <= _LONGEST_INITIALS else ""
@@ -85,10 +86,6 @@ def short_forms(
         if types.get(surface, ORG) in {ORG, PERSON}
         and (long := _long_form(surface, starts.get(surface, set()), parts.get(surface, set()))) is not None
     }
-
-
-def _is_start(short: str, long: str) -> bool:
-    return long.startswith(short) and len(short) < len(long) and not long[len(short)].isalnum()
 
 
 def _long_form(surface: str, organisations: set[str], people: set[str]) -> str | None:
@@ -202,8 +199,11 @@ class KnownNames:
             root = self._cut[first] = _TrieNode()
             for known in self._by_first_word[first]:
                 for name in (known.name, *known.aliases):
-                    if _first_word(name) == first:
-                        _insert(root, " ".join(name.split()), known)
+                    letters = sum(map(str.isalpha, name))
+                    if letters and _first_word(name) == first:
+                        spelled = " ".join(name.split())
+                        any_case = letters >= _SHORTEST_ANY_CASE and not is_common(spelled)
+                        _last(root, spelled).ends.append(_TrieEnd(spelled, any_case, known))
                 if _first_word(known.name) == first:
                     _insert_short_form(root, " ".join(known.name.split()), known)
         return self._cut[first]
@@ -216,13 +216,6 @@ def _first_word(name: str) -> str:
         return first.lower()
     token = _TOKEN.search(_lowered(name))
     return token.group() if token is not None else ""
-
-
-def _insert(node: _TrieNode, name: str, known: KnownEntity) -> None:
-    letters = sum(map(str.isalpha, name))
-    if letters:
-        any_case = letters >= _SHORTEST_ANY_CASE and not is_common(name)
-        _last(node, name).ends.append(_TrieEnd(name, any_case, known))
 
 
 def _insert_short_form(node: _TrieNode, name: str, known: KnownEntity) -> None:

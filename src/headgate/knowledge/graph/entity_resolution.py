@@ -127,7 +127,9 @@ class EntityCandidates:
             if _same_type(one.type, new.type) or (one.imported and compatible_types(one.type, new.type))
         ]
         if not fitting:
-            return self._company(new)
+            spoken_of = EntityCandidate.of(0, new, imported=False)
+            called = self._with_keys(_every_key(new))
+            return next((one.id for one in called if one.imported and self._is_short(spoken_of, one)), None)
 
         def likeness(one: EntityCandidate) -> tuple[bool, bool]:
             # A name outranks an alias, and the same type outranks a related one.
@@ -138,11 +140,6 @@ class EntityCandidates:
         if len(alike) > 1:
             alike = [one for one in alike if one.key == key and not one.imported]
         return alike[0].id if alike else None
-
-    def _company(self, new: NewEntity) -> int | None:
-        spoken_of = EntityCandidate.of(0, new, imported=False)
-        called = self._with_keys(_every_key(new))
-        return next((one.id for one in called if one.imported and self._is_short(spoken_of, one)), None)
 
     def match_in_import(self, new: NewEntity) -> int | None:
         """The entity that an import means, apart from its own earlier claims with the same external id.

@@ -136,12 +136,21 @@ class _GraphFileReader:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 with self._collecting_errors(number):
-                    self._add_line(number, _decoded(line.strip()))
+                    try:
+                        members = msgspec.json.decode(line.strip())
+                    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                        raise _InvalidGraphLine("is no JSON; each line is one object") from error
+                    if not isinstance(members, dict):
+                        raise _InvalidGraphLine("is no object; each line is one object")
+                    self._add_line(number, members)
 
     def read_csv(self, lines: Iterable[str]) -> None:
         # A line that lost its end would join the next one inside quotes.
         whole = (line if line.endswith(("\n", "\r")) else line + "\n" for line in lines)
-        first = list(_until_header(whole))
+        # Up to and including the first that is not empty.
+        first: list[str] = []
+        while not (first and first[-1].strip(_OF_EMPTY_CELLS)) and (line := next(whole, "")):
+            first.append(line)
         rows = csv.reader(chain(first, whole), strict=True, delimiter=_delimiter(first[-1] if first else ""))
         header: list[str] | None = None
         number = 1
@@ -188,10 +197,24 @@ class _GraphFileReader:
         kind = members.get("kind", "relationship" if related else "entity")
         if kind == "entity":
             _allow(members, _ENTITY)
-            self.entities.append(_entity(members, self._id(number, members)))
+            external_id = "" if members.get("id") is None else _reference("id", members["id"])
+            first = self._line_of_id.setdefault(external_id, number) if external_id else number
+            if first != number:
+                raise _InvalidGraphLine(
+                    f"has the id {quoted(external_id)!r} of line {first}; each id is given once"
+                )
+            self.entities.append(_entity(members, external_id))
         elif kind == "relationship":
             _allow(members, _RELATIONSHIP)
-            self.relationships.append(_relationship(members))
+            self.relationships.append(
+                NewRelationship(
+                    source=_reference("source", members.get("source")),
+                    target=_reference("target", members.get("target")),
+                    type=_name("type", members.get("type")).upper(),
+                    confidence=_confidence(members),
+                    attributes=_attributes(members),
+                )
+            )
             self.lines.append(number)
         elif kind in _NO_GRAPH:
             raise InvalidGraph(
@@ -200,39 +223,6 @@ class _GraphFileReader:
             )
         else:
             raise _InvalidGraphLine(_wrong("kind", kind, ", ".join(_KINDS)))
-
-    def _id(self, number: int, members: Mapping[str, Any]) -> str:
-        if members.get("id") is None:
-            return ""
-        id = _reference("id", members["id"])
-        first = self._line_of_id.setdefault(id, number)
-        if first != number:
-            raise _InvalidGraphLine(f"has the id {quoted(id)!r} of line {first}; each id is given once")
-        return id
-
-
-# JSON lines.
-
-
-def _decoded(line: str) -> dict[str, Any]:
-    try:
-        members = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise _InvalidGraphLine("is no JSON; each line is one object") from error
-    if not isinstance(members, dict):
-        raise _InvalidGraphLine("is no object; each line is one object")
-    return members
-
-
-# CSV.
-
-
-def _until_header(lines: Iterator[str]) -> Iterator[str]:
-    """The lines up to and including the first that is not empty."""
-    for line in lines:
-        yield line
-        if line.strip(_OF_EMPTY_CELLS):
-            return
 
 
 def _delimiter(header: str) -> str:
@@ -268,7 +258,12 @@ def _members(header: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
     # An empty cell of a required column has its own message.
     members["kind"] = "relationship" if own is _RELATIONSHIP_COLUMNS else "entity"
     members["attributes"] = {column: cell for column, cell in cells.items() if column not in own}
-    _check_kind(members)
+    # A column of kinds, as JSON lines have, has one value in all rows.
+    kinds = next((name for name in members["attributes"] if name.lower() == "kind"), None)
+    if kinds is not None and (kind := members["attributes"][kinds].lower()) in _KINDS:
+        del members["attributes"][kinds]
+        if kind != members["kind"]:
+            raise _InvalidGraphLine(_MIXED)
     if "aliases" in members:
         # Between bars; between semicolons, as spreadsheets have it, where there is no bar.
         mark = "|" if "|" in members["aliases"] else ";"
@@ -281,18 +276,6 @@ def _members(header: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
             wrong = _wrong("confidence", members["confidence"], "a number from 0 to 1")
             raise _InvalidGraphLine(wrong) from error
     return members
-
-
-def _check_kind(members: dict[str, Any]) -> None:
-    """A column of kinds, as JSON lines have, has one value in all rows."""
-    column = next((name for name in members["attributes"] if name.lower() == "kind"), None)
-    if column is None or members["attributes"][column].lower() not in _KINDS:
-        return
-    if members["attributes"].pop(column).lower() != members["kind"]:
-        raise _InvalidGraphLine(_MIXED)
-
-
-# In both formats.
 
 
 def _allow(members: Mapping[str, Any], allowed: Sequence[str]) -> None:
@@ -313,16 +296,6 @@ def _entity(members: Mapping[str, Any], external_id: str) -> NewEntity:
         confidence=_confidence(members),
         attributes=_attributes(members),
         external_id=external_id,
-    )
-
-
-def _relationship(members: Mapping[str, Any]) -> NewRelationship:
-    return NewRelationship(
-        source=_reference("source", members.get("source")),
-        target=_reference("target", members.get("target")),
-        type=_name("type", members.get("type")).upper(),
-        confidence=_confidence(members),
-        attributes=_attributes(members),
     )
 
 

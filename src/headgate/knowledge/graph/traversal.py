@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.knowledge.data_model import Edge, Entity, Neighbour
+from headgate.knowledge.data_model import Edge, Entity
 from headgate.knowledge.interfaces import GraphReader
 
 T = TypeVar("T")
@@ -45,9 +45,13 @@ async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeig
 
     def build() -> VendorNeighbourhood:
         edges = sorted(around.edges, key=lambda edge: (-edge.confidence, edge.id))
+        neighbours = sorted(
+            around.neighbours,
+            key=lambda one: (-one.confidence, -one.mentions, one.name.casefold(), one.id),
+        )
         return VendorNeighbourhood(
             vendor=vendor,
-            entity_ids=tuple(one.id for one in sorted(around.neighbours, key=_by_certainty)),
+            entity_ids=tuple(one.id for one in neighbours),
             relationship_ids=tuple(edge.id for edge in edges),
             entity_types=_counted(one.type for one in around.neighbours),
             relationship_types=_counted(edge.type for edge in around.edges),
@@ -55,10 +59,6 @@ async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeig
         )
 
     return await _run_off_loop(len(around.edges), build)
-
-
-def _by_certainty(one: Neighbour) -> tuple[float, int, str, int]:
-    return (-one.confidence, -one.mentions, one.name.casefold(), one.id)
 
 
 def _counted(types: Iterable[str]) -> dict[str, int]:

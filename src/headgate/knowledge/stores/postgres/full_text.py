@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import starmap
 from typing import Final, NamedTuple
 
-from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
 from headgate.knowledge.search.filters import file_suffixes
 from headgate.knowledge.stores.postgres.statements import (
@@ -17,6 +17,7 @@ from headgate.knowledge.stores.postgres.statements import (
     read_counters,
     storable,
 )
+from headgate.knowledge.stores.store_connection import Row
 from headgate.search import block_postings
 from headgate.search.block_postings import ScoredChunk
 from headgate.search.text_analysis import words
@@ -40,44 +41,34 @@ async def select_chunks(connection: Connection, filters: DocumentFilters) -> Chu
     """None when everything passes."""
     phrases = [phrase for phrase in filters.phrases if phrase]
     of_sources = filters.source_filters
-    if of_sources == DocumentFilters():
-        if not phrases:
-            return None
-        chunks = await _with_phrases(connection, phrases, None)
-        return ChunkSelection([], chunks, len(chunks))
-    passing = await passing_sources(connection, of_sources)
-    sources = [id for id, _ in passing]
-    if not phrases or not sources:
-        return ChunkSelection(sources, None, sum(chunks for _, chunks in passing))
-    chunks = await _with_phrases(connection, phrases, sources)
-    return ChunkSelection(sources, chunks, len(chunks))
+    sources: list[int] | None = None
+    if of_sources != NO_FILTERS:
+        passing = await passing_sources(connection, of_sources)
+        sources = [id for id, _ in passing]
+        if not phrases or not sources:
+            return ChunkSelection(sources, None, sum(chunks for _, chunks in passing))
+    if not phrases:
+        return None
+    found = await _with_phrases(connection, phrases, sources)
+    return ChunkSelection(sources or [], found, len(found))
 
 
 async def passing_sources(connection: Connection, filters: DocumentFilters) -> list[tuple[int, int]]:
     """The sources that pass, by the names of their files, each with the number of its chunks."""
     filters = storable(filters)
-    conditions: list[str] = []
-    values: list[object] = []
-    if filters.categories:
-        conditions.append("category_key = ANY(%s)")
-        values.append([one.casefold() for one in filters.categories])
-    if filters.doc_types:
-        conditions.append("(doc_type_key = ANY(%s) OR file ILIKE ANY(%s::text[]))")
-        endings = [_like(f"*{one}") for one in file_suffixes(filters.doc_types)]
-        values += [[one.casefold() for one in filters.doc_types], endings]
-    if filters.files:
-        conditions.append("file LIKE ANY(%s)")
-        values.append([_like(one) for one in filters.files])
-    if filters.date_from:
-        conditions.append("date <> '' AND date >= %s")
-        values.append(filters.date_from)
-    if filters.date_to:
-        conditions.append("date <> '' AND date <= %s")
-        values.append(filters.date_to)
-    where = " AND ".join(conditions) or "true"
-    statement = "SELECT id, chunks FROM knowledge_sources WHERE " + where + " ORDER BY file, id"
-    found = await fetch_rows(connection, statement, *values)
-    return [(id, chunks) for id, chunks in found]
+    endings = [_like(f"*{one}") for one in file_suffixes(filters.doc_types)]
+    doc_types = [one.casefold() for one in filters.doc_types]
+    conditions: list[tuple[object, str, list[object]]] = [
+        (filters.categories, "category_key = ANY(%s)", [[one.casefold() for one in filters.categories]]),
+        (filters.doc_types, "(doc_type_key = ANY(%s) OR file ILIKE ANY(%s::text[]))", [doc_types, endings]),
+        (filters.files, "file LIKE ANY(%s)", [list(map(_like, filters.files))]),
+        (filters.date_from, "date <> '' AND date >= %s", [filters.date_from]),
+        (filters.date_to, "date <> '' AND date <= %s", [filters.date_to]),
+    ]
+    where = " AND ".join(condition for given, condition, _ in conditions if given) or "true"
+    values = [value for given, _, some in conditions if given for value in some]
+    statement = f"SELECT id, chunks FROM knowledge_sources WHERE {where} ORDER BY file, id"
+    return [(id, chunks) for id, chunks in await fetch_rows(connection, statement, *values)]
 
 
 def _like(pattern: str) -> str:
@@ -261,8 +252,7 @@ class PostingsUpdate:
             *_columns(places),
             binary=True,
         )
-        known = {(stem, block): entries for stem, block, entries in stored}
-        after = await asyncio.to_thread(self._after, places, known)
+        after = await asyncio.to_thread(self._after, places, stored)
         kept = {place: block for place, block in after.items() if block}
         await execute(
             connection,
@@ -280,10 +270,10 @@ class PostingsUpdate:
                 *_columns([place for place, block in after.items() if not block]),
             )
 
-    def _after(self, places: Iterable[_BlockKey], known: Mapping[_BlockKey, bytes]) -> dict[_BlockKey, bytes]:
-        after = {}
+    def _after(self, places: Iterable[_BlockKey], stored: Iterable[Row]) -> dict[_BlockKey, bytes]:
+        after: dict[_BlockKey, bytes] = {(stem, block): entries for stem, block, entries in stored}
         for place in places:
-            block = known.get(place, b"")
+            block = after.get(place, b"")
             if place in self._removed:
                 block = block_postings.remove_chunks(block, self._removed[place])
             if place in self._added:
