@@ -144,7 +144,15 @@ class _ReportText:
         yield from self._paragraph(f"{_client_line(report)}: {_choice_text(report)}")
         if report.choice.mode is ListingMode.AUTO:
             yield from self._paragraph(_line(report))
-        yield from self._paragraph(_curation_text(report))
+        numbers = {
+            "pinned": report.pinned,
+            "hidden": report.hidden,
+            "renamed": report.renamed,
+            "with a name that was cut": report.names_cut,
+            "with a hash in the name": report.names_hashed,
+        }
+        counted = [f"{number:,} {what}" for what, number in numbers.items() if number]
+        yield from self._paragraph(f"{', '.join(counted)}: --mode names them" if counted else "")
         yield from self._table(
             "Modes",
             ("mode", "tokens", "% of full", "whole", "partitioned", "slim", "stub", "search", "own"),
@@ -230,19 +238,6 @@ def _line(report: ListingOverview) -> str:
     return choice_line(
         report.choice.came_to, tokens[ListingMode.FULL], tokens[ListingMode.SLIM], report.budget_tokens
     )
-
-
-def _curation_text(report: ListingOverview) -> str:
-    """The numbers of curated tools; empty without curation."""
-    numbers = {
-        "pinned": report.pinned,
-        "hidden": report.hidden,
-        "renamed": report.renamed,
-        "with a name that was cut": report.names_cut,
-        "with a hash in the name": report.names_hashed,
-    }
-    counted = [f"{number:,} {what}" for what, number in numbers.items() if number]
-    return f"{', '.join(counted)}: --mode names them" if counted else ""
 
 
 def _mode_row(one: ModeCount) -> tuple[str, ...]:

@@ -134,11 +134,9 @@ def _is_own_address(url: str, settings: Settings) -> bool:
         return False
     if parts.path not in MCP_PATHS and parts.path not in SSE_PATHS:
         return False
-    return _same_host(host.rstrip("."), settings.host.lower().strip("[]"))
-
-
-def _same_host(host: str, own: str) -> bool:
-    """Whether a connection to `host` arrives where the gateway listens; nothing is looked up."""
+    # Whether a connection to `host` arrives where the gateway listens; nothing is looked up.
+    host = host.rstrip(".")
+    own = settings.host.lower().strip("[]")
     if host == own:
         return True
     if host == socket.gethostname().lower():

@@ -80,7 +80,20 @@ def change_for_decision(
         raise not_stuck_error(transaction)
     match decision:
         case OperatorDecision.COMPENSATED:
-            return _undone_by_hand(transaction, note)
+            open_states = (StepState.SENT, StepState.DOUBT)
+            gone = {
+                *steps_not_undone(transaction.steps),
+                *[step.number for step in transaction.steps if step.state in open_states],
+            }
+            return TransactionChange(
+                phase=Phase.COMPENSATED,
+                reason=_with_note("an operator undid it by hand", note),
+                text=_with_note(f"operator: undone by hand, steps {_listed(sorted(gone))}", note),
+                steps=tuple(
+                    replace(transaction.step(number), state=StepState.UNDONE_BY_HAND)
+                    for number in sorted(gone)
+                ),
+            )
         case OperatorDecision.LEAVE:
             left = _listed(steps_not_undone(transaction.steps))
             return TransactionChange(
@@ -98,22 +111,6 @@ def not_stuck_error(transaction: TransactionRecord) -> TransactionFailed:
     return TransactionFailed(
         f"transaction {transaction.id} is {state}{why}, not stuck, so there is nothing to resolve",
         hint="`headgate transactions list` names those that are stuck",
-    )
-
-
-def _undone_by_hand(transaction: TransactionRecord, note: str) -> TransactionChange:
-    open_states = (StepState.SENT, StepState.DOUBT)
-    gone = {
-        *steps_not_undone(transaction.steps),
-        *[step.number for step in transaction.steps if step.state in open_states],
-    }
-    return TransactionChange(
-        phase=Phase.COMPENSATED,
-        reason=_with_note("an operator undid it by hand", note),
-        text=_with_note(f"operator: undone by hand, steps {_listed(sorted(gone))}", note),
-        steps=tuple(
-            replace(step, state=StepState.UNDONE_BY_HAND) for step in transaction.steps if step.number in gone
-        ),
     )
 
 
@@ -149,23 +146,21 @@ def _retried_step(
         case StepState.UNDO_DOUBT if repeats_doubt:
             return _next_round(step)
         case StepState.UNDO_DOUBT:
-            return _safely_retried_step(transaction, step, known)
+            if known is None or _is_unknown(known):
+                raise _compensation_in_doubt(transaction, step, known)
+            if known.state in (OperationState.DONE, OperationState.FAILED):
+                return None
+            if known.kind in (ToolClass.READ, ToolClass.IDEMPOTENT):
+                return _next_round(step)
+            # Under the same key: the server recognises it, or a probe comes first.
+            return replace(step, state=StepState.UNDOING)
         case _:
-            raise _no_compensation(transaction, step)
-
-
-def _safely_retried_step(
-    transaction: TransactionRecord, step: StepRecord, known: Operation | None
-) -> StepRecord | None:
-    """The same for a compensation that may have been executed and must not be executed twice."""
-    if known is None or _is_unknown(known):
-        raise _compensation_in_doubt(transaction, step, known)
-    if known.state in (OperationState.DONE, OperationState.FAILED):
-        return None
-    if known.kind in (ToolClass.READ, ToolClass.IDEMPOTENT):
-        return _next_round(step)
-    # Under the same key: the server recognises it, or a probe comes first.
-    return replace(step, state=StepState.UNDOING)
+            what = f"step {step.number} ({step.tool}) of transaction {transaction.id}"
+            why = f": {step.error}" if step.error else ""
+            raise TransactionFailed(
+                f"{what} has no compensation to retry{why}",
+                hint="undo it by hand and resolve with --compensated, or resolve with --leave",
+            )
 
 
 def _is_unknown(known: Operation) -> bool:
@@ -209,14 +204,6 @@ def _compensation_in_doubt(
     return TransactionFailed(
         f"{compensation} of transaction {transaction.id} may have been carried out, so it is not made again",
         hint=f"check whether it was, then {settle}add --on-doubt retry if a second call does no harm",
-    )
-
-
-def _no_compensation(transaction: TransactionRecord, step: StepRecord) -> TransactionFailed:
-    why = f": {step.error}" if step.error else ""
-    return TransactionFailed(
-        f"step {step.number} ({step.tool}) of transaction {transaction.id} has no compensation to retry{why}",
-        hint="undo it by hand and resolve with --compensated, or resolve with --leave",
     )
 
 

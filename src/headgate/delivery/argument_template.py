@@ -46,10 +46,7 @@ def _filled(value: Any, values: Mapping[str, object]) -> Any:
             whole = _WHOLE_PLACEHOLDER.fullmatch(value)
             if whole is not None:
                 return value_at_path(whole[1], values)
-            return _EMBEDDED_PLACEHOLDER.sub(
-                lambda found: "$" if found[1] is None else _placeholder_text(value_at_path(found[1], values)),
-                value,
-            )
+            return _EMBEDDED_PLACEHOLDER.sub(lambda found: _embedded_text(found[1], values), value)
         case list():
             return [_filled(element, values) for element in value]
         case dict():
@@ -58,5 +55,6 @@ def _filled(value: Any, values: Mapping[str, object]) -> Any:
             return value
 
 
-def _placeholder_text(value: Any) -> str:
+def _embedded_text(path: str | None, values: Mapping[str, object]) -> str:
+    value = "$" if path is None else value_at_path(path, values)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

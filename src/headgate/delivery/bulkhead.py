@@ -203,11 +203,11 @@ class CircuitBreaker:
             self._start_slice(at)
         self._consecutive_failures += 1
         self._failures += 1
-        if (
-            self.is_open
-            or self._consecutive_failures >= self.breaker_settings.failures
-            or self._half_failed(at)
-        ):
+        self._drop_old_slices(at)
+        failures = self._failures + sum(failed for _, _, failed in self._slices)
+        calls = failures + self._answers + sum(answered for _, answered, _ in self._slices)
+        half_failed = calls >= ENOUGH_CALLS and 2 * failures >= calls
+        if self.is_open or half_failed or self._consecutive_failures >= self.breaker_settings.failures:
             self._openings += 1
             self._open_until = at + min(MAX_OPEN_SECONDS, self.breaker_settings.rest_seconds * self._openings)
             self.is_open = True
@@ -236,9 +236,3 @@ class CircuitBreaker:
     def _drop_old_slices(self, at: float) -> None:
         while self._slices and self._slices[0][0] < at - WITHIN_SECONDS:
             self._slices.popleft()
-
-    def _half_failed(self, at: float) -> bool:
-        self._drop_old_slices(at)
-        failures = self._failures + sum(failed for _, _, failed in self._slices)
-        calls = failures + self._answers + sum(answered for _, answered, _ in self._slices)
-        return calls >= ENOUGH_CALLS and 2 * failures >= calls

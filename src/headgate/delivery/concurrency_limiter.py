@@ -256,7 +256,16 @@ class ConcurrencyLimiter:
 
     async def _wait_in_queue(self, priority: Priority, agent: str, deadline: float | None) -> None:
         if self.queued >= self._most_queued:
-            self._displace_queued(agent)
+            refusal = self._exhausted_error(
+                f"{self._server!r} has {self.in_flight} calls under way and {self.queued} waiting"
+            )
+            displaced = self._waiting.displace(agent)
+            if displaced is None:
+                raise refusal
+            self.queued -= 1
+            # A cancelled call is still in the queue until its task runs.
+            if not displaced.done():
+                displaced.set_exception(refusal)
         loop = asyncio.get_running_loop()
         waiter: Waiter = loop.create_future()
         number = self._waiting.add(priority, agent, waiter)
@@ -273,19 +282,6 @@ class ConcurrencyLimiter:
         except BaseException:
             self._leave_queue(number, waiter)
             raise
-
-    def _displace_queued(self, agent: str) -> None:
-        """Refuse a call of the agent with the most queued; raises ResourceExhausted if there is none."""
-        refusal = self._exhausted_error(
-            f"{self._server!r} has {self.in_flight} calls under way and {self.queued} waiting"
-        )
-        displaced = self._waiting.displace(agent)
-        if displaced is None:
-            raise refusal
-        self.queued -= 1
-        # A cancelled call is still in the queue until its task runs.
-        if not displaced.done():
-            displaced.set_exception(refusal)
 
     def _leave_queue(self, number: int, waiter: Waiter) -> None:
         if self._waiting.remove(number):

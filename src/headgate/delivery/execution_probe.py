@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -13,7 +13,7 @@ from headgate.domain.errors import HeadgateError
 from headgate.domain.identity import recorded_identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import DeliveryOptions, McpRequest, McpResponse, UpstreamCall
-from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
+from headgate.domain.upstream_policy import ToolClass, ToolSafety
 from headgate.protocol.result_conversion import is_input_required
 
 log = logging.getLogger("headgate.delivery")
@@ -57,28 +57,25 @@ class ExecutionProbe:
         if policy.probe is None:
             return None
         try:
-            call = _probe_call(policy.probe, operation)
+            probe = policy.probe
+            values = {
+                "arguments": msgspec.json.decode(operation.arguments or b"{}"),
+                "key": operation.key,
+                "op_id": operation.op_id,
+            }
+            arguments = Raw(fill_template(probe.arguments, values))
+            caller = recorded_identity(operation.tenant, operation.principal)
+            item = Item(ItemKind.TOOLS, operation.server, probe.tool, probe.tool)
+            request = McpRequest(caller=caller, name=probe.tool, params={"arguments": arguments})
+            call = UpstreamCall(
+                request, item, DeliveryOptions(deadline=asyncio.get_running_loop().time() + PROBE_SECONDS)
+            )
             async with asyncio.timeout(PROBE_SECONDS):
                 answer = await self._delivery.send_with_retry(call, kind=ToolClass.READ)
             return _executed_according_to(answer, policy.probe.happened)
         except (HeadgateError, TimeoutError, ValueError, DecodeError, RecursionError) as error:
             log.warning("probe without an answer", extra={"operation": operation.op_id, "reason": str(error)})
             return None
-
-
-def _probe_call(probe: Probe, operation: Operation) -> UpstreamCall:
-    values = {
-        "arguments": msgspec.json.decode(operation.arguments or b"{}"),
-        "key": operation.key,
-        "op_id": operation.op_id,
-    }
-    arguments = Raw(fill_template(probe.arguments, values))
-    caller = recorded_identity(operation.tenant, operation.principal)
-    item = Item(ItemKind.TOOLS, operation.server, probe.tool, probe.tool)
-    request = McpRequest(caller=caller, name=probe.tool, params={"arguments": arguments})
-    return UpstreamCall(
-        request, item, DeliveryOptions(deadline=asyncio.get_running_loop().time() + PROBE_SECONDS)
-    )
 
 
 def _executed_according_to(answer: McpResponse, path: str) -> bool:
@@ -94,15 +91,12 @@ def _executed_according_to(answer: McpResponse, path: str) -> bool:
     if result.is_error:
         # It may mean that nothing was found, or that the search failed.
         raise ValueError("it answered with an error")
-    value = _probe_value(result)
+    value = None
+    if bytes(result.structured_content) not in (b"", b"null"):
+        value = msgspec.json.decode(result.structured_content)
+    elif text := next((block.text for block in result.content if block.type == "text"), "").strip():
+        value = msgspec.json.decode(text)
     if path:
         return bool(value_at_path(path, value))
     # Servers of the official SDK wrap other values than objects.
     return bool(value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value)
-
-
-def _probe_value(result: _ProbeToolResult) -> Any:
-    if bytes(result.structured_content) not in (b"", b"null"):
-        return msgspec.json.decode(result.structured_content)
-    text = next((block.text for block in result.content if block.type == "text"), "")
-    return msgspec.json.decode(text) if text.strip() else None

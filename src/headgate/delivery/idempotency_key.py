@@ -3,7 +3,6 @@
 import hashlib
 import heapq
 import uuid
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -90,8 +89,15 @@ def canonical(document: bytes) -> bytes:
 def _canonical_text(value: Any) -> str:
     match value:
         case dict():
+            # By UTF-16 code units, as the RFC requires; very many in parts, so that other threads run.
+            names = list(value)
+            parts = (
+                sorted(names[start : start + _MOST_SORTED], key=_code_units)
+                for start in range(0, len(names), _MOST_SORTED)
+            )
             members = (
-                f"{_json_string(name)}:{_canonical_text(value[name])}" for name in _sorted_names(list(value))
+                f"{_json_string(name)}:{_canonical_text(value[name])}"
+                for name in heapq.merge(*parts, key=_code_units)
             )
             return "{" + ",".join(members) + "}"
         case list():
@@ -104,15 +110,6 @@ def _canonical_text(value: Any) -> str:
             return f'"integer {value}"~'
         case _:
             return _ecmascript_number(float(value))
-
-
-def _sorted_names(names: list[str]) -> Iterable[str]:
-    """Sorted by UTF-16 code units, as the RFC requires; very many in parts, so that other threads run."""
-    parts = [
-        sorted(names[start : start + _MOST_SORTED], key=_code_units)
-        for start in range(0, len(names), _MOST_SORTED)
-    ]
-    return parts[0] if len(parts) == 1 else heapq.merge(*parts, key=_code_units)
 
 
 def _code_units(name: str) -> bytes:

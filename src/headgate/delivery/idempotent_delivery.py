@@ -109,7 +109,10 @@ class IdempotentDelivery:
         return self._send_or_join(call, delivery_request or DeliveryRequest())
 
     async def _send_or_join(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> McpResponse:
-        call_fingerprint, seconds = await _fingerprint_of(call), self._timeout_seconds(call, delivery_request)
+        parts = (call.item.server, call.item.name, bytes(call.request.params.get("arguments", b"")))
+        large = len(parts[-1]) > _LARGE_BYTES
+        call_fingerprint = await asyncio.to_thread(fingerprint, *parts) if large else fingerprint(*parts)
+        seconds = self._timeout_seconds(call, delivery_request)
         op_id, caller = secrets.token_hex(16), call.request.caller
         owned_key = (caller.tenant, caller.principal, delivery_request.key or op_id)
         in_flight = self._in_flight.get(owned_key)
@@ -242,7 +245,14 @@ class IdempotentDelivery:
             log.warning("ledger not read", extra={"reason": str(failure)})
             return 0
         doubted: list[Coroutine[Any, Any, None]] = []
-        orphans = [orphan for orphan in orphans if not self._is_handled_here(orphan)]
+        # Not those that run here or whose outcome is held here: a changed clock may have ended their lease.
+        orphans = [
+            orphan
+            for orphan in orphans
+            if orphan.op_id not in self._redriven_ids
+            and _owned_key(orphan) not in self._in_flight
+            and not self._recorder.has_unwritten(orphan.op_id)
+        ]
         for orphan in orphans:
             since = self._repeatable_since(orphan.server, orphan.tool, orphan.kind)
             if since is not None and orphan.created >= since:
@@ -256,20 +266,14 @@ class IdempotentDelivery:
         await asyncio.gather(*doubted)
         return len(orphans)
 
-    def _is_handled_here(self, operation: Operation) -> bool:
-        """Whether this process runs it or holds its outcome: a changed clock may have ended its lease."""
-        op_id = operation.op_id
-        return (
-            op_id in self._redriven_ids
-            or _owned_key(operation) in self._in_flight
-            or self._recorder.has_unwritten(op_id)
-        )
-
     async def _redrive(self, orphan: Operation, tool: Callable[[Operation], Awaitable[Item]]) -> None:
         try:
             async with self._redrive_slots:
                 item = await tool(orphan)
-                if self._may_resend(orphan, item):
+                # Whether it is still the same tool, and still safe to repeat.
+                same = (item.server, item.name) == (orphan.server, orphan.tool)
+                since = self._repeatable_since(item.server, item.name, self._delivery_policy.tool_class(item))
+                if same and since is not None and orphan.created >= since:
                     await self._resend(orphan, item)
                 else:
                     await self._mark_in_doubt(orphan, "its tool is not what it was")
@@ -280,12 +284,6 @@ class IdempotentDelivery:
                 await self._mark_in_doubt(orphan, error.message)
         finally:
             self._redriven_ids.discard(orphan.op_id)
-
-    def _may_resend(self, orphan: Operation, item: Item) -> bool:
-        """Whether it is still the same tool, and still safe to repeat."""
-        same = (item.server, item.name) == (orphan.server, orphan.tool)
-        since = self._repeatable_since(item.server, item.name, self._delivery_policy.tool_class(item))
-        return same and since is not None and orphan.created >= since
 
     async def _resend(self, orphan: Operation, item: Item) -> None:
         owned_key = _owned_key(orphan)
@@ -354,11 +352,3 @@ class IdempotentDelivery:
 
 def _owned_key(operation: Operation) -> _OwnedKey:
     return (operation.tenant, operation.principal, operation.key)
-
-
-async def _fingerprint_of(call: UpstreamCall) -> bytes:
-    arguments = bytes(call.request.params.get("arguments", b""))
-    parts = (call.item.server, call.item.name, arguments)
-    if len(arguments) <= _LARGE_BYTES:
-        return fingerprint(*parts)
-    return await asyncio.to_thread(fingerprint, *parts)

@@ -130,11 +130,8 @@ class OperationRecorder:
 
     async def _record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
         # A call that requests input was not executed, and no client is left to continue it.
-        state = (
-            OperationState.FAILED
-            if was_not_executed(answer) or requests_input(answer)
-            else OperationState.DONE
-        )
+        failed = was_not_executed(answer) or requests_input(answer)
+        state = OperationState.FAILED if failed else OperationState.DONE
         attempts = max(1, operation.attempts)
         outcome = OperationOutcome(state=state, answer=answer, attempts=attempts, resolved_by="late")
         if was_not_executed(answer):

@@ -366,7 +366,10 @@ class OperationRunner:
             if happened is False and gone and not operation.doubted and resent < _MAX_RESENDS:
                 return await self._send_and_record(operation, resent + 1)
         # The server may still be executing an earlier attempt.
-        code = operation.error_code if operation.error_code in _MAY_STILL_RUN_CODES else _recorded_code(error)
+        code = operation.error_code
+        if code not in _MAY_STILL_RUN_CODES:
+            still_at_work = isinstance(error, UpstreamError) and error.may_still_run
+            code = UpstreamTimeout.code if still_at_work else error.code
         outcome = OperationOutcome(
             state=state, attempts=operation.attempts, error_code=code, error=error.message
         )
@@ -396,12 +399,6 @@ class OperationRunner:
                 return await self._services.prober.was_executed(operation, policy)
         except TimeoutError:
             return None
-
-
-def _recorded_code(error: HeadgateError) -> str:
-    """The recorded code: that of a timeout for any call that the server may still execute."""
-    still_at_work = isinstance(error, UpstreamError) and error.may_still_run
-    return UpstreamTimeout.code if still_at_work else error.code
 
 
 def _attempts(answer: McpResponse) -> int:

@@ -72,21 +72,16 @@ def profile_of(capabilities: bytes) -> ClientProfile:
 def _read_capabilities(capabilities: bytes) -> ClientProfile:
     try:
         declared = msgspec.json.decode(capabilities, type=dict[str, Any])
-        _remove_rmcp(declared)
+        experimental = declared.get("experimental")
+        if isinstance(experimental, dict) and ("rmcp" in experimental or "mcp_tx" in experimental):
+            experimental.pop("rmcp", None)
+            experimental.pop("mcp_tx", None)
+            if not experimental:
+                del declared["experimental"]
         canonical = msgspec.json.encode(declared, order="deterministic")
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return PLAIN_PROFILE
     return ClientProfile(canonical, frozenset(_input_capabilities(declared))) if declared else PLAIN_PROFILE
-
-
-def _remove_rmcp(declared: dict[str, Any]) -> None:
-    """Take out that the client speaks rmcp: that is between it and the gateway, and no server hears of it."""
-    experimental = declared.get("experimental")
-    if isinstance(experimental, dict) and ("rmcp" in experimental or "mcp_tx" in experimental):
-        experimental.pop("rmcp", None)
-        experimental.pop("mcp_tx", None)
-        if not experimental:
-            del declared["experimental"]
 
 
 def _input_capabilities(declared: dict[str, Any]) -> list[str]:

@@ -84,7 +84,16 @@ class ArgumentReader(Generic[_Shape]):
         self._choices = choices or {}
         self._container = container
         self._known = (*shape.__struct_fields__, *filter(None, [container]))
-        self._lists, self._scalars = _lenient_fields(shape)
+        # The fields that are lists, and those that are numbers or flags: a text is none of them itself.
+        lists: list[str] = []
+        scalars: list[str] = []
+        for field in msgspec.structs.fields(shape):
+            type_ = type_info(field.type)
+            kinds = type_.types if isinstance(type_, UnionType) else (type_,)
+            if any(isinstance(kind, StrType | EnumType | LiteralType | RawType) for kind in kinds):
+                continue
+            (lists if any(isinstance(kind, ListType) for kind in kinds) else scalars).append(field.name)
+        self._lists, self._scalars = lists, scalars
 
     def read(self, params: Mapping[str, Raw]) -> _Shape:
         """The arguments of a call; raises InvalidArguments, and UnknownArgument for a name that is none."""
@@ -104,19 +113,6 @@ class ArgumentReader(Generic[_Shape]):
         """The arguments of the call inside the call; raises InvalidArguments."""
         given = argument_members(params, self._tool, self._example)
         return nested_arguments(given, self._tool, self._example, name=self._container)
-
-
-def _lenient_fields(shape: type[msgspec.Struct]) -> tuple[list[str], list[str]]:
-    """The fields that are lists, and those that are numbers or flags: a text is none of them itself."""
-    lists: list[str] = []
-    scalars: list[str] = []
-    for field in msgspec.structs.fields(shape):
-        type_ = type_info(field.type)
-        kinds = type_.types if isinstance(type_, UnionType) else (type_,)
-        if any(isinstance(kind, StrType | EnumType | LiteralType | RawType) for kind in kinds):
-            continue
-        (lists if any(isinstance(kind, ListType) for kind in kinds) else scalars).append(field.name)
-    return lists, scalars
 
 
 def _is_text(given: Mapping[str, Raw], name: str) -> bool:

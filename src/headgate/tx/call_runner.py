@@ -47,7 +47,10 @@ class CallRunner:
             failure = outcome
             # An earlier attempt may have been executed, however certain the last one is.
             request.in_doubt = request.in_doubt or failure.effect is not Effect.NONE
-            if not await self._may_retry(request, failure):
+            allowed = failures.policy_allows_retry(
+                request.retry_policy, failure, request.attempts, retry_unknown=self._config.retry_unknown
+            )
+            if not (allowed and (failure.effect is Effect.NONE or await self.is_repeatable(request))):
                 return _failed_result(request, failure)
             request.state = RequestState.PENDING
             await self._sleep(
@@ -94,12 +97,6 @@ class CallRunner:
                 log.warning("%r failed with an unexpected error", request.tool, exc_info=True)
             return failure
         return _result_or_failure(request, reply)
-
-    async def _may_retry(self, request: TxRequest, failure: CallFailure) -> bool:
-        allowed = failures.policy_allows_retry(
-            request.retry_policy, failure, request.attempts, retry_unknown=self._config.retry_unknown
-        )
-        return allowed and (failure.effect is Effect.NONE or await self.is_repeatable(request))
 
 
 def _result_or_failure(request: TxRequest, reply: Any) -> TxResult | CallFailure:

@@ -258,7 +258,16 @@ class Transaction:
 
     async def _undo(self, why: str, *, cause: BaseException | None = None) -> None:
         self._set_phase(Phase.COMPENSATING, "rolling back", why)
-        await self._mark_read_only_steps()
+        # Mark the steps that only read, which need no compensation.
+        for step in self._steps:
+            if step.state is StepState.DONE and step.remedy is Remedy.NONE:
+                try:
+                    kind = await self._tools.kind_of(step.tool)
+                except Exception:
+                    log.info("what %r says of itself is not known", step.tool, exc_info=True)
+                    continue
+                if kind is ToolClass.READ:
+                    step.remedy = Remedy.NEEDLESS
         while True:
             action, number = saga_rules.next_rollback_action(self._steps)
             if action is RollbackAction.END:
@@ -273,18 +282,6 @@ class Transaction:
                     effect=Effect.UNKNOWN,
                 ) from cause
             await self._compensate(self._steps[number - 1])
-
-    async def _mark_read_only_steps(self) -> None:
-        """Mark the steps that only read, which need no compensation."""
-        for step in self._steps:
-            if step.state is StepState.DONE and step.remedy is Remedy.NONE:
-                try:
-                    kind = await self._tools.kind_of(step.tool)
-                except Exception:
-                    log.info("what %r says of itself is not known", step.tool, exc_info=True)
-                    continue
-                if kind is ToolClass.READ:
-                    step.remedy = Remedy.NEEDLESS
 
     async def _compensate(self, step: SagaStep) -> None:
         step.state = StepState.UNDOING

@@ -70,29 +70,14 @@ def full_error_text(answer: McpResponse) -> str | None:
     return next((block.text for block in result.content if block.text), "")
 
 
-async def with_compensation_arguments(
-    step: StepRecord, key: str, op_id: str, answer: McpResponse
-) -> StepRecord:
-    """The step with the arguments of its compensation; without a compensation if they cannot be filled."""
-    if step.remedy is not Remedy.COMPENSATION:
-        return step
-    try:
-        # In a thread, because the result may be large and on disk.
-        filled = await asyncio.to_thread(_filled_compensation, step, key, op_id, answer)
-    except ValueError as problem:
-        error = f"its compensation cannot be filled: {problem}"[: 2 * MAX_QUOTE]
-        return replace(step, remedy=Remedy.NONE, error=error)
-    return replace(step, undo_arguments=filled)
-
-
-def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: McpResponse) -> bytes:
+def _filled_compensation(step: StepRecord, key: str, answer: McpResponse) -> bytes:
     if b"$" not in step.undo_template:
         return step.undo_template
     values = {
         "arguments": msgspec.json.decode(step.arguments or b"{}"),
         "result": _answer_value(answer),
         "key": key,
-        "op_id": op_id,
+        "op_id": step.op_id,
     }
     return fill_template(step.undo_template, values)
 
@@ -296,7 +281,15 @@ async def step_after_answer(
     step = replace(step, state=StepState.DONE, error="")
     if step.remedy is Remedy.NONE and kind is ToolClass.READ:
         return replace(step, remedy=Remedy.NEEDLESS)
-    return await with_compensation_arguments(step, transaction.step_key(step), step.op_id, answer)
+    if step.remedy is not Remedy.COMPENSATION:
+        return step
+    try:
+        # In a thread, because the result may be large and on disk.
+        filled = await asyncio.to_thread(_filled_compensation, step, transaction.step_key(step), answer)
+    except ValueError as problem:
+        error = f"its compensation cannot be filled: {problem}"[: 2 * MAX_QUOTE]
+        return replace(step, remedy=Remedy.NONE, error=error)
+    return replace(step, undo_arguments=filled)
 
 
 def leaves_doubt(answer: McpResponse) -> bool:

@@ -41,12 +41,11 @@ from headgate.delivery.transactions.step_runner import (
 from headgate.delivery.transactions.transaction_report import blocked_error, not_running_error
 from headgate.delivery.transactions.transaction_store import (
     ResumableRollback,
-    StepRecord,
     TransactionKey,
     TransactionRecord,
     TransactionRepository,
     TransactionStore,
-    TransactionSummary,
+    available,
 )
 from headgate.domain.errors import HeadgateError, InvalidArguments
 from headgate.domain.identity import Identity
@@ -89,6 +88,7 @@ class SagaRunner:
         `find` raises for an unknown tool, so that no step names one. `window_seconds` is how long the ledger
         keeps ended operations.
         """
+        self._store = store
         self._repository = TransactionRepository(store, now, window_seconds)
         self._calls = SagaCalls(operations, self._repository, send_call)
         self._rollback_runner = RollbackRunner(self._repository, self._calls, sleep)
@@ -170,11 +170,9 @@ class SagaRunner:
                     transaction = await self._leave_step(transaction, leave)
                 case Phase.STUCK:
                     transaction = await self._continue_stuck(transaction, retries=True)
-        return (
-            await self._rollback_runner.roll_back(transaction_key)
-            if transaction.phase is Phase.COMPENSATING
-            else transaction
-        )
+        if transaction.phase is not Phase.COMPENSATING:
+            return transaction
+        return await self._rollback_runner.roll_back(transaction_key)
 
     async def on_operation_resolved(self, operation: Operation) -> TransactionRecord | None:
         """Continue the transaction of an operation that was settled; None when it belongs to none."""
@@ -208,7 +206,14 @@ class SagaRunner:
     async def _continue_stuck(self, transaction: TransactionRecord, *, retries: bool) -> TransactionRecord:
         """Continue a stuck transaction, if the outcome it waits for is known, or is to be retried."""
         step = transaction.step(next_rollback_action(transaction.steps).step)
-        changed = await self._settled_step(transaction, step, retries=retries)
+        changed = step
+        match step.state:
+            case StepState.SENT | StepState.DOUBT:
+                changed = await self._calls.settle_step(transaction, step)
+            case StepState.UNDO_DOUBT:
+                changed = await self._calls.settle_compensation(transaction, step)
+            case StepState.UNDO_FAILED if retries:
+                changed = next_compensation_round(step)
         if changed.state is step.state:
             return transaction
         text = f"step {step.number}: {changed.state}, rollback goes on"
@@ -216,19 +221,6 @@ class SagaRunner:
         return await self._repository.save_change(
             transaction, text, changed, phase=Phase.COMPENSATING, reason=reason
         )
-
-    async def _settled_step(
-        self, transaction: TransactionRecord, step: StepRecord, *, retries: bool
-    ) -> StepRecord:
-        match step.state:
-            case StepState.SENT | StepState.DOUBT:
-                return await self._calls.settle_step(transaction, step)
-            case StepState.UNDO_DOUBT:
-                return await self._calls.settle_compensation(transaction, step)
-            case StepState.UNDO_FAILED if retries:
-                return next_compensation_round(step)
-            case _:
-                return step
 
     async def run_scheduler(self) -> None:
         """Roll back what is past its deadline, and continue what was left behind; never returns."""
@@ -244,18 +236,18 @@ class SagaRunner:
         """Start everything that is due in the background; returns the seconds until the next deadline."""
         self._wake_event.clear()
         try:
-            summaries = await self._repository.list_unfinished()
+            summaries = await available(self._store.list_unfinished())
             if self._repository.now - self._last_sweep > _SWEEP_SECONDS:
                 self._last_sweep = self._repository.now
-                await self._repository.sweep()
+                await available(self._store.sweep())
         except LedgerUnavailable as away:
             log.warning("transactions not read", extra={"reason": str(away)})
             return _POLL_SECONDS
         now = self._repository.now
         for summary in summaries:
-            if self._is_due(summary, now):
-                self._in_progress.add(summary.transaction_key)
-                self._tasks.add(self._start_task(self._advance_and_log(summary.transaction_key)))
+            is_due = summary.phase is not Phase.RUNNING or summary.deadline <= now
+            if is_due and summary.transaction_key not in self._in_progress:
+                self._start_advance(summary.transaction_key)
         waits = [summary.deadline - now for summary in summaries if summary.phase is Phase.RUNNING]
         return min([_POLL_SECONDS, *(wait for wait in waits if wait > 0)])
 
@@ -268,7 +260,7 @@ class SagaRunner:
     async def resume_handed_over(self) -> None:
         """Continue rollbacks that an operator resumed since the last look, in the background."""
         try:
-            found = set(await self._repository.list_resumable())
+            found = set(await available(self._store.list_resumable()))
         except LedgerUnavailable:
             # `resume_due` reads the same file, and logs the failure.
             return
@@ -277,8 +269,7 @@ class SagaRunner:
         self._seen_resumable = (found & self._seen_resumable) | new
         for transaction_key, _ in new:
             log.info("operator retries transaction", extra={"transaction": transaction_key.id})
-            self._in_progress.add(transaction_key)
-            self._tasks.add(self._start_task(self._advance_and_log(transaction_key)))
+            self._start_advance(transaction_key)
 
     async def wait_until_idle(self) -> None:
         """Wait until no background task runs."""
@@ -287,7 +278,7 @@ class SagaRunner:
 
     async def counts(self) -> dict[Phase, int]:
         """How many transactions there are in each phase; raises LedgerUnavailable."""
-        return await self._repository.counts()
+        return await available(self._store.counts())
 
     async def close(self) -> None:
         """Cancel all tasks; their transactions continue after the next start."""
@@ -297,10 +288,9 @@ class SagaRunner:
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
 
-    def _is_due(self, summary: TransactionSummary, now: float) -> bool:
-        if summary.transaction_key in self._in_progress:
-            return False
-        return summary.phase is not Phase.RUNNING or summary.deadline <= now
+    def _start_advance(self, transaction_key: TransactionKey) -> None:
+        self._in_progress.add(transaction_key)
+        self._tasks.add(self._start_task(self._advance_and_log(transaction_key)))
 
     async def _advance_and_log(self, transaction_key: TransactionKey) -> None:
         try:
@@ -329,11 +319,9 @@ class SagaRunner:
                 )
             elif transaction.phase is Phase.STUCK:
                 transaction = await self._continue_stuck(transaction, retries=False)
-        return (
-            await self._rollback_runner.roll_back(transaction_key)
-            if transaction.phase is Phase.COMPENSATING
-            else transaction
-        )
+        if transaction.phase is not Phase.COMPENSATING:
+            return transaction
+        return await self._rollback_runner.roll_back(transaction_key)
 
     def _start_task(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.get_running_loop().create_task(work, name="transaction")

@@ -254,7 +254,15 @@ class StepRunner:
             ):
                 # It was not even recorded, and says nothing about the earlier attempt.
                 raise blocked_error(transaction) from error
-            return await self._record_failure(transaction, step, error)
+            op_id = error.delivery_status.op_id if error.delivery_status is not None else ""
+            step = replace(
+                step,
+                state=StepState.FAILED if error.effect is Effect.NONE else StepState.DOUBT,
+                op_id=op_id or step.op_id,
+                error=error.message,
+            )
+            transaction = await self._record_step(transaction, step, error.effect)
+            return _StepOutcome(transaction, step, error=error)
         if requests_input(answer):
             # The client continues it with its input.
             return _StepOutcome(transaction, step, call, answer)
@@ -265,19 +273,6 @@ class StepRunner:
             close_answer(answer)
             raise
         return _StepOutcome(transaction, step, call, answer)
-
-    async def _record_failure(
-        self, transaction: TransactionRecord, step: StepRecord, error: HeadgateError
-    ) -> _StepOutcome:
-        op_id = error.delivery_status.op_id if error.delivery_status is not None else ""
-        step = replace(
-            step,
-            state=StepState.FAILED if error.effect is Effect.NONE else StepState.DOUBT,
-            op_id=op_id or step.op_id,
-            error=error.message,
-        )
-        transaction = await self._record_step(transaction, step, error.effect)
-        return _StepOutcome(transaction, step, error=error)
 
     async def _record_step(
         self, transaction: TransactionRecord, step: StepRecord, effect: Effect

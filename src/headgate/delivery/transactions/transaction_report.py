@@ -76,7 +76,13 @@ def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str
         "state": StepState.DONE if undo is not None else step.state,
     }
     if step.state in (StepState.LEFT, StepState.UNDONE_BY_HAND):
-        undo = _left_undo(step, history)
+        # Only the history has the state of its compensation before it was left as it is.
+        before = (StepState.UNDO_FAILED, StepState.UNDO_DOUBT)
+        texts = [event.text for event in reversed(history)]
+        found = (
+            state for text in texts for state in before if text.startswith(f"step {step.number}: {state}")
+        )
+        undo = _UNDO_STATES.get(next(found, step.state))
     if step.op_id:
         report["op_id"] = step.op_id
     if step.remedy is Remedy.COMPENSATION:
@@ -88,15 +94,6 @@ def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str
     if step.error:
         report["error"] = redact(step.error)
     return report
-
-
-def _left_undo(step: StepRecord, history: Sequence[HistoryEvent]) -> str | None:
-    """The state of the compensation of a step before it was left as it is, which only the history has."""
-    for event in reversed(history):
-        for state in (StepState.UNDO_FAILED, StepState.UNDO_DOUBT):
-            if event.text.startswith(f"step {step.number}: {state}"):
-                return _UNDO_STATES[state]
-    return None
 
 
 def operation_details(found: Operation, answer: McpResponse | None) -> dict[str, Any]:

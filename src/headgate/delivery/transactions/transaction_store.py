@@ -183,10 +183,10 @@ class TransactionRepository:
             lock.release()
 
     async def begin(self, transaction: TransactionRecord) -> bool:
-        return await _available(self._store.begin(transaction))
+        return await available(self._store.begin(transaction))
 
     async def find(self, transaction_key: TransactionKey) -> TransactionRecord | None:
-        return await _available(self._store.load(transaction_key))
+        return await available(self._store.load(transaction_key))
 
     async def load(self, transaction_key: TransactionKey) -> TransactionRecord:
         """The transaction of that key; raises TransactionFailed when there is none."""
@@ -216,33 +216,21 @@ class TransactionRepository:
             before, after = transaction.steps[: step.number - 1], transaction.steps[step.number :]
             changes["steps"] = (*before, step, *after)
         changed = replace(transaction, updated=event.at, history=(*transaction.history, event), **changes)
-        if not await _available(self._store.save(changed, event, step), effect):
+        if not await available(self._store.save(changed, event, step), effect):
             raise transaction_busy(transaction.transaction_key, effect=effect)
         return replace(changed, revision=changed.revision + 1)
 
     async def find_operation_id(self, transaction: TransactionRecord, key: str) -> str | None:
         found = self._store.find_operation_id(transaction.transaction_key, key)
-        return await _available(found, Effect.UNKNOWN)
+        return await available(found, Effect.UNKNOWN)
 
     def is_within_ledger_window(self, transaction: TransactionRecord) -> bool:
         """Whether the ledger still has every call of the last change."""
         return self.now - transaction.updated < self._trusted_seconds
 
-    async def list_unfinished(self) -> list[TransactionSummary]:
-        return await _available(self._store.list_unfinished())
 
-    async def list_resumable(self) -> list[ResumableRollback]:
-        return await _available(self._store.list_resumable())
-
-    async def counts(self) -> dict[Phase, int]:
-        return await _available(self._store.counts())
-
-    async def sweep(self) -> int:
-        """Delete what ended long ago."""
-        return await _available(self._store.sweep())
-
-
-async def _available(work: Awaitable[T], effect: Effect = Effect.NONE) -> T:
+async def available(work: Awaitable[T], effect: Effect = Effect.NONE) -> T:
+    """The result of the store; raises LedgerUnavailable where it fails."""
     try:
         return await work
     except StoreFailed as failure:

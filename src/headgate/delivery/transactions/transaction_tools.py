@@ -1,9 +1,9 @@
 """The tools for transactions and operations: reads their arguments and runs them."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import DecodeError, Meta, Raw
@@ -31,7 +31,7 @@ from headgate.delivery.transactions.transaction_report import (
     transaction_details,
     transaction_summary,
 )
-from headgate.delivery.transactions.transaction_store import TransactionKey, TransactionRecord
+from headgate.delivery.transactions.transaction_store import TransactionKey
 from headgate.domain.errors import InvalidArguments
 from headgate.domain.identity import Identity
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
@@ -179,7 +179,10 @@ def _compensation(given: Mapping[str, Raw] | None, owner: str, example: str) -> 
     """
     if given is None:
         return "", b"{}"
-    undo = _undo_tool(given, owner, example)
+    try:
+        undo = msgspec.json.decode(given.get("tool", b'""'), type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArguments(owner, "compensate.tool: expected a text", hint=example) from error
     refuse_unknown(
         f"{owner}: compensate",
         given,
@@ -193,21 +196,10 @@ def _compensation(given: Mapping[str, Raw] | None, owner: str, example: str) -> 
     return undo, bytes(nested_arguments(given, owner, example, within="compensate."))
 
 
-def _undo_tool(given: Mapping[str, Raw], owner: str, example: str) -> str:
-    try:
-        return msgspec.json.decode(given.get("tool", b'""'), type=str)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise InvalidArguments(owner, "compensate.tool: expected a text", hint=example) from error
+class TransactionTool(NamedTuple):
+    """One of the gateway's own tools; `run` gives the answer to one call, and raises HeadgateError."""
 
-
-class TransactionTool:
-    """One of the gateway's own tools."""
-
-    def __init__(self, run: Callable[[McpRequest], Awaitable[McpResponse]]) -> None:
-        self._run = run
-
-    async def run(self, request: McpRequest) -> McpResponse:
-        return await self._run(request)
+    run: Callable[[McpRequest], Coroutine[Any, Any, McpResponse]]
 
 
 class TransactionTools:
@@ -271,28 +263,23 @@ class TransactionTools:
     async def _commit(self, request: McpRequest) -> McpResponse:
         given = _commit_arguments.read(request.params)
         _require(COMMIT_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
-        return tool_result(
-            transaction_summary(
-                await self._saga_runner.commit(_transaction_key(request.caller, given.transaction_id))
-            )
-        )
+        key = _transaction_key(request.caller, given.transaction_id)
+        return tool_result(transaction_summary(await self._saga_runner.commit(key)))
 
     async def _rollback(self, request: McpRequest) -> McpResponse:
         given = _rollback_arguments.read(request.params)
         _require(ROLLBACK_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
-        transaction_key = _transaction_key(request.caller, given.transaction_id)
-        return _rollback_answer(await self._saga_runner.rollback(transaction_key, leave=given.leave))
+        key = _transaction_key(request.caller, given.transaction_id)
+        transaction = await self._saga_runner.rollback(key, leave=given.leave)
+        # A stuck one is an error, and names what remains.
+        failed = transaction.phase in (Phase.STUCK, Phase.LEFT)
+        return tool_result(transaction_summary(transaction), failed=failed)
 
     async def _get_transaction(self, request: McpRequest) -> McpResponse:
         given = _get_transaction_arguments.read(request.params)
         _require(GET_TRANSACTION_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
-        return tool_result(
-            transaction_details(
-                await self._saga_runner.find_transaction(
-                    _transaction_key(request.caller, given.transaction_id)
-                )
-            )
-        )
+        key = _transaction_key(request.caller, given.transaction_id)
+        return tool_result(transaction_details(await self._saga_runner.find_transaction(key)))
 
     async def _get_operation(self, request: McpRequest) -> McpResponse:
         given = _get_operation_arguments.read(request.params)
@@ -322,10 +309,3 @@ class TransactionTools:
 
 def _transaction_key(caller: Identity, id: str) -> TransactionKey:
     return TransactionKey(caller.tenant, caller.principal, id)
-
-
-def _rollback_answer(transaction: TransactionRecord) -> McpResponse:
-    """The result of a rollback; a stuck one is an error, and names what remains."""
-    return tool_result(
-        transaction_summary(transaction), failed=transaction.phase in (Phase.STUCK, Phase.LEFT)
-    )

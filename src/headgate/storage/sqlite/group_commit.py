@@ -155,7 +155,15 @@ class GroupCommit:
             self._begin(connection)
             if not _run_all(connection, works):
                 self._begin(connection)
-                _run_in_savepoints(connection, works)
+                for work in works:
+                    connection.execute("SAVEPOINT work")
+                    error = work.run(connection)
+                    if error is not None:
+                        if not connection.in_transaction:
+                            # A full disk may end the whole transaction.
+                            raise error
+                        connection.execute("ROLLBACK TO work")
+                    connection.execute("RELEASE work")
             # A repeat of a recorded call changes nothing, and needs no new mark.
             if connection.total_changes != changes:
                 mark = self._guard.advance(connection)
@@ -229,19 +237,6 @@ def _run_all(connection: Connection, works: "list[_QueuedWork[Any]]") -> bool:
                 connection.execute("ROLLBACK")
             return False
     return True
-
-
-def _run_in_savepoints(connection: Connection, works: "list[_QueuedWork[Any]]") -> None:
-    """Run each work in a savepoint, so that a failure undoes that work alone."""
-    for work in works:
-        connection.execute("SAVEPOINT work")
-        error = work.run(connection)
-        if error is not None:
-            if not connection.in_transaction:
-                # A full disk may end the whole transaction.
-                raise error
-            connection.execute("ROLLBACK TO work")
-        connection.execute("RELEASE work")
 
 
 class _QueuedWork(Generic[T]):

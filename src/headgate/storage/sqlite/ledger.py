@@ -313,7 +313,15 @@ class SqliteLedger:
         await self._drop_inline()
         while await self._group_commit.write(_shrink):
             pass
-        await self._clear_bodies()
+        # Remove answer files that no row names, of deleted operations and after a crash.
+        try:
+            # Listed before the rows are read: files written later are not considered.
+            found = await asyncio.to_thread(self._answer_files.names)
+        except OSError as error:
+            raise store_failure(error) from error
+
+        for body in await self._unneeded(found) if found else ():
+            await asyncio.to_thread(self._answer_files.remove, body)
         return forgotten
 
     @writes
@@ -344,17 +352,6 @@ class SqliteLedger:
             # Unless the clock was set back meanwhile.
             if self._dropped_until == after:
                 self._dropped_until = until
-
-    async def _clear_bodies(self) -> None:
-        """Remove answer files that no row names, of deleted operations and after a crash."""
-        try:
-            # Listed before the rows are read: files written later are not considered.
-            found = await asyncio.to_thread(self._answer_files.names)
-        except OSError as error:
-            raise store_failure(error) from error
-
-        for body in await self._unneeded(found) if found else ():
-            await asyncio.to_thread(self._answer_files.remove, body)
 
     @reads
     def _unneeded(self, connection: Connection, found: list[tuple[str, str, int]]) -> list[str]:

@@ -129,7 +129,46 @@ def insert(connection: Connection, intent: Intent, owner: str, now: float) -> Wr
     owned_key = (intent.tenant, intent.principal, intent.key)
     if not keys.add(connection, keys.hash_of(keys.CALL, owned_key)):
         return None
-    return insert_row(connection, _intent_facts(intent, owner, now), b"", b"")
+    return insert_row(
+        connection,
+        (
+            (
+                intent.op_id,
+                intent.tenant,
+                intent.principal,
+                intent.key,
+                intent.fingerprint,
+                intent.server,
+                intent.tool,
+                intent.public_name,
+                intent.kind.value,
+                "intent",
+                # Fence and attempts.
+                1,
+                0,
+                now,
+                now,
+                float(intent.lease_until),
+                owner,
+                intent.transaction,
+                # No error, no settlement, no answer.
+                "",
+                "",
+                "",
+                0,
+                0,
+                0,
+                0,
+                "",
+                0,
+                0,
+                0,
+                intent.arguments,
+            )
+        ),
+        b"",
+        b"",
+    )
 
 
 def insert_row(connection: Connection, facts: Facts, error: bytes, result: bytes) -> WrittenRow:
@@ -139,20 +178,6 @@ def insert_row(connection: Connection, facts: Facts, error: bytes, result: bytes
     if added.rowcount != 1:
         raise LedgerDamaged("an index names a key that is not known")
     return WrittenRow(facts, checksum)
-
-
-def _intent_facts(intent: Intent, owner: str, now: float) -> Facts:
-    """The facts of a new INTENT, in the order of the columns."""
-    return (
-        intent.op_id, intent.tenant, intent.principal, intent.key, intent.fingerprint, intent.server,
-        intent.tool, intent.public_name, intent.kind.value, "intent",
-        # Fence and attempts.
-        1, 0,
-        now, now, float(intent.lease_until), owner, intent.transaction,
-        # No error, no settlement, no answer.
-        "", "", "", 0, 0, 0, 0, "", 0, 0, 0,
-        intent.arguments,
-    )  # fmt: skip
 
 
 def grant(connection: Connection, op_id: str, intent: Intent, owner: str, now: float) -> WrittenRow:
