@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
 from headgate.access.local import LocalAuthenticator
 from headgate.app.config_reload import ConfigurationState, follow_config_changes
@@ -162,34 +163,25 @@ async def _serve_http(
         return 128 + signal_number if signal_number == signal.SIGINT else 0
 
 
-class ServerMetrics:
+class ServerMetrics(NamedTuple):
     """The gauges and counters of /metrics besides those of calls, read from the running parts."""
 
-    def __init__(
-        self,
-        runtime: GatewayRuntime,
-        sessions: SessionStore,
-        legacy: LegacySseHandler,
-        keep_alive: KeepAlive,
-        connections: OpenConnections,
-        outbound: OutboundBudget,
-    ) -> None:
-        self._runtime = runtime
-        self._sessions = sessions
-        self._legacy = legacy
-        self._keep_alive = keep_alive
-        self._connections = connections
-        self._outbound = outbound
+    runtime: GatewayRuntime
+    sessions: SessionStore
+    legacy: LegacySseHandler
+    keep_alive: KeepAlive
+    connections: OpenConnections
+    outbound: OutboundBudget
 
     def gauges(self) -> Gauges:
         """The present values."""
-        runtime = self._runtime
+        runtime = self.runtime
         values = {
-            "sessions": len(self._sessions) + len(self._legacy),
-            "in_flight": len(self._keep_alive),
-            "connections": len(self._connections),
-            "outbound_bytes": self._outbound.bytes,
-            "replay_bytes": self._sessions.replay_buffer.bytes,
+            "sessions": len(self.sessions) + len(self.legacy),
+            "in_flight": len(self.keep_alive),
+            "connections": len(self.connections),
+            "outbound_bytes": self.outbound.bytes,
+            "replay_bytes": self.sessions.replay_buffer.bytes,
             "tools": len(runtime.catalog),
             "list_changes": runtime.change_notifier.tool_list_changes,
             **runtime.search.gauges(),
@@ -201,22 +193,22 @@ class ServerMetrics:
 
     def counters(self) -> Counters:
         """The counts since the start."""
-        runtime = self._runtime
+        runtime = self.runtime
         revived = {
             ("sessions_revived", f'{{reason="{reason}"}}'): count
-            for reason, count in self._sessions.revived.items()
+            for reason, count in self.sessions.revived.items()
         }
         closed = {
             ("connections_closed", f'{{reason="{reason}"}}'): count
-            for reason, count in self._outbound.closed.items()
+            for reason, count in self.outbound.closed.items()
         }
         return {
             **revived,
             **closed,
-            ("connections_refused", ""): self._connections.refused,
-            ("outbound_dropped", '{kind="notification"}'): self._outbound.dropped_notifications,
-            ("outbound_dropped", '{kind="event"}'): self._sessions.replay_buffer.dropped,
-            ("streams_resumed", ""): self._sessions.resumed,
+            ("connections_refused", ""): self.connections.refused,
+            ("outbound_dropped", '{kind="notification"}'): self.outbound.dropped_notifications,
+            ("outbound_dropped", '{kind="event"}'): self.sessions.replay_buffer.dropped,
+            ("streams_resumed", ""): self.sessions.resumed,
             **runtime.search_tools.counters(),
             **runtime.search.counters(),
             **runtime.results.counters(),

@@ -5,19 +5,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headgate.app.catalog_persistence import CatalogPersistence
+from headgate.app.mode_listing import load_recorded_catalog
 from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
-from headgate.catalog.catalog import Catalog
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
-from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
-from headgate.domain.identity import everything_visible
 from headgate.domain.item import Item
 from headgate.domain.terminal import ProgressPrinter
-from headgate.storage.files.state_file import StateFile
-from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 # Long enough for a server that is downloaded before it starts.
 _CONNECT_SECONDS = 90.0
@@ -41,9 +36,10 @@ async def known_tools(
     quiet = msgspec.structs.replace(
         settings, listing="full", embedder="BM25", list_changed_exec=None, reset_data=False
     )
-    items, unknown = await _recorded_tools(quiet, enabled)
+    recorded = await load_recorded_catalog(quiet)
+    items = list(recorded.catalog.every_tool)
     unreached: list[UnreachedServer] = []
-    if to_connect := enabled if refresh else unknown:
+    if to_connect := enabled if refresh else recorded.unknown:
         async with open_gateway_runtime(quiet, forget=False) as runtime:
             failed = await _connect(runtime, to_connect, progress)
             items = list(runtime.catalog.every_tool)
@@ -58,28 +54,6 @@ async def known_tools(
         reasons = reasons or ", because no server has one that is not hidden"
         raise ConfigError(f"there is no tool{reasons}", hint="correct the servers and try again")
     return items, unreached
-
-
-async def _recorded_tools(settings: Settings, enabled: Sequence[str]) -> tuple[list[Item], list[str]]:
-    """The tools in proxy.db, and the servers without a listing there."""
-    catalog = Catalog(
-        name_limit=settings.tool_name_limit or default_limit(settings.name),
-        prefixed=settings.prefix,
-        page_bytes=settings.page_bytes,
-        owners=await asyncio.to_thread(StateFile, settings.data_dir / "state.json"),
-        visible=everything_visible,
-        truncates=settings.enable_auto_truncation,
-    )
-    catalog_persistence = CatalogPersistence(SqliteCatalogStore(settings.data_dir / "proxy.db"), catalog)
-    try:
-        catalog.set_servers(enabled, [server.name for server in settings.servers if not server.enabled])
-        catalog.curate({server.name: server.curation for server in settings.servers})
-        await catalog_persistence.restore(settings.servers, forget=False)
-    finally:
-        await catalog_persistence.close()
-    return list(catalog.every_tool), [
-        name for name in enabled if not catalog.has_own_listing(name, PLAIN_PROFILE)
-    ]
 
 
 async def _connect(

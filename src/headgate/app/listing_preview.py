@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, TextIO, TypedDict
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -134,18 +134,6 @@ async def _complete_catalog(
     return remembered, unreached
 
 
-class _ReportHeadFields(TypedDict):
-    """The fields that both reports begin with."""
-
-    version: str
-    client: str
-    dialect: Dialect
-    budget_tokens: int
-    most_tools: int | None
-    tools: int
-    unreached: tuple[UnreachedServer, ...]
-
-
 class _ListingPreview:
     """One look at the tools."""
 
@@ -237,7 +225,7 @@ class _ListingPreview:
             changes=seen.changes,
         )
 
-    def _report_head(self) -> _ReportHeadFields:
+    def _report_head(self) -> dict[str, Any]:
         return {
             "version": __version__,
             "client": self._client,

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -148,17 +148,14 @@ def name_is(item: Item, given: str | None, limit: int) -> str:
     return CUT if item.public_name == plain else HASHED
 
 
-class RecordedCatalog:
+class RecordedCatalog(NamedTuple):
     """The tools that a gateway with these settings would list, and the most used of them."""
 
-    def __init__(
-        self, catalog: Catalog, hidden: list[Key], unknown: list[str], ranks: Mapping[Key, int]
-    ) -> None:
-        self.catalog = catalog
-        self.hidden = hidden
-        # The servers without a recorded listing.
-        self.unknown = unknown
-        self.ranks = ranks
+    catalog: Catalog
+    hidden: list[Key]
+    # The servers without a recorded listing.
+    unknown: list[str]
+    ranks: Mapping[Key, int]
 
 
 async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
@@ -185,20 +182,16 @@ async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
     # A tool that is hidden must not take a name from another one.
     notes.forget()
     catalog.curate({server.name: server.curation for server in settings.servers})
-    return RecordedCatalog(
-        catalog,
-        [key for key in every if not catalog.has(key)],
-        [name for name in enabled if not catalog.has_own_listing(name, PLAIN_PROFILE)],
-        _ranks(notes, usage),
-    )
-
-
-def _ranks(notes: "_ReadOnlyState", usage: Mapping[Key, int]) -> Mapping[Key, int]:
     favourites = MostUsedTools(notes)
     if favourites.is_due:
         # As a gateway that is started now.
         favourites.update(usage)
-    return favourites.ranks
+    return RecordedCatalog(
+        catalog,
+        [key for key in every if not catalog.has(key)],
+        [name for name in enabled if not catalog.has_own_listing(name, PLAIN_PROFILE)],
+        favourites.ranks,
+    )
 
 
 class _ReadOnlyState:
@@ -209,19 +202,15 @@ class _ReadOnlyState:
         self._claims: dict[str, Key] = {}
 
     def owner(self, public_name: str) -> Key | None:
-        """The server and the item that had the name first."""
         return self._claims.get(public_name) or self._state.owner(public_name)
 
     def claim(self, names: Mapping[str, Key]) -> None:
-        """Record the owners of these names."""
         self._claims.update(names)
 
     def forget(self) -> None:
-        """Drop all claims of this process."""
         self._claims.clear()
 
     def favourites(self) -> tuple[float, list[Key]]:
-        """The most used tools, and when they were determined."""
         return self._state.favourites()
 
     def remember_favourites(self, at: float, tools: list[Key]) -> None:

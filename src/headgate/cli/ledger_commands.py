@@ -145,7 +145,7 @@ def resolve_operation(ledger: LedgerCommand, op_id: str, *, happened: bool, did_
 def recover_ledger(ledger: LedgerCommand, *, accept_loss: bool) -> None:
     """Check the ledger, list the records that are lost, and keep the rest in a new one."""
     from headgate.app.operator_ledger import recover_ledger_files
-    from headgate.cli.recovery_text import format_recovery
+    from headgate.cli.operation_text import format_recovery
 
     ledger.print_with_settings(
         lambda settings: recover_ledger_files(settings, accept_loss=accept_loss),

@@ -33,6 +33,7 @@ from headgate.delivery.transactions.saga_rules import (
     steps_not_undone,
     transaction_status,
 )
+from headgate.delivery.transactions.transaction_report import UNDO_STATES
 from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
 from headgate.domain.redaction import redact_json, redact_secrets
 from headgate.domain.terminal import printable
@@ -55,13 +56,6 @@ _STEPS: Final[Mapping[StepState, tuple[str, str]]] = {
     StepState.UNDONE: ("carried out", "done"),
     StepState.UNDONE_BY_HAND: ("undone by hand", "not used"),
     StepState.LEFT: ("left as it is", "not done"),
-}
-# The same of a compensation, for programs.
-_UNDO_STATES: Final[Mapping[StepState, str]] = {
-    StepState.UNDOING: "under_way",
-    StepState.UNDO_DOUBT: "in_doubt",
-    StepState.UNDO_FAILED: "failed",
-    StepState.UNDONE: "done",
 }
 # The question that an operator has to answer where a retry is refused.
 _QUESTIONS: Final[Mapping[StepState, str]] = {
@@ -219,7 +213,7 @@ def _step_document(details: TransactionDetails, step: StepRecord) -> dict[str, A
     if step.remedy is Remedy.COMPENSATION:
         document["compensation"] = {
             "tool": step.undo_tool,
-            "state": _UNDO_STATES.get(step.state, "not_run"),
+            "state": UNDO_STATES.get(step.state, "not_run"),
             "arguments": _arguments(step.undo_arguments, _MOST_IN_JSON),
             "rounds": step.undo_round if step.state is not StepState.DONE else step.undo_round - 1,
             "op_id": step.undo_op_id,

@@ -23,21 +23,10 @@ from headgate.protocol.result_conversion import claims_error, is_tool_error
 
 _TOOL_CALL = "tools/call"
 # These change nothing; a method that the gateway does not know may.
-_READ_ONLY_METHODS = frozenset(
-    {
-        "completion/complete",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/templates/list",
-        "tasks/get",
-        "tasks/list",
-        "tasks/result",
-        "tools/list",
-    }
-)
+_READ_ONLY_METHODS = frozenset((
+    "completion/complete", "ping", "prompts/get", "prompts/list", "resources/list", "resources/read",
+    "resources/templates/list", "tasks/get", "tasks/list", "tasks/result", "tools/list",
+))  # fmt: skip
 # Read from each end of a result on disk.
 _EDGE_BYTES = 8 * 1024
 

@@ -73,6 +73,7 @@ class ArgumentReader(Generic[_Shape]):
         example: str,
         choices: Mapping[str, str] | None = None,
         container: str = "",
+        required: Sequence[str] = (),
     ) -> None:
         """`example` is the hint of every refusal; `choices` lists the words that an argument accepts.
 
@@ -83,6 +84,7 @@ class ArgumentReader(Generic[_Shape]):
         self._example = example
         self._choices = choices or {}
         self._container = container
+        self._required = required
         self._known = (*shape.__struct_fields__, *filter(None, [container]))
         # The fields that are lists, and those that are numbers or flags: a text is none of them itself.
         lists: list[str] = []
@@ -105,9 +107,13 @@ class ArgumentReader(Generic[_Shape]):
         rewritten |= {name: _stripped(given[name]) for name in self._scalars if _is_text(given, name)}
         arguments = Raw(msgspec.json.encode(given | rewritten)) if rewritten else _arguments(params)
         try:
-            return msgspec.json.decode(arguments, type=self._shape, strict=False)
+            found = msgspec.json.decode(arguments, type=self._shape, strict=False)
         except (DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _unreadable(self._tool, error, self._example, self._choices) from error
+        for name in self._required:
+            if getattr(found, name) in (None, ""):
+                raise InvalidArguments(self._tool, f"{name} is not given", hint=self._example)
+        return found
 
     def read_nested(self, params: Mapping[str, Raw]) -> Raw:
         """The arguments of the call inside the call; raises InvalidArguments."""

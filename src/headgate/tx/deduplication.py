@@ -20,11 +20,6 @@ class DeduplicationEntry:
     waiters: int = 0
     answer: TxResult | None = None
 
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether its call may have been executed without an answer."""
-        return self.running is None and self.answer is None
-
 
 class DeduplicationWindow:
     """Keys and their calls; the least recently used answers are evicted first."""

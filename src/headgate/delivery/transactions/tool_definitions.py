@@ -13,17 +13,6 @@ ROLLBACK_TOOL: Final = "transaction_rollback"
 GET_TRANSACTION_TOOL: Final = "get_transaction"
 GET_OPERATION_TOOL: Final = "get_operation"
 RESOLVE_TOOL: Final = "resolve_operation"
-# In the order in which they are listed.
-TOOL_NAMES: Final = (
-    BEGIN_TOOL,
-    STEP_TOOL,
-    COMMIT_TOOL,
-    ROLLBACK_TOOL,
-    GET_TRANSACTION_TOOL,
-    GET_OPERATION_TOOL,
-    RESOLVE_TOOL,
-)
-
 
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
@@ -46,8 +35,9 @@ def _definition(
     return tool if annotations is None else {**tool, "annotations": annotations}
 
 
-_TOOLS: Final = {
-    BEGIN_TOOL: _definition(
+# In the order in which they are listed.
+_DEFINITIONS: Final = (
+    _definition(
         BEGIN_TOOL,
         f"Begin a group of calls that are undone together: each {STEP_TOOL} names its compensation, "
         "which runs, "
@@ -56,7 +46,7 @@ _TOOLS: Final = {
         timeout_ms={**_NUMBER, "description": "300000 by default."},
         on_failure={"type": "string", "enum": [*OnFailure], "description": "keep: try another way."},
     ),
-    STEP_TOOL: _definition(
+    _definition(
         STEP_TOOL,
         "Call a tool as the next step of a transaction. Texts in compensate.args such as $result.id, "
         "$arguments.x are filled from this step. Without compensate it cannot be undone: make it last.",
@@ -67,14 +57,14 @@ _TOOLS: Final = {
         compensate={"type": "object", "properties": {"tool": _TEXT, "args": _OBJECT}, "required": ["tool"]},
         sequence={**_NUMBER, "description": "1, 2, ...: a repeat of a number is not made twice."},
     ),
-    COMMIT_TOOL: _definition(
+    _definition(
         COMMIT_TOOL,
         "Keep all steps of a transaction.",
         ("transaction_id",),
         _IDEMPOTENT,
         transaction_id=_TEXT,
     ),
-    ROLLBACK_TOOL: _definition(
+    _definition(
         ROLLBACK_TOOL,
         "Run the compensations of a transaction, last step first; again if it is stuck.",
         ("transaction_id",),
@@ -82,28 +72,30 @@ _TOOLS: Final = {
         transaction_id=_TEXT,
         leave={**_NUMBER, "description": "The step it is stuck at, to be left as it is."},
     ),
-    GET_TRANSACTION_TOOL: _definition(
+    _definition(
         GET_TRANSACTION_TOOL,
         "State, steps and history of a transaction.",
         ("transaction_id",),
         _READS,
         transaction_id=_TEXT,
     ),
-    GET_OPERATION_TOOL: _definition(
+    _definition(
         GET_OPERATION_TOOL,
         "What became of a recorded call, and its answer; op_id is in the _meta of its result or its error.",
         ("op_id",),
         _READS,
         op_id=_TEXT,
     ),
-    RESOLVE_TOOL: _definition(
+    _definition(
         RESOLVE_TOOL,
         "Settle a call that is in doubt, after checking whether it happened.",
         ("op_id", "happened"),
         op_id=_TEXT,
         happened={"type": "boolean"},
     ),
-}
+)
+_TOOLS: Final = {tool["name"]: tool for tool in _DEFINITIONS}
+TOOL_NAMES: Final = tuple(_TOOLS)
 _STUBBED: Final = {
     BEGIN_TOOL: ("Begin calls that are undone together; no isolation.", ()),
     STEP_TOOL: ("Call a tool as a step of a transaction.", ("transaction_id", "tool", "args", "compensate")),

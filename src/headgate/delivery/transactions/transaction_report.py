@@ -24,7 +24,8 @@ from headgate.domain.mcp_request import McpResponse
 from headgate.domain.redaction import redact
 from headgate.protocol.result_conversion import without_connection_keys
 
-_UNDO_STATES = {
+# How the compensation of a step in that state is.
+UNDO_STATES = {
     StepState.UNDOING: "under_way",
     StepState.UNDO_DOUBT: "in_doubt",
     StepState.UNDO_FAILED: "failed",
@@ -69,7 +70,7 @@ def transaction_details(transaction: TransactionRecord) -> dict[str, Any]:
 
 
 def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str, Any]:
-    undo = _UNDO_STATES.get(step.state)
+    undo = UNDO_STATES.get(step.state)
     report: dict[str, Any] = {
         "step": step.number,
         "tool": step.tool,
@@ -82,7 +83,7 @@ def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str
         found = (
             state for text in texts for state in before if text.startswith(f"step {step.number}: {state}")
         )
-        undo = _UNDO_STATES.get(next(found, step.state))
+        undo = UNDO_STATES.get(next(found, step.state))
     if step.op_id:
         report["op_id"] = step.op_id
     if step.remedy is Remedy.COMPENSATION:

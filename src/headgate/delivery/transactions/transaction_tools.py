@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -99,32 +100,30 @@ class ResolveArguments(OperationArguments, frozen=True, kw_only=True):
 
 
 _TRANSACTION_EXAMPLE: Final = 'call it with {"transaction_id": "..."}, which transaction_begin gives'
-_OPERATION_EXAMPLE: Final = 'call it with {"op_id":"..."}'
-_RESOLVE_EXAMPLE: Final = 'call it with {"op_id":"...","happened":true}'
 _begin_arguments = ArgumentReader(
     BEGIN_TOOL, BeginArguments, example=_BEGIN_EXAMPLE, choices={"on_failure": "rollback or keep"}
 )
-_step_arguments = ArgumentReader(STEP_TOOL, _StepArguments, example=_STEP_EXAMPLE, container="args")
-_commit_arguments = ArgumentReader(COMMIT_TOOL, TransactionArguments, example=_TRANSACTION_EXAMPLE)
-_rollback_arguments = ArgumentReader(ROLLBACK_TOOL, RollbackArguments, example=_TRANSACTION_EXAMPLE)
-_get_transaction_arguments = ArgumentReader(
-    GET_TRANSACTION_TOOL, TransactionArguments, example=_TRANSACTION_EXAMPLE
+_step_arguments = ArgumentReader(
+    STEP_TOOL, _StepArguments, example=_STEP_EXAMPLE, container="args", required=("transaction_id", "tool")
 )
-_get_operation_arguments = ArgumentReader(GET_OPERATION_TOOL, OperationArguments, example=_OPERATION_EXAMPLE)
-_resolve_arguments = ArgumentReader(RESOLVE_TOOL, ResolveArguments, example=_RESOLVE_EXAMPLE)
-
-
-def _require(tool: str, argument: str, value: object, example: str) -> None:
-    """Raises InvalidArguments for an argument that is missing or empty."""
-    if value is None or value == "":
-        raise InvalidArguments(tool, f"{argument} is not given", hint=example)
+_of_transaction = partial(ArgumentReader, example=_TRANSACTION_EXAMPLE, required=("transaction_id",))
+_commit_arguments = _of_transaction(COMMIT_TOOL, TransactionArguments)
+_rollback_arguments = _of_transaction(ROLLBACK_TOOL, RollbackArguments)
+_get_transaction_arguments = _of_transaction(GET_TRANSACTION_TOOL, TransactionArguments)
+_get_operation_arguments = ArgumentReader(
+    GET_OPERATION_TOOL, OperationArguments, example='call it with {"op_id":"..."}', required=("op_id",)
+)
+_resolve_arguments = ArgumentReader(
+    RESOLVE_TOOL,
+    ResolveArguments,
+    example='call it with {"op_id":"...","happened":true}',
+    required=("op_id", "happened"),
+)
 
 
 def read_step(request: McpRequest) -> tuple[str, StepRequest]:
     """The transaction and the step that a call of transaction_step requests; raises InvalidArguments."""
     given = _step_arguments.read(request.params)
-    _require(STEP_TOOL, "transaction_id", given.transaction_id, _STEP_EXAMPLE)
-    _require(STEP_TOOL, "tool", given.tool, _STEP_EXAMPLE)
     arguments = _step_arguments.read_nested(request.params)
     remedy = _object_members(given.compensate, STEP_TOOL, "compensate", _STEP_EXAMPLE)
     undo_tool, undo_template = _compensation(remedy, STEP_TOOL, _STEP_EXAMPLE)
@@ -262,13 +261,11 @@ class TransactionTools:
 
     async def _commit(self, request: McpRequest) -> McpResponse:
         given = _commit_arguments.read(request.params)
-        _require(COMMIT_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
         key = _transaction_key(request.caller, given.transaction_id)
         return tool_result(transaction_summary(await self._saga_runner.commit(key)))
 
     async def _rollback(self, request: McpRequest) -> McpResponse:
         given = _rollback_arguments.read(request.params)
-        _require(ROLLBACK_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
         key = _transaction_key(request.caller, given.transaction_id)
         transaction = await self._saga_runner.rollback(key, leave=given.leave)
         # A stuck one is an error, and names what remains.
@@ -277,13 +274,11 @@ class TransactionTools:
 
     async def _get_transaction(self, request: McpRequest) -> McpResponse:
         given = _get_transaction_arguments.read(request.params)
-        _require(GET_TRANSACTION_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
         key = _transaction_key(request.caller, given.transaction_id)
         return tool_result(transaction_details(await self._saga_runner.find_transaction(key)))
 
     async def _get_operation(self, request: McpRequest) -> McpResponse:
         given = _get_operation_arguments.read(request.params)
-        _require(GET_OPERATION_TOOL, "op_id", given.op_id, _OPERATION_EXAMPLE)
         found = await self._operations.find_operation(request.caller, given.op_id)
         if found.state is not OperationState.DONE or not found.answered:
             return tool_result(operation_details(found, None))
@@ -295,8 +290,6 @@ class TransactionTools:
 
     async def _resolve(self, request: McpRequest) -> McpResponse:
         given = _resolve_arguments.read(request.params)
-        _require(RESOLVE_TOOL, "op_id", given.op_id, _RESOLVE_EXAMPLE)
-        _require(RESOLVE_TOOL, "happened", given.happened, _RESOLVE_EXAMPLE)
         found = await self._operations.resolve(
             request.caller, given.op_id, happened=bool(given.happened), by="caller"
         )
