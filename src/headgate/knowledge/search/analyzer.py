@@ -45,14 +45,12 @@ def codes(text: str) -> list[str]:
         for one in _WORD.findall(found)
         if _CAMEL_CASE_BOUNDARY.search(one)
     ]
-    numbered = [_numbered(*found.groups()) for found in _NUMBERED.finditer(text)]
+    numbered = []
+    for word, number in _NUMBERED.findall(text):
+        # None for a stop word, as in `of 12`; no other term has a `#` in it.
+        if content := content_words("section" if word[0] == "\u00a7" else word):
+            numbered.append(f"{stem(content[-1])}#{number}")
     return [one.lower() for one in (*joined, *humped, *numbered) if one and len(one) <= _LONGEST]
-
-
-def _numbered(word: str, number: str) -> str:
-    """Empty for a stop word, as in `of 12`; no other term has a `#` in it."""
-    content = content_words("section" if word[0] == "\u00a7" else word)
-    return f"{stem(content[-1])}#{number}" if content else ""
 
 
 def exact_terms(text: str) -> list[str]:

@@ -121,18 +121,16 @@ class QueryCache(Generic[Key, Value]):
             await asyncio.wait({work.task})
             return work.task.result()
         except asyncio.CancelledError:
-            if work.waiting == 1:
-                await self._abandon(place, work)
+            if work.waiting > 1:
+                raise
+            # First, so that no caller joins a computation that ends.
+            if self._under_way.get(place) is work:
+                del self._under_way[place]
+            work.task.cancel()
+            done, _ = await asyncio.wait({work.task}, timeout=_ENDING_SECONDS)
+            for task in done:
+                if not task.cancelled() and task.exception() is not None:
+                    log.info("an abandoned search failed", exc_info=task.exception())
             raise
         finally:
             work.waiting -= 1
-
-    async def _abandon(self, place: tuple[Key, int], work: _InFlightComputation[Value]) -> None:
-        # First, so that no caller joins a computation that ends.
-        if self._under_way.get(place) is work:
-            del self._under_way[place]
-        work.task.cancel()
-        done, _ = await asyncio.wait({work.task}, timeout=_ENDING_SECONDS)
-        for task in done:
-            if not task.cancelled() and task.exception() is not None:
-                log.info("an abandoned search failed", exc_info=task.exception())

@@ -5,6 +5,7 @@ import math
 import re
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -65,23 +66,18 @@ def validate_boosts(boosts: ScoreBoosts) -> ScoreBoosts:
 
 
 def name_spans(text: str) -> list[NameSpan]:
-    """Every span of the query that may be a name, as keys of names."""
-    parts = text.split()
-    return [
-        NameSpan(start, end, key)
-        for start in range(len(parts))
-        for end in range(start + 1, min(start + _LONGEST_NAME_WORDS, len(parts)) + 1)
-        for key in _spellings(" ".join(parts[start:end]))
-    ]
-
-
-def _spellings(words: str) -> Iterable[str]:
-    """The span with and without the words that a sentence puts around a name; none for stop words."""
-    bare = words.strip(_AROUND)
-    plain = bare.strip(".")
-    found = dict.fromkeys(map(name_key, (words, bare, plain, _POSSESSIVE.sub("", plain))))
-    # `us` and `it` are names too, but hardly ever meant as such.
-    return [key for key in found if key and content_words(key)]
+    """Every span of the query that may be a name, as keys of names; none for stop words."""
+    parts, spans = text.split(), []
+    for start in range(len(parts)):
+        for end in range(start + 1, min(start + _LONGEST_NAME_WORDS, len(parts)) + 1):
+            # With and without what a sentence puts around a name.
+            words = " ".join(parts[start:end])
+            bare = words.strip(_AROUND)
+            plain = bare.strip(".")
+            keys = dict.fromkeys(map(name_key, (words, bare, plain, _POSSESSIVE.sub("", plain))))
+            # `us` and `it` are names too, but hardly ever meant as such.
+            spans += [NameSpan(start, end, key) for key in keys if key and content_words(key)]
+    return spans
 
 
 def resolve_mentions(text: str, found: Iterable[NameSpan], known: Iterable[Entity]) -> QueryMentions:
@@ -94,12 +90,14 @@ def resolve_mentions(text: str, found: Iterable[NameSpan], known: Iterable[Entit
         for name in (entity.name, *entity.aliases):
             names.setdefault(name_key(name), []).append(entity)
     matched = [span for span in found if span.key in names]
-    meant = [
-        entity
+    longest = [
+        span
         for span in matched
-        if not any(_within(span, other) for other in matched)
-        for entity in names[span.key]
+        if not any(
+            other.start <= span.start and span.end <= other.end and other[:2] != span[:2] for other in matched
+        )
     ]
+    meant = [entity for span in longest for entity in names[span.key]]
     return QueryMentions(
         vendors=frozenset(entity.id for entity in meant if entity.type.upper() in VENDOR_TYPES),
         entities=frozenset(entity.id for entity in meant if entity.type.upper() not in VENDOR_TYPES),
@@ -107,11 +105,6 @@ def resolve_mentions(text: str, found: Iterable[NameSpan], known: Iterable[Entit
         stems=frozenset(terms(text) + terms(text.lower())),
         topics=frozenset(stem(word) for word in content_words(text) if word not in WEAK_STOP_WORDS),
     )
-
-
-def _within(span: NameSpan, other: NameSpan) -> bool:
-    inside = other.start <= span.start and span.end <= other.end
-    return inside and other.end - other.start > span.end - span.start
 
 
 def boost_shares(
@@ -124,13 +117,20 @@ def boost_shares(
     """By which share the score grows, for each boost that fits the chunk."""
     # The first part is the name of the file.
     _, _, headings = chunk.header.partition(" > ")
-    subjects = terms(f"{headings} {chunk.category}")
+    on_topic = not query_mentions.topics.isdisjoint(terms(f"{headings} {chunk.category}"))
+    kind, stems = chunk.doc_type.casefold(), query_mentions.stems
+    own = terms(chunk.doc_type)
+    of_type = any(_DOC_TYPE_BY_STEM.get(word) == kind for word in stems) or (own and stems.issuperset(own))
+    # From 1 for today to 0 for a year ago, and for what has no date.
+    freshness = 0.0
+    with suppress(ValueError):
+        freshness = clamp_score(1 - (today - datetime.date.fromisoformat(chunk.date)).days / _RECENT_DAYS)
     fitting = {
         "vendor": boosts.vendor * (not query_mentions.vendors.isdisjoint(mentioned)),
-        "doc_type": boosts.doc_type * _of_type(query_mentions, chunk.doc_type),
-        "recency": boosts.recency * _freshness(chunk.date, today),
+        "doc_type": boosts.doc_type * bool(of_type),
+        "recency": boosts.recency * freshness,
         "entity": boosts.entity * (not query_mentions.entities.isdisjoint(mentioned)),
-        "topic": boosts.topic * (not query_mentions.topics.isdisjoint(subjects)),
+        "topic": boosts.topic * on_topic,
     }
     return {name: share for name, share in fitting.items() if share > 0}
 
@@ -143,23 +143,6 @@ def apply_boosts(score: float, shares: Mapping[str, float]) -> float:
 def clamp_score(score: float) -> float:
     """From 0 to 1."""
     return min(1.0, max(0.0, score))
-
-
-def _of_type(query_mentions: QueryMentions, doc_type: str) -> bool:
-    kind = doc_type.casefold()
-    if any(_DOC_TYPE_BY_STEM.get(word) == kind for word in query_mentions.stems):
-        return True
-    own = terms(doc_type)
-    return bool(own) and query_mentions.stems.issuperset(own)
-
-
-def _freshness(day: str, today: datetime.date) -> float:
-    """From 1 for today to 0 for a year ago; 0 for what has no date."""
-    try:
-        age = (today - datetime.date.fromisoformat(day)).days
-    except ValueError:
-        return 0.0
-    return clamp_score(1 - age / _RECENT_DAYS)
 
 
 _DIGITS: Final = 6

@@ -116,7 +116,12 @@ class VectorSearch:
         """The chunks nearest to a text, or why there are none; raises StoreUnavailable."""
         if self._vectors is None:
             return self._missing
-        model = await self._model_of(revision)
+        if self._model is not None and self._model[0] == revision:
+            model = self._model[1]
+        else:
+            # Kept apart: a search of another revision may learn of another model meanwhile.
+            model = await self._passages.model_fingerprint()
+            self._model = (revision, model)
         if not model:
             return _NO_VECTORS
         try:
@@ -145,14 +150,6 @@ class VectorSearch:
         if not found and (counted := await self.statistics_at(revision)) is not None and not counted.vectors:
             return _NO_VECTORS
         return found
-
-    async def _model_of(self, revision: int) -> str:
-        if self._model is not None and self._model[0] == revision:
-            return self._model[1]
-        # Kept apart: a search of another revision may learn of another model meanwhile.
-        model = await self._passages.model_fingerprint()
-        self._model = (revision, model)
-        return model
 
     async def statistics_at(self, revision: int) -> StoreStatistics | None:
         """The statistics of a revision; None when the store changes too fast."""

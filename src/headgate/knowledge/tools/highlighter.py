@@ -36,56 +36,40 @@ class HighlightedPassage(NamedTuple):
 
 def highlight(chunk: ChunkRecord, query: str) -> HighlightedPassage:
     """At most 200 characters around what the query matches, and of a chunk without a match its beginning."""
-    match = _best_match(chunk.text, query)
-    return HighlightedPassage(_snippet_text(chunk.text, _start(chunk.text, match)), _header(chunk, match))
-
-
-def _snippet_text(text: str, start: int) -> str:
+    text, match, start = chunk.text, _best_match(chunk.text, query), 0
+    if match is not None and match >= _BEFORE and len(text) > LENGTH:
+        # From a word on, and with all of the text where little is left of it.
+        gap = text.find(" ", match - _BEFORE, match)
+        start = min(gap + 1 if gap >= 0 else match, len(text) - LENGTH)
     end = start + LENGTH
     before, behind = _DOTS if start else "", _DOTS if end < len(text) else ""
-    return f"{before}{text[start:end]}{behind}"
+    return HighlightedPassage(f"{before}{text[start:end]}{behind}", _header(chunk, match))
 
 
 def _best_match(text: str, query: str) -> int | None:
     """The start of the passage with most terms of the query; None where the text has none."""
-    matches = list(_matches(text, query))[:_MOST_MATCHES]
-    if not matches:
-        return None
-    best = max(range(len(matches)), key=lambda place: (_weight(matches[place:]), -place))
-    last = matches[best][0] + LENGTH - _BEFORE
-    passage = [match for match in matches[best:] if match[0] < last]
-    # Words that stand there once more lie nearer to the others.
-    while len({word for _, word in passage[1:]}) == len({word for _, word in passage}):
-        passage.pop(0)
-    return passage[0][0]
-
-
-def _start(text: str, match: int | None) -> int:
-    """The start of the snippet."""
-    if match is None or match < _BEFORE or len(text) <= LENGTH:
-        return 0
-    # From a word on, and with all of the text where little is left of it.
-    gap = text.find(" ", match - _BEFORE, match)
-    start = gap + 1 if gap >= 0 else match
-    return min(start, len(text) - LENGTH)
-
-
-def _matches(text: str, query: str) -> Iterator[tuple[int, str]]:
-    """The places of what the query has: codes as they are written, and words with the same stem."""
+    # Codes as they are written, and words with the same stem.
     query_terms = set(terms(query))
     found = [(match.start(), stem(match[0].lower())) for match in _WORD.finditer(text)]
     places = [(place, word) for place, word in found if word in query_terms]
     lowered = text.lower()
-    # A code counts for more than the words that it is made of.
     for code in codes(query):
         at = lowered.find(code.replace("#", " "))
+        # A code counts for more than the words that it is made of.
         places += [(at, f"{code} {part}") for part in range(3)] if at >= 0 else []
-    return iter(sorted(places))
-
-
-def _weight(following: list[tuple[int, str]]) -> int:
-    last = following[0][0] + LENGTH - _BEFORE
-    return len({word for place, word in following if place < last})
+    matches = sorted(places)[:_MOST_MATCHES]
+    passages = [
+        [other for other in matches[place:] if other[0] < start + LENGTH - _BEFORE]
+        for place, (start, _) in enumerate(matches)
+    ]
+    if not passages:
+        return None
+    # The first of the best.
+    passage = max(passages, key=lambda passage: len({word for _, word in passage}))
+    # Words that stand there once more lie nearer to the others.
+    while len({word for _, word in passage[1:]}) == len({word for _, word in passage}):
+        passage.pop(0)
+    return passage[0][0]
 
 
 def _header(chunk: ChunkRecord, match: int | None) -> str:

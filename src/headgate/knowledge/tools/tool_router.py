@@ -14,7 +14,6 @@ from headgate.domain.identity import Identity
 from headgate.domain.redaction import redact
 from headgate.knowledge.errors import (
     EntityAmbiguous,
-    EntityMatch,
     EntityNotFound,
     InvalidKnowledgeArgument,
     SearchFailed,
@@ -37,6 +36,10 @@ from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget
 
 log = logging.getLogger(__name__)
 
+# How a match is described, by the tool that found several.
+_VENDOR_KEYS: Final = ("vendor_id", "vendor_name", "vendor_type")
+_ENTITY_KEYS: Final = ("entity_id", "name", "entity_type")
+
 
 def error_content(error: KnowledgeError) -> dict[str, Any]:
     """The error, the action and the code; possible matches and the retry delay, where known."""
@@ -48,26 +51,18 @@ def error_content(error: KnowledgeError) -> dict[str, Any]:
     if error.retry_after_seconds is not None:
         content["retry_after_seconds"] = error.retry_after_seconds
     if isinstance(error, EntityAmbiguous):
-        is_vendor = isinstance(error, VendorAmbiguous)
-        keys = (
-            ("vendor_id", "vendor_name", "vendor_type") if is_vendor else ("entity_id", "name", "entity_type")
-        )
+        keys = _VENDOR_KEYS if isinstance(error, VendorAmbiguous) else _ENTITY_KEYS
         content["matches"] = [
-            dict(zip(keys, match[:3], strict=True)) | _match_fields(match) for match in error.matches
+            # What else is known of it.
+            dict(zip(keys, match[:3], strict=True))
+            | ({"external_id": match.external_id} if match.external_id else {})
+            | ({"aliases": list(match.aliases)} if match.aliases else {})
+            | ({"attributes": dict(match.attributes)} if match.attributes else {})
+            for match in error.matches
         ]
     if isinstance(error, VendorNotFound) or (isinstance(error, EntityNotFound) and error.nearest):
         content["suggestions"] = error.nearest
     return content
-
-
-def _match_fields(match: EntityMatch) -> dict[str, Any]:
-    """The other fields of a match, as far as it has them."""
-    known = {
-        "external_id": match.external_id,
-        "aliases": list(match.aliases),
-        "attributes": dict(match.attributes),
-    }
-    return {name: value for name, value in known.items() if value}
 
 
 _Tool = Callable[[ToolCall], Awaitable[dict[str, Any]]]
