@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
@@ -82,23 +82,25 @@ def _table(value: bytes) -> bytes | None:
         kinds = Counter(tuple(members) for _, members in sample).most_common(1)
         columns = kinds[0][0] if len(elements) > 1 else ()
         header = b'{"columns":' + msgspec.json.encode(columns) + b',"rows":'
-        if not columns or not _saves(sample, columns, header, step):
+        if not columns:
             return None
-        rows = _even_rows(value, len(elements), columns) or _rows(elements, columns)
+        # The saving is estimated from a sample of the rows.
+        before = _tokens(b",".join(element for element, _ in sample))
+        after = _tokens(b",".join(_row(element, members, columns) for element, members in sample))
+        if _tokens(header) * _CAUTION >= (before - after) * step:
+            return None
+        rows = _even_rows(value, len(elements), columns)
+        if rows is None:
+            written = [_row(element, decode_members(element), columns) for element in elements]
+            odd = sum(row.startswith(b"{") for row in written)
+            if odd > len(written) * _MOST_ODD:
+                return None
+            rows = b"[" + b",".join(written) + b"]"
     except ValidationError:
         # Some elements are no objects: an array among them could not be distinguished from a row.
         return None
     # Fewer tokens in more characters would not fit where the array did.
-    return header + rows + b"}" if rows and len(header) + len(rows) + 1 < len(value) else None
-
-
-def _saves(
-    sample: Sequence[tuple[Raw, Mapping[str, Raw]]], columns: tuple[str, ...], header: bytes, step: int
-) -> bool:
-    """Whether the table takes fewer tokens, estimated from a sample of its rows."""
-    before = _tokens(b",".join(element for element, _ in sample))
-    after = _tokens(b",".join(_row(element, members, columns) for element, members in sample))
-    return _tokens(header) * _CAUTION < (before - after) * step
+    return header + rows + b"}" if len(header) + len(rows) + 1 < len(value) else None
 
 
 def _even_rows(value: bytes, count: int, columns: tuple[str, ...]) -> bytes | None:
@@ -115,12 +117,6 @@ def _even_rows(value: bytes, count: int, columns: tuple[str, ...]) -> bytes | No
         # Some objects have other keys, or a string contains a quote.
         return None
     return msgspec.json.encode([msgspec.structs.astuple(row) for row in rows])
-
-
-def _rows(elements: Sequence[Raw], columns: tuple[str, ...]) -> bytes | None:
-    rows = [_row(element, decode_members(element), columns) for element in elements]
-    odd = sum(row.startswith(b"{") for row in rows)
-    return None if odd > len(rows) * _MOST_ODD else b"[" + b",".join(rows) + b"]"
 
 
 def _row(element: Raw, members: Mapping[str, Raw], columns: tuple[str, ...]) -> bytes:
@@ -155,14 +151,12 @@ def _expand(value: bytes, depth: int) -> bytes:
         return value
     members = decode_members(value)
     if members.keys() == _SHAPE:
-        return _expand_rows(_names.decode(members["columns"]), decode_elements(members["rows"]))
+        columns = _names.decode(members["columns"])
+        rows = (_expand_row(columns, bytes(row)) for row in decode_elements(members["rows"]))
+        return b"[" + b",".join(rows) + b"]"
     if depth == _DEEPEST:
         return value
     return _object((key, _expand(bytes(member), depth + 1)) for key, member in members.items())
-
-
-def _expand_rows(columns: list[str], rows: list[Raw]) -> bytes:
-    return b"[" + b",".join(_expand_row(columns, bytes(row)) for row in rows) + b"]"
 
 
 def _expand_row(columns: list[str], row: bytes) -> bytes:

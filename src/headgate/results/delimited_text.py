@@ -11,11 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from headgate.results.content import Content
-from headgate.results.json_paths import (
-    WILDCARD,
-    JsonPath,
-    nearest_names,
-)
+from headgate.results.json_paths import WILDCARD, JsonPath, nearest_names
 
 _SEPARATORS: Final = ",\t;|"
 _SAMPLE: Final = 50
@@ -74,15 +70,12 @@ def _certain_names(lines: Lines, separator: str, fewest_records: int) -> tuple[s
     # The default of pandas: an unnamed column with the number of each record.
     if not header[0].strip() and all(record[0].isdecimal() for record in others):
         header = [_NUMBERS, *header[1:]]
-    if not _is_header(header):
+    names = tuple(name.strip() for name in header)
+    plain = all(_NAME.fullmatch(name) and len(name.split()) <= _MOST_WORDS for name in names)
+    if not plain or len(set(names)) < len(names):
         return ()
     alike = (len(record) == len(header) and not any(map(str.__eq__, header, record)) for record in others)
-    return tuple(name.strip() for name in header) if all(alike) else ()
-
-
-def _is_header(names: list[str]) -> bool:
-    plain = all(_NAME.fullmatch(name.strip()) and len(name.split()) <= _MOST_WORDS for name in names)
-    return plain and len({name.strip() for name in names}) == len(names)
+    return names if all(alike) else ()
 
 
 def read_records(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
@@ -123,31 +116,23 @@ def project_columns(
     table: DelimitedText, fields: Mapping[str, JsonPath], exclude: Mapping[str, JsonPath]
 ) -> tuple[bytes, dict[str, Any]] | None:
     """The selected columns, in their order, and metadata; None where a record cannot be read."""
-    kept = _column_indexes(table.names, fields) if fields else set(range(len(table.names)))
-    chosen = sorted(kept - _column_indexes(table.names, exclude))
-    facts: dict[str, Any] = {"separator": table.separator} | _columns_not_found(
-        table.names, {**fields, **exclude}
-    )
+    names = table.names
+    selected = {field: _columns(names, field, path) for field, path in {**fields, **exclude}.items()}
+    kept = set[int]().union(*(selected[field] for field in fields)) if fields else set(range(len(names)))
+    chosen = sorted(kept.difference(*(selected[field] for field in exclude)))
+    facts: dict[str, Any] = {"separator": table.separator}
+    missing = [field for field, columns in selected.items() if not columns]
+    if missing:
+        nearest = {field: nearest_names(field, names) for field in missing[:_MAX_COLUMN_SUGGESTIONS]}
+        facts |= {"fields_not_found": missing, "nearest_fields": nearest}
     try:
-        rows = [_pad(record, len(table.names)) for record in table.records()]
+        rows = [record + [""] * (len(names) - len(record)) for record in table.records()]
     except csv.Error:
         return None
     if not chosen:
         return b"", facts
-    names = [[table.names[at] for at in chosen]]
     pick = itemgetter(*chosen) if len(chosen) > 1 else lambda row: (row[chosen[0]],)
-    return write_records([*names, *map(pick, rows)], table.separator), facts
-
-
-def _pad(record: list[str], count: int) -> list[str]:
-    return record if len(record) >= count else record + [""] * (count - len(record))
-
-
-def _column_indexes(names: Sequence[str], requested: Mapping[str, JsonPath]) -> set[int]:
-    found: set[int] = set()
-    for field, path in requested.items():
-        found |= _columns(names, field, path)
-    return found
+    return write_records(map(pick, [names, *rows]), table.separator), facts
 
 
 def _columns(names: Sequence[str], field: str, path: JsonPath) -> set[int]:
@@ -158,11 +143,3 @@ def _columns(names: Sequence[str], field: str, path: JsonPath) -> set[int]:
     if not steps:
         return set(range(len(names)))
     return {names.index(str(steps[0]))} if len(steps) == 1 and str(steps[0]) in names else set()
-
-
-def _columns_not_found(names: Sequence[str], requested: Mapping[str, JsonPath]) -> dict[str, Any]:
-    missing = [field for field, path in requested.items() if not _columns(names, field, path)]
-    if not missing:
-        return {}
-    nearest = {field: nearest_names(field, names) for field in missing[:_MAX_COLUMN_SUGGESTIONS]}
-    return {"fields_not_found": missing, "nearest_fields": nearest}

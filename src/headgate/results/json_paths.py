@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 from urllib.parse import unquote
 
@@ -188,20 +188,19 @@ def select_path(content: Content, path: str, scratch: Scratch | None = None) -> 
     steps = parse_path(path)
     if not steps:
         return content
+    no_json = ProcessingError(
+        "The content is no JSON, so that a path leads nowhere in it: leave the path out."
+    )
     if first_byte(content) not in (b"{", b"["):
-        raise _no_json()
+        raise no_json
     try:
         values, many = _follow(Raw(memoryview(content)), steps)
     except RecursionError:
         raise nesting_error() from None
     except DecodeError:
-        raise _no_json() from None
+        raise no_json from None
     keep = (scratch or MemoryScratch()).store
     return keep(join_windows(values)) if many else keep(windows(values[0]))
-
-
-def _no_json() -> ProcessingError:
-    return ProcessingError("The content is no JSON, so that a path leads nowhere in it: leave the path out.")
 
 
 def nesting_error() -> ProcessingError:
@@ -212,11 +211,9 @@ def nesting_error() -> ProcessingError:
 def _follow(content: Raw, steps: JsonPath) -> tuple[list[Raw], bool]:
     values, many = [content], False
     for count, step in enumerate(steps):
-        many = (
-            many
-            or step is WILDCARD
-            or (array_index(step) is None and isinstance(decode_container_or_string(values[0]), list))
-        )
+        if not many:
+            by_name = array_index(step) is None
+            many = step is WILDCARD or (by_name and isinstance(decode_container_or_string(values[0]), list))
         found = [taken for value in values for taken in _step_into(value, step)]
         if not found and not (many and all(_is_empty_for(value, step) for value in values)):
             raise ProcessingError(_missing_message(values, steps, count))
@@ -300,13 +297,11 @@ def _missing_message(values: list[Raw], steps: JsonPath, count: int) -> str:
     step, place = steps[count], quote_for_message(format_path(steps[:count])) if count else "the top"
     start = f"Nothing is at {quote_for_message(format_path(steps[: count + 1]))}: "
     if array_index(step) is not None:
-        arrays = (
-            container for container in map(decode_container_or_string, values) if isinstance(container, list)
-        )
-        longest = max(map(len, arrays), default=None)
+        containers = map(decode_container_or_string, values)
+        longest = max((len(one) for one in containers if isinstance(one, list)), default=None)
         if longest is not None:
             return f"{start}the longest array at {place} has {longest} elements, counted from 0."
-    keys = _nearest(str(step), (members for value in values for members in _objects_in(value)))
+    keys = _nearest(str(step), chain.from_iterable(map(_objects_in, values)))
     if not keys:
         return f"{start}what is at {place} has no members, so take a shorter path."
     return f"{start}the nearest keys at {place} are {', '.join(map(quote_for_message, keys))}."
@@ -315,19 +310,16 @@ def _missing_message(values: list[Raw], steps: JsonPath, count: int) -> str:
 def nearest_paths(values: Iterable[Raw], path: JsonPath) -> list[str]:
     """At most five existing paths that are similar to one that selects nothing."""
     for count, step in enumerate(path):
-        if isinstance(step, str) and array_index(step) is None:
-            objects = list(
-                islice((container for value in values for container in _objects_in(value)), _MOST_SAMPLES)
-            )
-            values = [container[step] for container in objects if step in container]
-            if not values:
-                deeper = _ending_in(step, objects)
-                near = [*deeper, *((key,) for key in _nearest(step, objects))][:5]
-                return [format_path((*path[:count], *rest)) for rest in near]
-        else:
-            values = list(
-                islice((found for value in values for found in _step_into(value, step)), _MOST_SAMPLES)
-            )
+        if not isinstance(step, str) or array_index(step) is not None:
+            inner = chain.from_iterable(_step_into(value, step) for value in values)
+            values = list(islice(inner, _MOST_SAMPLES))
+            continue
+        objects = list(islice(chain.from_iterable(map(_objects_in, values)), _MOST_SAMPLES))
+        values = [container[step] for container in objects if step in container]
+        if not values:
+            deeper = _ending_in(step, objects)
+            near = [*deeper, *((key,) for key in _nearest(step, objects))][:5]
+            return [format_path((*path[:count], *rest)) for rest in near]
     return []
 
 
@@ -358,8 +350,7 @@ def _objects_in(value: Raw) -> Iterator[dict[str, Raw]]:
 
 
 def _nearest(name: str, objects: Iterable[dict[str, Raw]]) -> list[str]:
-    keys = dict.fromkeys(islice((key for container in objects for key in container), _MOST_KEYS))
-    return nearest_names(name, list(keys))
+    return nearest_names(name, list(dict.fromkeys(islice(chain.from_iterable(objects), _MOST_KEYS))))
 
 
 def nearest_names(name: str, names: Sequence[str], limit: int = 5) -> list[str]:

@@ -248,11 +248,9 @@ class LargeResults:
     ) -> McpResponse:
         """The requested part of a new result, which is stored whole; raises as `read_stored`."""
         if response.error or not _is_readable(response.result, read_request):
-            return (
-                await self.truncate_if_large(call, response)
-                if self.may_exceed_limit(response)
-                else self.mark_spoofed_notices(response)
-            )
+            if self.may_exceed_limit(response):
+                return await self.truncate_if_large(call, response)
+            return self.mark_spoofed_notices(response)
         agent = result_owner_of(call.request.session, call.request.caller)
         cache_id = new_cache_id()
         await self._store_whole(agent, call, response.result, cache_id)
@@ -315,7 +313,8 @@ class LargeResults:
             room=settings.excerpt_characters,
             style=settings.style,
             output_schema=_output_schema(call),
-            tool_known=_tool_known(call),
+            # The tool of a task from before a restart is not.
+            tool_known=call.request.method == _TOOL_CALL or bool(call.item.definition),
             message=fill_placeholders(settings.message, known),
             compact=settings.compact,
         )
@@ -334,11 +333,6 @@ def _is_readable(result: Payload, read_request: ReadRequest) -> bool:
         return True
     outside = parse_envelope(result)
     return outside.complete and (not outside.failed or read_request.job.projection is not None)
-
-
-def _tool_known(call: UpstreamCall) -> bool:
-    """Whether the tool of the result is known; for a task from before a restart it is not."""
-    return call.request.method == _TOOL_CALL or bool(call.item.definition)
 
 
 def _output_schema(call: UpstreamCall) -> bytes | None:
@@ -370,21 +364,16 @@ class ResultMetrics:
     def count_excerpt(self, done: JobResult) -> None:
         """A result was truncated."""
         self.excerpts += 1
-        self._count_received(done)
-        self._count_shown(done)
+        self._count(done, received=True)
 
     def count_read(self, tool: str, done: JobResult, *, fresh: bool) -> None:
         """A tool has read a result; a fresh one would otherwise have been shown whole."""
         self.reads_by_tool[tool] = self.reads_by_tool.get(tool, 0) + 1
-        if fresh:
-            self._count_received(done)
-        self._count_shown(done)
+        self._count(done, received=fresh)
 
-    def _count_received(self, done: JobResult) -> None:
-        self.characters_received += done.original_size
-        self._tokens_received += done.original_tokens
-
-    def _count_shown(self, done: JobResult) -> None:
+    def _count(self, done: JobResult, *, received: bool) -> None:
+        self.characters_received += received * done.original_size
+        self._tokens_received += received * done.original_tokens
         self.characters_shown += done.processed_size
         self._tokens_shown += done.processed_tokens
 

@@ -31,9 +31,8 @@ class ProcessingError(ValueError):
 class Processor(Protocol):
     """One way to transform a content."""
 
-    @property
-    def name(self) -> str:
-        """The key of its parameters and of its metadata."""
+    # The key of its parameters and of its metadata.
+    name: str
 
     def process(self, content: Content, params: Any) -> ProcessorResult:
         """The transformed content; `params` is the struct of this processor. Raises ProcessingError."""
@@ -75,15 +74,14 @@ class Pipeline:
 
     def run(self, content: Content, params: Mapping[str, Any]) -> ProcessorResult:
         """The final output; a processor without parameters is skipped, a failure ends the run."""
-        given, metadata, applied = content, {}, False
-        error: str | None = None
-        places: Sequence[int] = ()
-        elements: Sequence[int] = ()
+        made, metadata = unchanged(content), dict[str, Any]()
         for processor in self._processors:
             if params.get(processor.name) is None:
                 continue
+            error: str | None = None
             try:
-                result = processor.process(content, params[processor.name])
+                result = processor.process(made.content, params[processor.name])
+                error = result.error
             except ProcessingError as refused:
                 error = str(refused)
             except MemoryError:
@@ -91,22 +89,10 @@ class Pipeline:
                 raise
             except Exception as failure:  # noqa: BLE001 (whatever a processor does, the pipeline gives a result)
                 error = f"{processor.name} failed: {type(failure).__name__}: {failure}"
-            else:
-                error = result.error
             if error is not None:
-                break
-            content, applied = result.content, applied or result.applied
-            places, elements = result.places, result.elements
+                return msgspec.structs.replace(unchanged(content, metadata), error=error)
             metadata[processor.name] = dict(result.metadata)
-        if error is not None:
-            content = given
-        return ProcessorResult(
-            content=content,
-            metadata=metadata,
-            original_size=len(given),
-            processed_size=len(content),
-            applied=applied and error is None,
-            error=error,
-            places=places,
-            elements=elements,
+            made = msgspec.structs.replace(result, applied=made.applied or result.applied)
+        return msgspec.structs.replace(
+            made, metadata=metadata, original_size=len(content), processed_size=len(made.content)
         )

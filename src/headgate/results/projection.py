@@ -45,15 +45,12 @@ _Kept = Raw | dict[str, Any] | list[Any] | UnsetType | None
 class ProjectionProcessor:
     """Keeps or drops fields; an element without any of the kept ones stays in its array as {}."""
 
-    @property
-    def name(self) -> str:
-        """The key of its parameters and of its metadata."""
-        return "projection"
+    name = "projection"
 
     def process(self, content: Content, params: ProjectionParams) -> ProcessorResult:
         """JSON with fewer fields, CSV with fewer columns; other text unchanged. Raises ProcessingError."""
         fields, exclude = _parse_fields(params)
-        metadata: dict[str, Any] = {"mode": str(ProjectionMode.INCLUDE if fields else ProjectionMode.EXCLUDE)}
+        metadata: dict[str, Any] = {"mode": "include" if fields else "exclude"}
         metadata["fields"] = list(fields or exclude)
         if fields and exclude:
             metadata["exclude"] = list(exclude)
@@ -86,32 +83,29 @@ def _parse_fields(params: ProjectionParams) -> tuple[dict[str, JsonPath], dict[s
 def _project(
     content: Content, fields: dict[str, JsonPath], exclude: dict[str, JsonPath], metadata: dict[str, Any]
 ) -> ProcessorResult:
-    if first_byte(content) not in (b"{", b"["):
-        return _project_text(content, fields, exclude, metadata)
     keep = None if () in fields.values() else FieldSelection.of(fields.items())
     drop = FieldSelection.of(exclude.items())
-    work, values = _ProjectionRun(len(content)), [Raw(memoryview(content))]
-    try:
-        made = work.document(values[0], keep, drop)
-    except DecodeError:
-        values = _lines(content)
-        if not values:
-            return _project_text(content, fields, exclude, metadata)
-        made = work.lines(values, keep, drop)
-    if keep or not fields:
-        metadata |= _not_found(values, fields or exclude, work.found)
+    work, values, made = _ProjectionRun(len(content)), list[Raw](), None
+    if first_byte(content) in (b"{", b"["):
+        values = [Raw(memoryview(content))]
+        try:
+            made = work.document(values[0], keep, drop)
+        except DecodeError:
+            values = _lines(content)
+            made = work.lines(values, keep, drop) if values else None
+    if not values:
+        table = detect_delimited(content)
+        projected = None if table is None else project_columns(table, fields, exclude)
+        if projected is None:
+            return unchanged(content, metadata | {"reason": _TEXT})
+        return processed(content, projected[0], metadata | projected[1])
+    requested = fields or exclude
+    missing = [field for field in requested if field not in work.found] if keep or not fields else []
+    if missing:
+        near = {field: nearest_paths(values, requested[field]) for field in missing[:_MOST_CORRECTED]}
+        metadata["fields_not_found"] = missing
+        metadata["nearest_fields"] = {field: paths for field, paths in near.items() if paths}
     return unchanged(content, metadata) if made is None else processed(content, made, metadata)
-
-
-def _project_text(
-    content: Content, fields: dict[str, JsonPath], exclude: dict[str, JsonPath], metadata: dict[str, Any]
-) -> ProcessorResult:
-    """A table with fewer columns; any other text unchanged."""
-    table = detect_delimited(content)
-    made = None if table is None else project_columns(table, fields, exclude)
-    if made is None:
-        return unchanged(content, metadata | {"reason": _TEXT})
-    return processed(content, made[0], metadata | made[1])
 
 
 def _lines(content: Content) -> list[Raw]:
@@ -121,17 +115,6 @@ def _lines(content: Content) -> list[Raw]:
     except DecodeError:
         return []
     return values if all(memoryview(value)[0] == ord("{") for value in values) else []
-
-
-def _not_found(values: list[Raw], requested: dict[str, JsonPath], found: set[str]) -> dict[str, Any]:
-    missing = [field for field in requested if field not in found]
-    if not missing:
-        return {}
-    near = {field: nearest_paths(values, requested[field]) for field in missing[:_MOST_CORRECTED]}
-    return {
-        "fields_not_found": missing,
-        "nearest_fields": {field: near[field] for field in near if near[field]},
-    }
 
 
 # Values are joined and decoded at once, unless that would copy a large content.
@@ -175,16 +158,13 @@ class FieldSelection:
     def element(self, indexes: tuple[int, ...] = ()) -> "FieldSelection | None":
         """The selection below the array element with these indexes, or any other element."""
         if indexes not in self._elements:
-            self._elements[indexes] = FieldSelection.of(self._further(indexes))
+            # A name steps through arrays.
+            self._elements[indexes] = FieldSelection.of(
+                (field, rest[1:] if rest[0] is WILDCARD or index is not None else rest)
+                for field, rest in self._rests
+                if rest and ((index := array_index(rest[0])) is None or index in indexes)
+            )
         return self._elements[indexes]
-
-    def _further(self, indexes: tuple[int, ...]) -> Iterator[tuple[str, JsonPath]]:
-        for field, rest in self._rests:
-            if rest and (rest[0] is WILDCARD or array_index(rest[0]) in indexes):
-                yield field, rest[1:]
-            elif rest and array_index(rest[0]) is None:
-                # A name steps through arrays.
-                yield field, rest
 
     def element_selections(self, count: int) -> "dict[int, FieldSelection | None]":
         """The selections of the elements of an array of `count` that an index selects."""
@@ -210,6 +190,9 @@ class FieldSelection:
         return ContainerDecoder(_typed_dict("Named", dict.fromkeys(self.names, Raw), total=False))
 
 
+_Container = dict[str, Raw] | list[Raw] | None
+
+
 class ContainerDecoder:
     """Decodes one level of many values at once."""
 
@@ -221,57 +204,47 @@ class ContainerDecoder:
         )
         self._many = msgspec.json.Decoder(list[members | list[Raw] | None])
 
-    def decode_all(self, values: list[Raw], *, may_be_large: bool) -> list[dict[str, Raw] | list[Raw] | None]:
+    def decode_all(self, values: list[Raw], *, may_be_large: bool) -> list[_Container]:
         """The members or elements of each value, or None for a scalar."""
-        container = self._decode_batch(values, may_be_large=may_be_large)
-        return container if self._names is None else [_select_names(one, self._names) for one in container]
+        containers = self._decode_batch(values, may_be_large=may_be_large)
+        names = self._names
+        if names is None:
+            return containers
+        return [
+            {name: one[name] for name in one if name in names} if isinstance(one, dict) else one
+            for one in containers
+        ]
 
-    def _decode_batch(
-        self, values: list[Raw], *, may_be_large: bool
-    ) -> list[dict[str, Raw] | list[Raw] | None]:
-        if len(values) > 1 and not (may_be_large and _are_large(values)):
+    def _decode_batch(self, values: list[Raw], *, may_be_large: bool) -> list[_Container]:
+        are_large = may_be_large and sum(map(len, values)) > _MOST_JOINED_BYTES
+        if len(values) > 1 and not are_large:
             try:
                 return self._many.decode(b"[%b]" % b",".join(values))
             except ValidationError:
                 # A scalar is among them.
                 pass
-        return [self._decode_one(value) for value in values]
-
-    def _decode_one(self, value: Raw) -> dict[str, Raw] | list[Raw] | None:
-        if is_scalar(value):
-            inner = json_in_string(value)
-            return None if inner is None else self._one.decode(inner)
-        return self._one.decode(value)
+        # A string is stepped into where it contains JSON.
+        inner = (json_in_string(value) if is_scalar(value) else value for value in values)
+        return [None if value is None else self._one.decode(value) for value in inner]
 
 
-def _select_names(
-    container: dict[str, Raw] | list[Raw] | None, names: Set[str]
-) -> dict[str, Raw] | list[Raw] | None:
-    return (
-        {name: container[name] for name in container if name in names}
-        if isinstance(container, dict)
-        else container
-    )
-
-
-def _are_large(values: list[Raw]) -> bool:
-    return sum(memoryview(value).nbytes for value in values) > _MOST_JOINED_BYTES
+_Selection = FieldSelection | None
 
 
 class ElementSelection(NamedTuple):
     """Which parts of the elements of one array are kept and dropped."""
 
     # None where an element is kept whole, or nothing of it is dropped.
-    keep: FieldSelection | None
-    drop: FieldSelection | None
+    keep: _Selection
+    drop: _Selection
     # For the elements that an index selects.
-    keep_at: dict[int, FieldSelection | None]
-    drop_at: dict[int, FieldSelection | None]
+    keep_at: dict[int, _Selection]
+    drop_at: dict[int, _Selection]
     # The indexes of the elements of which anything can remain.
     positions: Sequence[int]
 
     @classmethod
-    def of(cls, keep: FieldSelection | None, drop: FieldSelection | None, count: int) -> Self:
+    def of(cls, keep: _Selection, drop: _Selection, count: int) -> Self:
         """The selections below an array of `count` elements."""
         every, at = (keep.element(), keep.element_selections(count)) if keep else (None, {})
         without, without_at = (drop.element(), drop.element_selections(count)) if drop else (None, {})
@@ -283,7 +256,7 @@ class ElementSelection(NamedTuple):
         meant = self.keep_at.keys() | self.drop_at.keys()
         return not meant or meant.isdisjoint(positions)
 
-    def at(self, position: int) -> tuple[FieldSelection | None, FieldSelection | None]:
+    def at(self, position: int) -> tuple[_Selection, _Selection]:
         """The selections below one element."""
         return self.keep_at.get(position, self.keep), self.drop_at.get(position, self.drop)
 
@@ -303,7 +276,7 @@ class _ProjectionRun:
         self.found: set[str] = set()
         self._has_dropped = False
 
-    def document(self, value: Raw, keep: FieldSelection | None, drop: FieldSelection | None) -> bytes | None:
+    def document(self, value: Raw, keep: _Selection, drop: _Selection) -> bytes | None:
         """What remains of a JSON document; None where it stays whole."""
         left = self._keep([value], keep, drop)[0]
         if left is value or not (keep or self._has_dropped):
@@ -312,9 +285,7 @@ class _ProjectionRun:
             return b"[]" if isinstance(decode_container(value), list) else b"{}"
         return _encoder.encode(left)
 
-    def lines(
-        self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
-    ) -> bytes | None:
+    def lines(self, values: list[Raw], keep: _Selection, drop: _Selection) -> bytes | None:
         """What remains of JSON Lines; None where they stay whole."""
         pieces, matched = [], not keep
         for batch, has_match in self._batches(values, keep, drop):
@@ -324,9 +295,7 @@ class _ProjectionRun:
             return None
         return b"".join(pieces) if matched else b"{}\n"
 
-    def _keep(
-        self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
-    ) -> Sequence[_Kept]:
+    def _keep(self, values: list[Raw], keep: _Selection, drop: _Selection) -> Sequence[_Kept]:
         if not values or not (keep or drop):
             return values
         if keep and keep.ends:
@@ -360,9 +329,7 @@ class _ProjectionRun:
                 left.append(value if container is None else container)
         return left
 
-    def _members(
-        self, objects: list[dict[str, Any]], keep: FieldSelection | None, drop: FieldSelection | None
-    ) -> None:
+    def _members(self, objects: list[dict[str, Any]], keep: _Selection, drop: _Selection) -> None:
         """Remove members from the objects, in place."""
         names = (keep.names if keep else frozenset()) | (drop.names if drop else frozenset())
         for name in names:
@@ -382,8 +349,8 @@ class _ProjectionRun:
     def _replace(
         self,
         members: list[tuple[dict[str, Any], str]],
-        keep: FieldSelection | None,
-        drop: FieldSelection | None,
+        keep: _Selection,
+        drop: _Selection,
     ) -> None:
         left = self._keep([container[key] for container, key in members], keep, drop)
         for (container, key), value in zip(members, left, strict=True):
@@ -392,9 +359,7 @@ class _ProjectionRun:
             else:
                 container[key] = value
 
-    def _arrays(
-        self, arrays: list[list[Raw]], keep: FieldSelection | None, drop: FieldSelection | None
-    ) -> Iterator[_Kept]:
+    def _arrays(self, arrays: list[list[Raw]], keep: _Selection, drop: _Selection) -> Iterator[_Kept]:
         if not all(arrays):
             # An empty array may well have the fields elsewhere.
             self.found.update(keep.fields if keep else (), drop.fields if drop else ())
@@ -410,7 +375,7 @@ class _ProjectionRun:
                 batch, matched = _gather_elements(list(islice(left, len(container))), in_place=bool(keep))
                 yield batch if matched or not (keep and container) else None
 
-    def _array(self, container: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None) -> _Kept:
+    def _array(self, container: list[Raw], keep: _Selection, drop: _Selection) -> _Kept:
         pieces, matched = [], not (keep and container)
         for batch, has_match in self._batches(container, keep, drop):
             pieces.append(_encoder.encode(batch)[1:-1])
@@ -418,7 +383,7 @@ class _ProjectionRun:
         return Raw(b"[%b]" % b",".join(filter(None, pieces))) if matched else None
 
     def _batches(
-        self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
+        self, values: list[Raw], keep: _Selection, drop: _Selection
     ) -> Iterator[tuple[list[_Kept], bool]]:
         """What remains of the elements, in batches, and whether a batch has a kept field."""
         elements = ElementSelection.of(keep, drop, len(values))

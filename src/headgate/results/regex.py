@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
 from typing import Protocol
 
 import re2  # type: ignore[import-untyped]
@@ -60,7 +60,24 @@ class RegexPattern:
         self.source = source
         self.multiline = multiline
         self._case_insensitive = case_insensitive
-        self._expression = _compile_bounded(source, case_insensitive, multiline)
+        # A pattern whose expansion needs more memory than this is rejected early.
+        self._compile(_PROGRAM_MEMORY)
+        self._expression = self._compile(_MEMORY)
+
+    def _compile(self, memory: int) -> "Re2Expression":
+        options = re2.Options()
+        options.max_mem = memory
+        options.log_errors = False
+        options.case_sensitive = not self._case_insensitive
+        options.dot_nl = self.multiline
+        # Removes line ends from every class, so that nothing matches one.
+        options.never_nl = not self.multiline
+        # Only the span of a match is used, not its groups.
+        options.never_capture = True
+        expression: Re2Expression = re2.compile(_PREFIX + self.source, options)
+        # Otherwise the package keeps the last 128 patterns with all of their memory.
+        re2.purge()
+        return expression
 
     @cached_property
     def max_hits(self) -> int:
@@ -109,7 +126,8 @@ class RegexPattern:
     def find_hits_in_line(self, content: Content, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Every hit between two positions of one line, in time linear in their distance."""
         if not may_scan_ahead(self.source):
-            yield from takewhile(lambda hit: hit[0] <= end, _each_once(self.finditer(content, start)))
+            hits = (hit for hit, _ in groupby(self.finditer(content, start)))
+            yield from takewhile(lambda hit: hit[0] <= end, hits)
             return
         # Each hit may scan to the end of the line without becoming longer.
         far, position = 0, start
@@ -174,22 +192,17 @@ class RegexPattern:
 class Re2Expression(Protocol):
     """The used part of a compiled RE2 object, which has no types of its own."""
 
-    @property
-    def programsize(self) -> int:
-        """The number of instructions."""
+    programsize: int
 
-    def search(self, text: Searchable, pos: int, endpos: int | None) -> "Re2Match | None":
-        """The first match."""
+    def search(self, text: Searchable, pos: int, endpos: int | None) -> "Re2Match | None": ...
 
-    def finditer(self, text: Searchable, pos: int) -> "Iterator[Re2Match]":
-        """The matches in order."""
+    def finditer(self, text: Searchable, pos: int) -> "Iterator[Re2Match]": ...
 
 
 class Re2Match(Protocol):
     """The used part of a match."""
 
-    def span(self) -> tuple[int, int]:
-        """Its start and end."""
+    def span(self) -> tuple[int, int]: ...
 
 
 def compile_pattern(pattern: str, *, case_insensitive: bool = False, multiline: bool = False) -> RegexPattern:
@@ -239,38 +252,8 @@ def compile_pattern_for_json(
     return other if other.program_size <= _LONGEST_PROGRAM else made
 
 
-def _each_once(hits: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    last = (-1, -1)
-    for hit in hits:
-        if hit != last:
-            yield hit
-        last = hit
-
-
 # `^` and `$` match at line ends.
 _PREFIX = "(?m)"
-
-
-def _compile_bounded(source: str, case_insensitive: bool, multiline: bool) -> Re2Expression:  # noqa: FBT001
-    # A pattern whose expansion needs more memory than this is rejected early.
-    _compile_re2(source, _PROGRAM_MEMORY, case_insensitive=case_insensitive, multiline=multiline)
-    return _compile_re2(source, _MEMORY, case_insensitive=case_insensitive, multiline=multiline)
-
-
-def _compile_re2(source: str, memory: int, *, case_insensitive: bool, multiline: bool) -> Re2Expression:
-    options = re2.Options()
-    options.max_mem = memory
-    options.log_errors = False
-    options.case_sensitive = not case_insensitive
-    options.dot_nl = multiline
-    # Removes line ends from every class, so that nothing matches one.
-    options.never_nl = not multiline
-    # Only the span of a match is used, not its groups.
-    options.never_capture = True
-    expression: Re2Expression = re2.compile(_PREFIX + source, options)
-    # Otherwise the package keeps the last 128 patterns with all of their memory.
-    re2.purge()
-    return expression
 
 
 def _may_run_over_lines(source: str) -> bool:

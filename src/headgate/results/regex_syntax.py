@@ -3,20 +3,18 @@
 import re
 from collections.abc import Iterator, Mapping
 
-_LINEAR = "this engine has none, so that every search ends in linear time"
+_LINEAR = "not possible: this engine has none, so that every search ends in linear time"
 _HINTS = {
-    "(?=": f"look-around is not possible: {_LINEAR}",
-    "(?!": f"look-around is not possible: {_LINEAR}",
-    "(?<=": f"look-around is not possible: {_LINEAR}",
-    "(?<!": f"look-around is not possible: {_LINEAR}",
-    "(?P=": f"back-references are not possible: {_LINEAR}",
-    "\\k": f"back-references are not possible: {_LINEAR}",
+    **dict.fromkeys(("(?=", "(?!", "(?<=", "(?<!"), f"look-around is {_LINEAR}"),
+    **dict.fromkeys(("(?P=", "\\k", *(f"\\{n}" for n in range(1, 10))), f"back-references are {_LINEAR}"),
     "(?>": "atomic groups are not needed here, write (?:",
     "(?#": "comments are not possible",
     "\\Z": "the end of the text is \\z here",
     "\\u": "write \\x{00e9} for a character by its number",
 }
-_HINTS |= {f"\\{digit}": f"back-references are not possible: {_LINEAR}" for digit in range(1, 10)}
+
+
+_PARENTHESIS = ("missing )", "unexpected )")
 
 
 def regex_tokens(pattern: str) -> Iterator[tuple[int, str]]:
@@ -135,16 +133,11 @@ def may_scan_ahead(pattern: str) -> bool:
                 return True
             levels[-1] = (levels[-1][0] or repeats, levels[-1][1])
         else:
-            levels[-1] = (repeats or _is_greedy(pattern, position), chooses or token == "|")
+            levels[-1] = (repeats or bool(_GREEDY.match(pattern, position)), chooses or token == "|")
     return all(levels[-1])
 
 
-def _is_greedy(pattern: str, position: int) -> bool:
-    repeated = _WITHOUT_END.match(pattern, position)
-    return repeated is not None and not pattern.startswith("?", repeated.end())
-
-
-_WITHOUT_END = re.compile(r"[*+]|\{\d+,\}")
+_GREEDY = re.compile(r"(?:[*+]|\{\d+,\})(?!\?)")
 
 
 def explain_error(pattern: str, error: str) -> str:
@@ -159,14 +152,23 @@ def explain_error(pattern: str, error: str) -> str:
         hint = "at most 1000 repetitions, nested ones multiplied, and the smaller number first"
     named = fragment if len(fragment) <= 40 else ""
     details = " ".join(filter(None, [named, f"({hint})" if hint else ""]))
-    if reason in ("missing )", "unexpected )"):
+    if reason in _PARENTHESIS:
         details = ""
     return f"invalid regex at position {_position(pattern, reason, fragment)}: {reason} {details}".rstrip()
 
 
 def _position(pattern: str, reason: str, fragment: str) -> int:
-    if reason in ("missing )", "unexpected )"):
-        return _unmatched_parenthesis(pattern)
+    if reason in _PARENTHESIS:
+        open_brackets: list[int] = []
+        for position, token in regex_tokens(pattern):
+            if token == "(":
+                open_brackets.append(position)
+            elif token == ")" and not open_brackets:
+                # The first bracket that closes nothing, else the last one that is not closed.
+                return position
+            elif token == ")":
+                open_brackets.pop()
+        return open_brackets[-1] if open_brackets else 0
     if reason == "missing ]":
         return max(0, len(pattern) - len(fragment))
     if reason.startswith("trailing"):
@@ -176,16 +178,3 @@ def _position(pattern: str, reason: str, fragment: str) -> int:
         if pattern.startswith(fragment, position):
             return position
     return max(0, pattern.find(fragment))
-
-
-def _unmatched_parenthesis(pattern: str) -> int:
-    """The position of the first bracket that closes nothing, else of the last one that is not closed."""
-    open_brackets: list[int] = []
-    for position, token in regex_tokens(pattern):
-        if token == "(":
-            open_brackets.append(position)
-        elif token == ")":
-            if not open_brackets:
-                return position
-            open_brackets.pop()
-    return open_brackets[-1] if open_brackets else 0

@@ -210,11 +210,6 @@ class _AgentEntries:
         # No entry has ever been larger, including arguments.
         self.largest = 0
 
-    def add(self, entry: StoredResult) -> None:
-        self.entries[entry.id] = entry
-        self.usage.add(entry)
-        self.largest = max(self.largest, entry.size_bytes + len(entry.arguments))
-
 
 class _LimitedResource(NamedTuple):
     """A limited resource: its total usage, which entries use it, and how much each uses."""
@@ -237,7 +232,10 @@ class EvictionIndex:
         self._limits = limits
         # Agents that were idle longest first; agents without entries are absent.
         self._by_agent: OrderedDict[str, _AgentEntries] = OrderedDict()
-        self._deadlines = _ExpiryQueues()
+        # By time to live, of which there are few: entries with the same one expire in the order in which they
+        # came.
+        self._deadlines: dict[float, OrderedDict[EntryKey, float]] = {}
+        self._ttl_seconds: dict[EntryKey, float] = {}
         # Never evicted until the next one comes.
         self._newest: EntryKey = ("", "")
         self._entries_each = limits.entries_per_agent if limits.isolated else limits.max_entries
@@ -267,11 +265,14 @@ class EvictionIndex:
         """Add the entry as the newest."""
         agent_entries = self._by_agent.setdefault(agent, _AgentEntries())
         self._by_agent.move_to_end(agent)
-        agent_entries.add(entry)
+        agent_entries.entries[entry.id] = entry
+        agent_entries.usage.add(entry)
+        agent_entries.largest = max(agent_entries.largest, entry.size_bytes + len(entry.arguments))
         self.usage.add(entry)
         self.entries += 1
-        self._newest = (agent, entry.id)
-        self._deadlines.add(self._newest, ttl_seconds, entry.expires_at)
+        self._newest = key = (agent, entry.id)
+        self._deadlines.setdefault(ttl_seconds, OrderedDict())[key] = entry.expires_at
+        self._ttl_seconds[key] = ttl_seconds
 
     def touch(self, agent: str, id: str, now: float) -> StoredResult | None:
         """The entry after this access; None when there is none or it has expired."""
@@ -295,7 +296,10 @@ class EvictionIndex:
         agent_entries.usage.add(entry, -1)
         self.usage.add(entry, -1)
         self.entries -= 1
-        self._deadlines.remove((agent, id))
+        ttl_seconds = self._ttl_seconds.pop((agent, id))
+        del self._deadlines[ttl_seconds][agent, id]
+        if not self._deadlines[ttl_seconds]:
+            del self._deadlines[ttl_seconds]
         if not agent_entries.entries:
             del self._by_agent[agent]
         return entry
@@ -307,14 +311,19 @@ class EvictionIndex:
 
     def next_expired(self, now: float) -> EntryKey | None:
         """An expired entry."""
-        return self._deadlines.next_expired(now)
+        for queue in self._deadlines.values():
+            key, expires_at = next(iter(queue.items()))
+            if not now < expires_at:
+                return key
+        return None
 
     def keys_to_evict(self, agent: str, now: float) -> Iterator[EntryKey]:
         """The entries to evict after this agent has added one.
 
         The caller removes each before it takes the next.
         """
-        yield from self._over_agent_limits(agent, now)
+        while (limited := self._limit_exceeded_by(agent)) and (key := self._victim(agent, limited, now)):
+            yield key
         while len(self._by_agent) > self._limits.agents:
             key = self._victim(next(iter(self._by_agent)), _CONTENTS, now)
             if key is None:
@@ -324,17 +333,13 @@ class EvictionIndex:
         yield from self._over_total_limit(_FILES, self._limits.max_files, now)
         yield from self._over_total_limit(_CONTENTS, self._limits.max_bytes, now)
 
-    def _over_agent_limits(self, agent: str, now: float) -> Iterator[EntryKey]:
-        while agent_entries := self._by_agent.get(agent):
-            if len(agent_entries.entries) > self._entries_each:
-                key = self._victim(agent, _CONTENTS, now)
-            elif agent_entries.usage.resident > self._memory_each:
-                key = self._victim(agent, _RESIDENT, now)
-            else:
-                break
-            if key is None:
-                break
-            yield key
+    def _limit_exceeded_by(self, agent: str) -> _LimitedResource | None:
+        agent_entries = self._by_agent.get(agent)
+        if agent_entries is None:
+            return None
+        if len(agent_entries.entries) > self._entries_each:
+            return _CONTENTS
+        return _RESIDENT if agent_entries.usage.resident > self._memory_each else None
 
     def _over_total_limit(self, limited: _LimitedResource, most: int, now: float) -> Iterator[EntryKey]:
         """Evict from the agent with the highest usage: no agent loses a result to one that stores more."""
@@ -358,40 +363,7 @@ class EvictionIndex:
         agent_entries, newest = self._by_agent.get(agent), self._newest[1]
         if agent_entries is None:
             return None
-        others = (
-            entry
-            for entry in filter(limited.applies_to, agent_entries.entries.values())
-            if entry.id != newest
-        )
+        entries = filter(limited.applies_to, agent_entries.entries.values())
+        others = (entry for entry in entries if entry.id != newest)
         entry = select_victim(others, now, limited.size, agent_entries.largest)
         return (agent, entry.id) if entry else None
-
-
-class _ExpiryQueues:
-    """The expiry of each entry.
-
-    Entries with the same time to live expire in the order in which they came, and there are few different
-    times to live.
-    """
-
-    def __init__(self) -> None:
-        self._queues: dict[float, OrderedDict[EntryKey, float]] = {}
-        self._queue_of: dict[EntryKey, float] = {}
-
-    def add(self, key: EntryKey, ttl_seconds: float, expires_at: float) -> None:
-        self._queues.setdefault(ttl_seconds, OrderedDict())[key] = expires_at
-        self._queue_of[key] = ttl_seconds
-
-    def remove(self, key: EntryKey) -> None:
-        ttl_seconds = self._queue_of.pop(key)
-        queue = self._queues[ttl_seconds]
-        del queue[key]
-        if not queue:
-            del self._queues[ttl_seconds]
-
-    def next_expired(self, now: float) -> EntryKey | None:
-        for queue in self._queues.values():
-            key, expires_at = next(iter(queue.items()))
-            if not now < expires_at:
-                return key
-        return None
