@@ -2,13 +2,12 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, zip_longest
-from typing import NamedTuple
 
 from headgate.results.delimited_text import DelimitedText
-from headgate.workers.sql.number_notation import NotationDetector
+from headgate.workers.sql.number_notation import NotationDetector, detect_notations
 from headgate.workers.sql.table_columns import (
     MAX_COLUMNS,
     NULL,
@@ -36,37 +35,41 @@ _NO_THOUSANDS = re.compile(r"(?:^|\n)-?(?:0|[0-9]{4,})\.|[eE]")
 Records = list[list[str]]
 
 
-def delimited_table(
-    table: DelimitedText, *, small: bool, statement_names: StatementNames | None = None
-) -> SqlTable | None:
+def delimited_table(table: DelimitedText, *, small: bool, statement_names: StatementNames) -> SqlTable | None:
     """A column for each name in the first line; None if the text is no such table after all.
 
     Numeric columns hold numbers, with NULL for empty fields. Fields beyond the last name are in `rest`. A
     small table is read once and kept.
     """
+    names = list(table.names)
+    batches: Callable[[], Iterator[Records]] = partial(_batches, table)
     try:
-        return _table(table, statement_names or StatementNames(), small=small)
+        if small:
+            batches = list(batches()).__iter__
+        types, longest = _detect_types(batches(), len(names), table.separator)
+        texts = [at for at, kind in enumerate(types) if kind == "TEXT"]
+        detectors = detect_notations(batches(), texts, _texts)
     # An unclosed quotation mark, or a field beyond the limit of the csv module.
     except csv.Error:
         return None
-
-
-def _table(table: DelimitedText, statement_names: StatementNames, *, small: bool) -> SqlTable:
-    names, separator = list(table.names), table.separator
-    batches: Callable[[], Iterator[Records]] = partial(_batches, table)
-    if small:
-        batches = list(batches()).__iter__
-    types, longest = _detect_types(batches(), len(names), separator)
-    detectors = _detect_notations(batches(), [at for at, kind in enumerate(types) if kind == "TEXT"])
     types = ["NUMERIC" if at in detectors else kind for at, kind in enumerate(types)]
     if longest > len(names):
         names.append("rest")
         types.append("TEXT")
     columns = unique_column_names(names[:MAX_COLUMNS])
     readings: dict[str, str] = {}
+
+    def rows(indexes: Sequence[int]) -> Iterator[RowBatch]:
+        readings.update((columns[at], detectors[at].example) for at in indexes if at in detectors)
+        for batch in batches():
+            folded = _fold_surplus(batch, table.separator, len(types))
+            fields: list[tuple[SqlCell, ...]] = list(zip_longest(*folded, fillvalue=NULL))
+            fields += [(NULL,) * len(batch)] * (len(types) - len(fields))
+            yield RowBatch(len(batch), [_convert(fields[at], types[at], detectors.get(at)) for at in indexes])
+
     return SqlTable(
         columns,
-        partial(_rows, batches, separator, _TypedColumns(columns, types, detectors, readings)),
+        rows,
         tuple(types[:MAX_COLUMNS]),
         left_out=max(0, len(names) - MAX_COLUMNS),
         aliases=statement_names.aliases(names[:MAX_COLUMNS], columns, {}),
@@ -74,28 +77,22 @@ def _table(table: DelimitedText, statement_names: StatementNames, *, small: bool
     )
 
 
-class _TypedColumns(NamedTuple):
-    """The columns of a table: names, types, and notations of numbers."""
-
-    names: Sequence[str]
-    types: Sequence[str]
-    detectors: Mapping[int, NotationDetector]
-    # Filled while the rows are read.
-    readings: dict[str, str]
-
-    def convert(self, at: int, fields: Sequence[SqlCell]) -> Sequence[SqlCell]:
-        """The fields of a column as SQLite values of its type."""
-        detector = self.detectors.get(at)
-        if detector is not None and detector.notation is not None:
-            plain = detector.notation.plain
-            return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
-        return fields if self.types[at] == "TEXT" else [field or NULL for field in fields]
-
-
 def _batches(table: DelimitedText) -> Iterator[Records]:
     records = table.records()
     while batch := list(islice(records, _BATCH)):
         yield batch
+
+
+def _texts(batch: Records, at: int) -> Iterator[str]:
+    return (record[at] if at < len(record) else "" for record in batch)
+
+
+def _convert(fields: Sequence[SqlCell], kind: str, detector: NotationDetector | None) -> Sequence[SqlCell]:
+    """The fields of a column as SQLite values of its type."""
+    if detector is not None and detector.notation is not None:
+        plain = detector.notation.plain
+        return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
+    return fields if kind == "TEXT" else [field or NULL for field in fields]
 
 
 def _detect_types(batches: Iterable[Records], count: int, separator: str) -> tuple[list[str], int]:
@@ -142,40 +139,6 @@ class _ColumnTypeDetector:
         # Where the comma is the decimal mark, it is not the delimiter.
         is_grouped = self._separator == ";" and self._decimals == {3} and not self._is_decimal
         return "TEXT" if kind == "REAL" and (is_version or is_grouped) else kind
-
-
-def _detect_notations(batches: Iterable[Records], places: Iterable[int]) -> dict[int, NotationDetector]:
-    """The number notations of text columns; a column is dropped at the first field that is no number."""
-    detectors = {at: NotationDetector() for at in places}
-    for batch in batches:
-        for at, detector in list(detectors.items()):
-            detector.add(record[at] if at < len(record) else "" for record in batch)
-            if detector.is_ruled_out:
-                del detectors[at]
-        if not detectors:
-            break
-    return {at: detector for at, detector in detectors.items() if detector.notation is not None}
-
-
-def _rows(
-    batches: Callable[[], Iterator[Records]],
-    separator: str,
-    columns_info: _TypedColumns,
-    indexes: Sequence[int],
-) -> Iterator[RowBatch]:
-    types = columns_info.types
-    columns_info.readings.update(
-        (columns_info.names[at], columns_info.detectors[at].example)
-        for at in indexes
-        if at in columns_info.detectors
-    )
-    for batch in batches():
-        filled: Iterable[tuple[SqlCell, ...]] = zip_longest(
-            *_fold_surplus(batch, separator, len(types)), fillvalue=NULL
-        )
-        columns = list(filled)
-        columns += [(NULL,) * len(batch)] * (len(types) - len(columns))
-        yield RowBatch(len(batch), [columns_info.convert(at, columns[at]) for at in indexes])
 
 
 def _fold_surplus(batch: Records, separator: str, most: int) -> Records:

@@ -1,7 +1,7 @@
 """Makes a table of JSON values, with a column for each key, nested keys included."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from types import NoneType
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.results.content import decode_members
-from headgate.workers.sql.number_notation import NotationDetector, NumberNotation
+from headgate.workers.sql.number_notation import NumberNotation, detect_notations
 from headgate.workers.sql.table_columns import (
     MAX_COLUMNS,
     NULL,
@@ -39,6 +39,7 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _NESTED = (dict, list)
 
 _value = msgspec.json.Decoder()
+_UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def record_table(
@@ -47,24 +48,24 @@ def record_table(
     keys: Sequence[str] | None = None,
     small: bool,
     path: str = "",
-    statement_names: StatementNames | None = None,
+    statement_names: StatementNames,
 ) -> SqlTable:
     """A row for each value; `keys`, if there are any, become a column of their own.
 
     A small table is parsed once and kept, a large one is parsed on each read.
     """
-    statement_names = statement_names or StatementNames()
     batches: Batches = partial(_batches, texts)
     if small:
         batches = list(batches()).__iter__
     found = _column_paths(batches())
-    column_paths = [_ColumnPath(steps) for steps in found[: MAX_COLUMNS - (keys is not None)]]
+    own_key = int(keys is not None)
+    column_paths = [_ColumnPath(steps) for steps in found[: MAX_COLUMNS - own_key]]
     column_paths += _paths_named_in_statement(statement_names, batches, column_paths, found)
-    preferred = ["key"] * (keys is not None) + [column_path.name for column_path in column_paths]
-    names = unique_column_names(
-        preferred, [False] * (keys is not None) + [column_path.is_dotted for column_path in column_paths]
-    )
-    own_names = names[len(preferred) - len(column_paths) :]
+    preferred = ["key"] * own_key + [column_path.name for column_path in column_paths]
+    # Where names collide, a nested key keeps the dotted name, as in explore.
+    dotted = [any("." in step for step in column_path.steps) for column_path in column_paths]
+    names = unique_column_names(preferred, [False] * own_key + dotted)
+    own_names = names[own_key:]
     readings: dict[str, str] = {}
     rows = partial(_rows, batches, column_paths, own_names, readings)
     if keys is not None:
@@ -90,13 +91,6 @@ class _ColumnPath(NamedTuple):
     def name(self) -> str:
         return ".".join(self.steps) if self.steps else "value"
 
-    @property
-    def is_dotted(self) -> bool:
-        """Whether a key has a dot in it; where names collide, a nested key keeps the dotted name, as in
-        explore.
-        """
-        return any("." in step for step in self.steps)
-
 
 def _paths_named_in_statement(
     statement_names: StatementNames,
@@ -105,24 +99,21 @@ def _paths_named_in_statement(
     found: Sequence[Steps],
 ) -> list[_ColumnPath]:
     """Paths in the statement that go deeper, or through arrays, or to one column too many."""
-    known, further, more = (
-        {column_path.steps for column_path in column_paths},
-        set(found),
-        dict[Steps, None](),
-    )
+
+    def leads_somewhere(steps: Steps) -> bool:
+        return any(_walk(element, steps) is not NULL for _, elements in batches() for element in elements)
+
+    known, further = {column_path.steps for column_path in column_paths}, set(found)
+    more = dict[Steps, None]()
     for name in statement_names.names:
         candidates = statement_names.keys_of(name)
         if known.isdisjoint(candidates):
             more |= dict.fromkeys(
                 steps
                 for steps in candidates
-                if steps in further or (len(steps) > 1 and _leads_somewhere(batches(), steps))
+                if steps in further or (len(steps) > 1 and leads_somewhere(steps))
             )
     return [_ColumnPath(steps, is_walked=True) for steps in more]
-
-
-def _leads_somewhere(batches: Iterable[Batch], steps: Steps) -> bool:
-    return any(_walk(element, steps) is not NULL for _, elements in batches for element in elements)
 
 
 def _walk(value: Any, steps: Steps) -> Any:
@@ -138,32 +129,25 @@ def _walk(value: Any, steps: Steps) -> Any:
 def _batches(texts: Callable[[], Iterable[Text]]) -> Iterator[Batch]:
     remaining = iter(texts())
     while batch := list(islice(remaining, _BATCH)):
-        yield batch, _parse_batch(batch)
-
-
-def _parse_batch(batch: list[Text]) -> list[Any]:
-    try:
-        return list(map(_value.decode, batch))
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return list(map(_decode_tolerantly, batch))
+        try:
+            values = list(map(_value.decode, batch))
+        except _UNDECODABLE:
+            values = list(map(_decode_tolerantly, batch))
+        yield batch, values
 
 
 def _decode_tolerantly(text: Text) -> Any:
     """The value; parts that Python cannot decode, such as lone surrogates, as they are written."""
     try:
         return _value.decode(text)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNDECODABLE:
         pass
     try:
         return {key: _decode_tolerantly(value) for key, value in decode_members(text).items()}
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return _written(text)
-
-
-def _written(text: Text) -> str:
-    written = bytes(text).decode(errors="replace").strip()
-    is_string = len(written) > 1 and written[0] == written[-1] == '"'
-    return written[1:-1] if is_string else written
+    except _UNDECODABLE:
+        written = bytes(text).decode(errors="replace").strip()
+        is_string = len(written) > 1 and written[0] == written[-1] == '"'
+        return written[1:-1] if is_string else written
 
 
 def _column_paths(batches: Iterable[Batch]) -> list[Steps]:
@@ -201,39 +185,26 @@ def _rows(
     readings: dict[str, str],
     indexes: Sequence[int],
 ) -> Iterator[RowBatch]:
-    detectors = _detect_notations(batches(), {at: column_paths[at] for at in indexes})
-    notations = {at: detector.notation for at, detector in detectors.items() if detector.notation is not None}
-    readings |= {names[at]: detectors[at].example for at in notations}
+    def texts_of(batch: Batch, at: int) -> list[str] | None:
+        values = _column(batch, column_paths[at])
+        texts = [value for value in values if type(value) is str]
+        others = any(value is not NULL for value in values) if not texts else bool in set(map(type, values))
+        return None if others else texts
+
+    detectors = detect_notations(batches(), indexes, texts_of)
+    readings |= {names[at]: detector.example for at, detector in detectors.items()}
     for batch in batches():
         columns = {at: _column(batch, column_paths[at]) for at in indexes}
-        for at, notation in notations.items():
-            columns[at] = [_read(notation, value) if type(value) is str else value for value in columns[at]]
+        for at, detector in detectors.items():
+            columns[at] = [
+                _read(detector.notation, value) if type(value) is str else value for value in columns[at]
+            ]
         yield RowBatch(len(batch[0]), [columns[at] for at in indexes])
 
 
-def _read(notation: NumberNotation, text: str) -> SqlCell:
-    number = notation.number(text)
+def _read(notation: NumberNotation | None, text: str) -> SqlCell:
+    number = None if notation is None else notation.number(text)
     return NULL if number is None else number
-
-
-def _detect_notations(
-    batches: Iterable[Batch], column_paths: Mapping[int, _ColumnPath]
-) -> dict[int, NotationDetector]:
-    """The number notations of text columns; a column is dropped at the first value that is no number."""
-    detectors = {at: NotationDetector() for at in column_paths}
-    for batch in batches:
-        for at, detector in list(detectors.items()):
-            values = _column(batch, column_paths[at])
-            texts = [value for value in values if type(value) is str]
-            others = (
-                any(value is not NULL for value in values) if not texts else bool in set(map(type, values))
-            )
-            detector.add(texts)
-            if others or detector.is_ruled_out:
-                del detectors[at]
-        if not detectors:
-            break
-    return detectors
 
 
 def _keyed_rows(
@@ -248,14 +219,10 @@ def _keyed_rows(
         start += some.count
 
 
-def _column(batch: Batch, column_path: "_ColumnPath") -> list[SqlCell]:
+def _column(batch: Batch, column_path: _ColumnPath) -> list[SqlCell]:
+    (texts, values), steps = batch, column_path.steps
     if column_path.is_walked:
-        return [_cell(_walk(value, column_path.steps)) for value in batch[1]]
-    return _column_at(batch, column_path.steps)
-
-
-def _column_at(batch: Batch, steps: Steps) -> list[SqlCell]:
-    texts, values = batch
+        return [_cell(_walk(value, steps)) for value in values]
     for step in steps:
         values = [value.get(step, NULL) if type(value) is dict else NULL for value in values]
     if not steps:

@@ -2,10 +2,10 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from headgate.workers.sql.statement_guard import StatementGuard
 
@@ -72,13 +72,8 @@ class NotationDetector:
         self._possible: Sequence[NumberNotation] = NOTATIONS
         self._proven: set[NumberNotation] = set()
 
-    @property
-    def is_ruled_out(self) -> bool:
-        """Whether the column is not numeric, whatever follows."""
-        return not self._possible
-
-    def add(self, texts: Iterable[str]) -> None:
-        """Take more texts of the column into account."""
+    def add(self, texts: Iterable[str]) -> bool:
+        """Take more texts of the column into account; false if it is not numeric, whatever follows."""
         column = "\n".join(texts) + "\n"
         self._possible = [one for one in self._possible if one.column.fullmatch(column)]
         for one in self._possible:
@@ -86,12 +81,36 @@ class NotationDetector:
                 self._proven.add(one)
                 start = column.rfind("\n", 0, found.start()) + 1
                 self.example = column[start : column.find("\n", found.start())]
+        return bool(self._possible)
 
     @property
     def notation(self) -> NumberNotation | None:
         """The notation that all texts have, if one of them proves it."""
         found = [one for one in self._possible if one in self._proven]
         return found[0] if len(found) == 1 else None
+
+
+_BatchT = TypeVar("_BatchT")
+
+
+def detect_notations(
+    batches: Iterable[_BatchT],
+    places: Iterable[int],
+    texts_of: Callable[[_BatchT, int], Iterable[str] | None],
+) -> dict[int, NotationDetector]:
+    """The columns whose texts are numbers in one notation.
+
+    `texts_of` returns the texts of a column in a batch, or None where it has values that rule that out.
+    """
+    detectors = {at: NotationDetector() for at in places}
+    for batch in batches:
+        for at, detector in list(detectors.items()):
+            texts = texts_of(batch, at)
+            if texts is None or not detector.add(texts):
+                del detectors[at]
+        if not detectors:
+            break
+    return {at: detector for at, detector in detectors.items() if detector.notation is not None}
 
 
 @lru_cache(_MOST_REMEMBERED)
@@ -110,7 +129,7 @@ def parse_number(text: str, mark: str | None = None) -> int | float | None:
             return None
         digits = ungrouped
     number = _value(digits)
-    return number if number is None or not negative else -number
+    return -number if negative and number is not None else number
 
 
 def _strip_sign_and_currency(text: str) -> tuple[str, bool]:
@@ -120,13 +139,11 @@ def _strip_sign_and_currency(text: str) -> tuple[str, bool]:
     for _ in range(2):
         if text[:1] in ("-", _MINUS, "+") and not negative:
             negative, text = text[0] != "+", text[1:].lstrip()
-        text = "".join(part for part in (text[:1], text[1:-1], text[1:][-1:]) if not _is_currency(part))
+        parts = (text[:1], text[1:-1], text[1:][-1:])
+        currencies = (len(part) == 1 and unicodedata.category(part) == "Sc" for part in parts)
+        text = "".join(part for part, is_currency in zip(parts, currencies, strict=True) if not is_currency)
         text = text.strip()
     return (text, negative) if text[:1] not in ("-", "+", _MINUS) else ("", False)
-
-
-def _is_currency(part: str) -> bool:
-    return len(part) == 1 and unicodedata.category(part) == "Sc"
 
 
 def _ungroup(text: str, mark: str | None) -> str | None:
@@ -203,17 +220,14 @@ class NumberFunction:
         return ValueError(reason)
 
 
-class _CheckedSum:
-    """SQLite's own sums, except that they reject text that is no number."""
+class CheckedSum:
+    """SQLite's own sum(), avg() or total(), except that they reject text that is no number."""
 
-    name = ""
-    guard: StatementGuard
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._whole = 0
+    def __init__(self, name: str, guard: StatementGuard) -> None:
+        self._name = name
+        self._guard = guard
+        self._count = self._whole = self._reals = 0
         self._real = 0.0
-        self._reals = 0
 
     def step(self, value: SqlValue) -> None:
         self._add(value, 1)
@@ -223,7 +237,14 @@ class _CheckedSum:
 
     def _add(self, value: SqlValue, sign: int) -> None:
         if isinstance(value, str | bytes):
-            value = self._number(value)
+            text = value if isinstance(value, str) else value.decode(errors="replace")
+            if not PLAIN_NUMBER.fullmatch(text):
+                self._guard.reason = (
+                    f"{self._name}() was given the text {quote_example(text)}, which is no number: write "
+                    "number(...) around what is summed up, which is NULL for what is no number."
+                )
+                raise ValueError(self._guard.reason)
+            value = parse_number(text.strip()) or 0
         if value is None:
             return
         self._count += sign
@@ -233,39 +254,16 @@ class _CheckedSum:
             self._real += sign * value
             self._reals += sign
 
-    def _number(self, value: str | bytes) -> int | float:
-        text = value if isinstance(value, str) else value.decode(errors="replace")
-        if PLAIN_NUMBER.fullmatch(text):
-            return parse_number(text.strip()) or 0
-        self.guard.reason = (
-            f"{self.name}() was given the text {quote_example(text)}, which is no number: write number(...) "
-            "around what is summed up, which is NULL for what is no number."
-        )
-        raise ValueError(self.guard.reason)
-
     def value(self) -> int | float | None:
-        if self.name == "total":
-            return self._real + self._whole
-        if not self._count:
+        if not self._count and self._name != "total":
             return None
-        if self.name == "avg":
+        if self._name == "avg":
             return (self._real + self._whole) / self._count
-        return self._real + self._whole if self._reals else self._in_range(self._whole)
+        if self._name == "total" or self._reals:
+            return self._real + self._whole
+        if _SMALLEST <= self._whole <= _LARGEST:
+            return self._whole
+        self._guard.reason = "The sum is too large for an integer: write total() instead of sum()."
+        raise OverflowError(self._guard.reason)
 
     finalize = value
-
-    def _in_range(self, whole: int) -> int:
-        if _SMALLEST <= whole <= _LARGEST:
-            return whole
-        self.guard.reason = "The sum is too large for an integer: write total() instead of sum()."
-        raise OverflowError(self.guard.reason)
-
-
-def checked_sum(of: str, watched_by: StatementGuard) -> type[_CheckedSum]:
-    """The aggregate class that SQLite instantiates for each sum, average or total."""
-
-    class Checked(_CheckedSum):
-        name = of
-        guard = watched_by
-
-    return Checked

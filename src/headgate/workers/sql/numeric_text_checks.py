@@ -25,7 +25,9 @@ class NumericTextChecks:
     def __init__(self, database: sqlite3.Connection, table: SqlTable) -> None:
         self._database = database
         self._table = table
-        database.create_function(_NOT_PLAIN, 1, _is_not_plain, deterministic=True)
+        database.create_function(
+            _NOT_PLAIN, 1, lambda text: PLAIN_NUMBER.fullmatch(text) is None, deterministic=True
+        )
 
     def refuse(self, uses: Iterable[ColumnUse]) -> None:
         """Raises ProcessingError where the statement would compute or compare numbers wrongly."""
@@ -43,7 +45,7 @@ class NumericTextChecks:
                 name = self._name(column)
                 yield f"{name} holds text, e.g. {quote_example(example)}, ordered as text: use number({name})"
         for column in sorted({use.column for use in uses if use.use is ValueUse.CAST}):
-            example = self._not_plain(column)
+            example = self._first_text(column, only_not_plain=True)
             if example is not None:
                 name = self._name(column)
                 yield (
@@ -53,18 +55,18 @@ class NumericTextChecks:
 
     def _refusal(self, use: ColumnUse) -> str | None:
         if use.use is ValueUse.COMPUTED:
-            example = self._not_plain(use.column)
-            return None if example is None else self._sentence(use.column, example)
-        compares = use.use in (ValueUse.COMPARED, ValueUse.EQUALLED)
-        if not compares or (use.other is not None and self._first_text(use.other) is not None):
+            example, more = self._first_text(use.column, only_not_plain=True), ""
+        elif use.use not in (ValueUse.COMPARED, ValueUse.EQUALLED) or (
+            use.other is not None and self._first_text(use.other) is not None
+        ):
             return None
-        example = self._first_text(use.column) if use.use is ValueUse.COMPARED else self._alike(use.column)
+        else:
+            is_order = use.use is ValueUse.COMPARED
+            example = self._first_text(use.column) if is_order else self._alike(use.column)
+            more = ", which is not compared as a number"
         if example is None:
             return None
-        return self._sentence(use.column, example, ", which is not compared as a number")
-
-    def _sentence(self, column: int, example: str, more: str = "") -> str:
-        name = self._name(column)
+        name = self._name(use.column)
         advice = f"write number({name}), which is NULL for what is no number"
         if example.startswith(("[", "{")):
             advice = "use json_each() or json_extract() on it, or give the path of what is inside"
@@ -88,15 +90,10 @@ class NumericTextChecks:
                 if name in places:
                     yield places[name]
 
-    def _not_plain(self, column: int) -> str | None:
-        """A text in the column that SQLite does not convert entirely to a number."""
-        return self._first(column, f"AND {_NOT_PLAIN}({quote_identifier(self._table.columns[column])})")
-
-    def _first_text(self, column: int) -> str | None:
-        return self._first(column)
-
-    def _first(self, column: int, condition: str = "") -> str | None:
+    def _first_text(self, column: int, *, only_not_plain: bool = False) -> str | None:
+        """A text in the column; with `only_not_plain` one that SQLite does not convert to a number."""
         name = quote_identifier(self._table.columns[column])
+        condition = f"AND {_NOT_PLAIN}({name})" if only_not_plain else ""
         sql = f"SELECT {name} FROM rows WHERE typeof({name}) = 'text' {condition} LIMIT 1"
         found = self._database.execute(sql).fetchone()
         return None if found is None else str(found[0])
@@ -129,10 +126,6 @@ class NumericTextChecks:
         known = f"typeof({name}) IN ('text', 'integer', 'real')"
         sql = f"SELECT DISTINCT {name} FROM rows WHERE {known} LIMIT {_SAMPLE}"
         return [value for (value,) in self._database.execute(sql)]
-
-
-def _is_not_plain(text: str) -> bool:
-    return PLAIN_NUMBER.fullmatch(text) is None
 
 
 def _number(value: str | float) -> int | float | None:

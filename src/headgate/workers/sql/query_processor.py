@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -67,25 +67,19 @@ class QueryProcessor:
                 sandbox.load()
                 columns, rows = sandbox.execute()
                 with closing(rows):
-                    shown = _render_rows(columns, rows, params.room)
+                    shown, metadata = _render_rows(columns, rows, params.room)
                 loaded, notes = sandbox.rows, sandbox.notes()
         except MemoryError:
             raise ProcessingError(
                 "The statement takes too much memory: ask for less, or give a path."
             ) from None
-        metadata: dict[str, Any] = {
-            "rows": shown.fetched,
-            "shown": shown.count,
-            "more": shown.more,
-            "table_rows": loaded,
-            "columns_known": list(table.columns[:_MOST_NAMED]),
-            "path": table.path,
-        }
+        known = list(table.columns[:_MOST_NAMED])
+        metadata |= {"table_rows": loaded, "columns_known": known, "path": table.path}
         if notes:
             metadata["reason"] = "; ".join(notes)
         if table.left_out:
             metadata["columns_left_out"] = table.left_out
-        return processed(content, shown.text, metadata)
+        return processed(content, shown, metadata)
 
 
 def _flatten_arrays(part: Content) -> Content:
@@ -102,47 +96,32 @@ def _flatten_arrays(part: Content) -> Content:
     return b"[%b]" % b",".join(filter(None, inside))
 
 
-@dataclass(slots=True)
-class _QueryRows:
-    room: int
-    lines: list[bytes] = field(default_factory=list)
-    text: bytes = b""
-    fetched: int = 0
-    more: bool = False
-
-    @property
-    def count(self) -> int:
-        return len(self.lines)
-
-
-def _render_rows(columns: Sequence[str], rows: Iterable[tuple[Any, ...]], room: int) -> _QueryRows:
-    start = b'{"columns":' + msgspec.json.encode(columns) + b',"rows":['
-    end = b"]}"
-    shown = _QueryRows(room - character_count(start) - len(end))
+def _render_rows(
+    columns: Sequence[str], rows: Iterable[tuple[Any, ...]], room: int
+) -> tuple[bytes, dict[str, Any]]:
+    """The rows that fit, and how many there are."""
+    start, end = b'{"columns":' + msgspec.json.encode(columns) + b',"rows":[', b"]}"
+    left = room - character_count(start) - len(end)
+    lines, fetched, more = list[bytes](), 0, False
     for row in rows:
-        if shown.fetched == _MOST_ROWS:
-            shown.more = True
+        if fetched == _MOST_ROWS:
+            more = True
             break
-        shown.fetched += 1
-        if not shown.more:
-            _add_row(row, shown)
-    if shown.room < 0 or (shown.fetched and not shown.lines):
+        fetched += 1
+        if more:
+            continue
+        line = msgspec.json.encode([value.hex() if isinstance(value, bytes) else value for value in row])
+        size = character_count(line) + bool(lines)
+        more = size > left
+        if not more:
+            left -= size
+            lines.append(line)
+    if left < 0 or (fetched and not lines):
         raise ProcessingError(
             f"One row of the answer has more characters than there is room for ({room}): "
             "select fewer columns, or a part of a text with substr()."
         )
-    shown.text = start + b",".join(shown.lines) + end
-    return shown
-
-
-def _add_row(row: tuple[Any, ...], shown: _QueryRows) -> None:
-    line = msgspec.json.encode([value.hex() if isinstance(value, bytes) else value for value in row])
-    size = character_count(line) + bool(shown.lines)
-    if size > shown.room:
-        shown.more = True
-        return
-    shown.room -= size
-    shown.lines.append(line)
+    return start + b",".join(lines) + end, {"rows": fetched, "shown": len(lines), "more": more}
 
 
 # Parsed values take several times the memory of their text.
@@ -150,62 +129,34 @@ _SMALL_BYTES = 8 * 1024 * 1024
 _SAMPLE = 20
 
 
-def make_table(content: Content, scratch: Scratch, statement_names: StatementNames | None = None) -> SqlTable:
+def make_table(content: Content, scratch: Scratch, statement_names: StatementNames) -> SqlTable:
     """The table of a content; every content is one. `statement_names` are the names in the statement."""
-    statement_names = statement_names or StatementNames()
-    opening = first_byte(content)
+    opening, small = first_byte(content), len(content) <= _SMALL_BYTES
     if opening in (b"{", b"["):
-        table = _json_table(content, scratch, statement_names) or _json_lines_table(content, statement_names)
-        if table is not None:
-            return table
-    if opening == b'"' and _is_string(content):
+        layout = find_table_layout(content)
+        if layout is not None:
+            if not layout.has_records:
+                layout = find_table_layout(decode_json_strings(content, scratch)) or layout
+            rows, below = layout.rows, statement_names.below(layout.path)
+            return record_table(
+                lambda: rows, keys=layout.keys, small=small, path=layout.path, statement_names=below
+            )
+        sample = list(islice(_filled_lines(content), _SAMPLE))
+        if len(sample) > 1 and all(line.lstrip().startswith(b"{") and _is_json(line) for line in sample):
+            return record_table(partial(_filled_lines, content), small=small, statement_names=statement_names)
+    if opening == b'"' and _is_json(content):
         # A path selected it: a log or a table inside JSON.
         text = decode_text(Raw(memoryview(content)), scratch)
         main = main_json(text, scratch)
         return make_table(text if main is None else main.content, scratch, statement_names)
-    return _delimited_table(content, statement_names) or SqlTable(
-        ("n", "line"), partial(_numbered_lines, content)
-    )
+    delimited = detect_delimited(content)
+    table = delimited and delimited_table(delimited, small=small, statement_names=statement_names)
+    return table or SqlTable(("n", "line"), partial(_numbered_lines, content))
 
 
-def _json_table(content: Content, scratch: Scratch, statement_names: StatementNames) -> SqlTable | None:
-    layout = find_table_layout(content)
-    if layout is None:
-        return None
-    if not layout.has_records:
-        layout = find_table_layout(decode_json_strings(content, scratch)) or layout
-    small = len(content) <= _SMALL_BYTES
-    return record_table(
-        lambda: layout.rows,
-        keys=layout.keys,
-        small=small,
-        path=layout.path,
-        statement_names=statement_names.below(layout.path),
-    )
-
-
-def _is_string(content: Content) -> bool:
+def _is_json(data: Content) -> bool:
     try:
-        decode_raw(content)
-    except DecodeError:
-        return False
-    return True
-
-
-def _json_lines_table(content: Content, statement_names: StatementNames) -> SqlTable | None:
-    sample = list(islice(_filled_lines(content), _SAMPLE))
-    if len(sample) < 2 or not all(map(_is_object, sample)):
-        return None
-    return record_table(
-        partial(_filled_lines, content), small=len(content) <= _SMALL_BYTES, statement_names=statement_names
-    )
-
-
-def _is_object(line: bytes) -> bool:
-    if not line.lstrip().startswith(b"{"):
-        return False
-    try:
-        decode_raw(line)
+        decode_raw(data)
     except (DecodeError, RecursionError):
         return False
     return True
@@ -216,27 +167,16 @@ def _filled_lines(content: Content) -> Iterator[bytes]:
         yield from (line for line in window.split(b"\n") if line and not line.isspace())
 
 
-def _delimited_table(content: Content, statement_names: StatementNames) -> SqlTable | None:
-    table = detect_delimited(content)
-    if table is None:
-        return None
-    return delimited_table(table, small=len(content) <= _SMALL_BYTES, statement_names=statement_names)
-
-
 def _numbered_lines(content: Content, indexes: Sequence[int]) -> Iterator[RowBatch]:
     number = 1
     for window in line_windows(content):
+        lines = window.decode(errors="replace").split("\n") if 1 in indexes else []
+        if b"\r" in window:
+            lines = [line.removesuffix("\r") for line in lines]
         count = window.count(b"\n") + 1
-        columns: list[Sequence[SqlCell]] = [
-            range(number, number + count) if at == 0 else _lines(window) for at in indexes
-        ]
-        yield RowBatch(count, columns)
+        columns: list[Sequence[SqlCell]] = [range(number, number + count), lines]
+        yield RowBatch(count, [columns[at] for at in indexes])
         number += count
-
-
-def _lines(window: bytes) -> list[str]:
-    lines = window.decode(errors="replace").split("\n")
-    return [line.removesuffix("\r") for line in lines] if b"\r" in window else lines
 
 
 _OBJECT, _ARRAY, _STRING = ord("{"), ord("["), ord('"')
@@ -281,7 +221,11 @@ def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
             if _kind(value) not in (_OBJECT, _ARRAY):
                 continue
             path, container = member_path(above, key), decode_container_or_none(value)
-            found = _map(path, container) if isinstance(container, dict) else _array(path, container)
+            found = None
+            if isinstance(container, dict):
+                found = _map(path, container)
+            elif container and _kind(container[0]) == _OBJECT:
+                found = JsonTableLayout(container, path=path)
             if found and (largest is None or len(found.rows) > len(largest.rows)):
                 largest = found
             if isinstance(container, dict) and depth < _DEEPEST and len(waiting) < _MOST_OBJECTS:
@@ -291,10 +235,6 @@ def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
 
 def _kind(text: Raw) -> int:
     return memoryview(text)[0]
-
-
-def _array(path: str, container: list[Raw] | None) -> JsonTableLayout | None:
-    return JsonTableLayout(container, path=path) if container and _kind(container[0]) == _OBJECT else None
 
 
 def _map(path: str, members: dict[str, Raw]) -> JsonTableLayout | None:

@@ -4,13 +4,13 @@ import re
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice, repeat
-from types import TracebackType
 from typing import Any, Self
 
 from headgate.results.json_paths import nearest_names
 from headgate.results.pipeline import ProcessingError
-from headgate.workers.sql.number_notation import NumberFunction, checked_sum, quote_example
+from headgate.workers.sql.number_notation import CheckedSum, NumberFunction, quote_example
 from headgate.workers.sql.numeric_text_checks import NumericTextChecks
 from headgate.workers.sql.sqlite_program import SUMS, ColumnUse, SqliteProgram
 from headgate.workers.sql.statement_guard import TABLES, StatementGuard
@@ -94,9 +94,7 @@ class SqlSandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._database.close()
         self._formatter.close()
 
@@ -126,10 +124,12 @@ class SqlSandbox:
 
         A caller that does not read them to the end closes them.
         """
-        self._check_text()
-        self._install_guard()
-        self._guard.start()
         with self._translate_errors():
+            checks = NumericTextChecks(self._database, self._table)
+            checks.refuse(self._uses)
+            self._warnings = list(checks.warnings(self._uses, self._sql))
+            self._install_guard()
+            self._guard.start()
             cursor = self._database.execute(self._sql)
         if cursor.description is None:
             raise ProcessingError("The statement gives no rows: write one SELECT over the table `rows`.")
@@ -141,20 +141,12 @@ class SqlSandbox:
 
     def notes(self) -> list[str]:
         """Notes on the result, after its rows are read: which text was read as numbers."""
-        read = self._table.readings.items()
-        notes = [
-            *self._warnings,
-            *(f"{name} is read as numbers, e.g. {quote_example(text)}" for name, text in read),
-        ]
+        notes = list(self._warnings)
+        for name, text in self._table.readings.items():
+            notes.append(f"{name} is read as numbers, e.g. {quote_example(text)}")
         if self._number.unread is not None:
             notes.append(f"number() is NULL for {quote_example(self._number.unread)}")
         return notes
-
-    def _check_text(self) -> None:
-        with self._translate_errors():
-            checks = NumericTextChecks(self._database, self._table)
-            checks.refuse(self._uses)
-            self._warnings = list(checks.warnings(self._uses, self._sql))
 
     def _reopen(self, longest_value: int = _LONG_VALUE) -> None:
         self._database.close()
@@ -167,10 +159,10 @@ class SqlSandbox:
         database = sqlite3.connect(":memory:", isolation_level=None)
         # A statement can produce text that is no UTF-8.
         database.text_factory = lambda text: text.decode(errors="replace")
-        for setting in _SETTINGS:
+        pages = self._most_bytes // _PAGE_BYTES
+        limits = f"max_page_count={pages}", f"hard_heap_limit={self._most_heap_bytes}"
+        for setting in (*_SETTINGS, *limits):
             database.execute(f"PRAGMA {setting}").close()
-        database.execute(f"PRAGMA max_page_count={self._most_bytes // _PAGE_BYTES}").close()
-        database.execute(f"PRAGMA hard_heap_limit={self._most_heap_bytes}").close()
         # They declare themselves on first use, which the guard would take for a schema change.
         database.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()
         for limit, value in _LIMITS:
@@ -185,7 +177,7 @@ class SqlSandbox:
         self._database.create_function("number", 2, self._number, deterministic=True)
         if self._checks_sums:
             for name in SUMS:
-                self._database.create_window_function(name, 1, checked_sum(name, self._guard))
+                self._database.create_window_function(name, 1, partial(CheckedSum, name, self._guard))
         self._database.set_authorizer(self._guard.authorize)
         self._database.set_progress_handler(self._guard.is_past_deadline, _STEPS)
 
@@ -224,8 +216,14 @@ class SqlSandbox:
         start, one = f"INSERT INTO {name} ({columns}) VALUES ", f"({', '.join('?' * width)})"
         many = max(1, _VALUES // width)
         values = chain.from_iterable(map(_in_rows, self._count_rows(self._table.rows(indexes), width)))
-        full, last = _pack(values, many * width)
-        self._database.executemany(start + ", ".join([one] * many), full)
+        last: list[SqlCell] = []
+
+        def full_batches() -> Iterator[list[SqlCell]]:
+            while len(batch := list(islice(values, many * width))) == many * width:
+                yield batch
+            last.extend(batch)
+
+        self._database.executemany(start + ", ".join([one] * many), full_batches())
         self._database.executemany(start + one, (last[at : at + width] for at in range(0, len(last), width)))
 
     def _count_rows(self, some_rows: Iterable[RowBatch], width: int) -> Iterator[RowBatch]:
@@ -261,31 +259,19 @@ class SqlSandbox:
             return (
                 f"A value has more than {self._longest_value} bytes: read other columns, or make less of it."
             )
-        return f"SQLite refuses the statement: {reason}; {self._describe_columns(reason)}."
-
-    def _describe_columns(self, reason: str) -> str:
-        """The column names, those first that are most similar to the missing one."""
         names: Sequence[str] = self._table.columns[:_MOST_NAMED]
         if reason.startswith("no such column: "):
+            # Those first that are most similar to the missing one.
             names = nearest_names(reason.rpartition(": ")[2], self._table.columns, _MOST_NAMED)
         shown = ", ".join(map(readable_identifier, names))
         place = f" (the elements of {self._table.path})" if self._table.path else ""
-        return f"the table is rows{place}, its columns are {shown}, and text goes into single quotes"
+        return (
+            f"SQLite refuses the statement: {reason}; the table is rows{place}, its columns are {shown}, "
+            "and text goes into single quotes."
+        )
 
 
 def _in_rows(some: RowBatch) -> Iterator[SqlCell]:
     if not some.columns:
         return repeat(NULL, some.count)
     return chain.from_iterable(zip(*some.columns, strict=True))
-
-
-def _pack(values: Iterator[SqlCell], size: int) -> tuple[Iterator[list[SqlCell]], list[SqlCell]]:
-    """Batches of that size, and a list that receives the rest when all of them are consumed."""
-    last: list[SqlCell] = []
-
-    def packs() -> Iterator[list[SqlCell]]:
-        while len(pack := list(islice(values, size))) == size:
-            yield pack
-        last.extend(pack)
-
-    return packs(), last

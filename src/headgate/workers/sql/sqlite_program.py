@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 
@@ -118,38 +119,35 @@ class SqliteProgram:
         )
 
     def _uses_of(self, at: int, step: SqliteInstruction) -> Iterator[ColumnUse]:
-        opcode = step.opcode
+        opcode, name = step.opcode, _name(step)
+        use = ValueUse.ORDERED if name in _EXTREMES else ValueUse.COMPUTED
         if opcode in _ARITHMETIC:
             yield from self._all((step.p1, step.p2), at, ValueUse.COMPUTED)
         elif opcode == "Cast" and step.p2 >= _NUMERIC_AFFINITY:
             yield from self._all((step.p1,), at, ValueUse.CAST)
-        elif opcode == "AggStep":
-            yield from self._aggregate_uses(at, step)
-        elif opcode in ("Function", "PureFunc") and _name(step) in (_NUMERIC_FUNCTIONS | _EXTREMES):
-            use = ValueUse.ORDERED if _name(step) in _EXTREMES else ValueUse.COMPUTED
-            yield from self._all(range(step.p2, step.p2 + _arguments(step)), at, use)
+        elif opcode == "AggStep" and name in (_NUMERIC_AGGREGATES | _EXTREMES):
+            yield from self._all((step.p2,), at, use)
+        elif opcode in ("Function", "PureFunc") and name in (_NUMERIC_FUNCTIONS | _EXTREMES):
+            count = step.p4.partition("(")[2].rstrip(")")
+            # For a function with any number of arguments it is -1, and the actual number is in p5.
+            arguments = int(count) if count.isdigit() else max(step.p5, 1)
+            yield from self._all(range(step.p2, step.p2 + arguments), at, use)
         elif opcode in (_ORDERING | _EQUALITY):
             left, right = self._origins(step.p1, at), self._origins(step.p3, at)
             yield from _comparisons(left, right, ordering=opcode in _ORDERING)
         elif opcode in ("Found", "NotFound") and step.p1 not in self._tables:
-            yield from _comparisons(self._origins(step.p3, at), self._list_origins(step.p1), ordering=False)
-
-    def _aggregate_uses(self, at: int, step: SqliteInstruction) -> Iterator[ColumnUse]:
-        if _name(step) in _NUMERIC_AGGREGATES:
-            yield from self._all((step.p2,), at, ValueUse.COMPUTED)
-        elif _name(step) in _EXTREMES:
-            yield from self._all((step.p2,), at, ValueUse.ORDERED)
+            # The values of a list, as in `x IN (1, 2)`.
+            listed: set[Origin] = set()
+            for record in self._records(step.p1):
+                if self._steps[record].p2 == 1:
+                    listed |= self._origins(self._steps[record].p1, record)
+            yield from _comparisons(self._origins(step.p3, at), listed, ordering=False)
 
     def _all(self, registers: Iterable[int], at: int, use: ValueUse) -> Iterator[ColumnUse]:
         for register in registers:
             for origin in self._origins(register, at):
                 if isinstance(origin, int):
                     yield ColumnUse(origin, use)
-
-    def _list_origins(self, cursor: int) -> set[Origin]:
-        """The origins of the values of a list, as in `x IN (1, 2)`."""
-        records = [at for at in self._records(cursor) if self._steps[at].p2 == 1]
-        return {origin for at in records for origin in self._origins(self._steps[at].p1, at)}
 
     def _origins(self, register: int, at: int) -> set[Origin]:
         """The possible origins of a register's value when the instruction at an address reads it."""
@@ -173,78 +171,60 @@ class SqliteProgram:
         """Record the origin of a written value, or return the registers that it is a copy of."""
         if step.opcode in ("Copy", "SCopy", "Move"):
             return [(step.p1 + target - step.p2, at)]
+        if step.opcode == "Column" and step.p1 not in self._tables:
+            records = list(self._records(step.p1))
+            found.update([] if records else [_ValueOrigin.UNKNOWN])
+            return [(self._steps[record].p1 + step.p2, record) for record in records]
         if step.opcode == "Column":
-            return self._read(step, found)
-        found.update(_written_origins(step))
-        return []
-
-    def _read(self, step: SqliteInstruction, found: set[Origin]) -> list[tuple[int, int]]:
-        if step.p1 in self._tables:
             found.add(step.p2)
-            return []
-        records = list(self._records(step.p1))
-        if not records:
-            found.add(_ValueOrigin.UNKNOWN)
-        return [(self._steps[at].p1 + step.p2, at) for at in records]
+        elif step.opcode != "Null":
+            found.add(_written_origin(step))
+        return []
 
     def _records(self, cursor: int) -> Iterator[int]:
         """The addresses of the instructions that make the records which a cursor reads."""
         registers = {self._pseudo[cursor]} if cursor in self._pseudo else set()
         sorters = {step.p1 for step in self._steps if step.opcode == "SorterData" and step.p2 in registers}
-        stores = {self._base(one) for one in (sorters or {cursor})}
+        base = self._twins.get
+        stores = {base(one, one) for one in (sorters or {cursor})}
         registers |= {
-            step.p2 for step in self._steps if step.opcode in _INSERTS and self._base(step.p1) in stores
+            step.p2 for step in self._steps if step.opcode in _INSERTS and base(step.p1, step.p1) in stores
         }
         for at, step in enumerate(self._steps):
             if step.opcode == "MakeRecord" and step.p3 in registers:
                 yield at
 
-    def _base(self, cursor: int) -> int:
-        return self._twins.get(cursor, cursor)
-
 
 def _comparisons(left: set[Origin], right: set[Origin], *, ordering: bool) -> Iterator[ColumnUse]:
-    for one, others in ((left, right), (right, left)):
-        for column in one:
-            if isinstance(column, int):
-                yield from _against(column, others, ordering=ordering)
-
-
-def _against(column: int, others: Iterable[Origin], *, ordering: bool) -> Iterator[ColumnUse]:
-    for other in others:
+    compared = ValueUse.COMPARED if ordering else ValueUse.EQUALLED
+    for column, other in (*product(left, right), *product(right, left)):
+        if not isinstance(column, int):
+            continue
         if other is _ValueOrigin.NUMBER:
-            yield ColumnUse(column, ValueUse.COMPARED if ordering else ValueUse.EQUALLED)
+            yield ColumnUse(column, compared)
         elif isinstance(other, int) and other != column:
-            yield ColumnUse(column, ValueUse.COMPARED if ordering else ValueUse.EQUALLED, other)
+            yield ColumnUse(column, compared, other)
         elif ordering and other is not _ValueOrigin.UNKNOWN:
             yield ColumnUse(column, ValueUse.ORDERED)
 
 
-def _written_origins(step: SqliteInstruction) -> set[Origin]:
-    opcode = step.opcode
+def _written_origin(step: SqliteInstruction) -> Origin:
+    opcode, name = step.opcode, _name(step)
     if opcode in ("Integer", "Int64", "Real", "Rowid") or opcode in _ARITHMETIC:
-        return {_ValueOrigin.NUMBER}
+        return _ValueOrigin.NUMBER
     if opcode == "Cast":
-        return {_ValueOrigin.NUMBER if step.p2 >= _NUMERIC_AFFINITY else _ValueOrigin.TEXT}
+        return _ValueOrigin.NUMBER if step.p2 >= _NUMERIC_AFFINITY else _ValueOrigin.TEXT
     if opcode in ("Function", "PureFunc", "AggFinal", "AggValue"):
-        numeric = _name(step) in _NUMBERS or _name(step) in _NUMERIC_AGGREGATES
-        return {_ValueOrigin.NUMBER if numeric else _ValueOrigin.UNKNOWN}
-    if opcode == "Null":
-        return set()
-    return {_ValueOrigin.TEXT if opcode in ("String8", "String", "Concat") else _ValueOrigin.UNKNOWN}
+        numeric = name in _NUMBERS or name in _NUMERIC_AGGREGATES
+        return _ValueOrigin.NUMBER if numeric else _ValueOrigin.UNKNOWN
+    return _ValueOrigin.TEXT if opcode in ("String8", "String", "Concat") else _ValueOrigin.UNKNOWN
 
 
 def _writes(step: SqliteInstruction, register: int) -> bool:
     opcode = step.opcode
     if opcode in _WRITES_P2:
-        last = step.p2
-        if opcode == "Null":
-            last = max(step.p2, step.p3)
-        elif opcode == "Copy":
-            last += step.p3
-        elif opcode == "Move":
-            last += step.p3 - 1
-        return step.p2 <= register <= last
+        more = {"Null": max(step.p3 - step.p2, 0), "Copy": step.p3, "Move": step.p3 - 1}
+        return step.p2 <= register <= step.p2 + more.get(opcode, 0)
     if opcode in _WRITES_P3 or opcode in _ARITHMETIC:
         return step.p3 == register
     return opcode in _WRITES_P1 and step.p1 == register
@@ -260,27 +240,17 @@ def _predecessors(steps: Sequence[SqliteInstruction]) -> Mapping[int, list[int]]
         elif step.opcode == "InitCoroutine":
             resumed[step.p1].add(step.p3)
     for at, step in enumerate(steps):
-        for after in _successors(at, step, resumed):
+        following = set() if step.opcode in _FALLS_NOT_THROUGH else {at + 1}
+        if step.opcode in _JUMPS and step.p2:
+            following.add(step.p2)
+        if step.opcode == "Jump":
+            following |= {step.p1, step.p2, step.p3}
+        if step.opcode in ("Return", "Yield", "EndCoroutine"):
+            following |= resumed.get(step.p1, set())
+        for after in following:
             before[after].append(at)
     return before
 
 
-def _successors(at: int, step: SqliteInstruction, resumed: Mapping[int, set[int]]) -> set[int]:
-    after = set() if step.opcode in _FALLS_NOT_THROUGH else {at + 1}
-    if step.opcode in _JUMPS and step.p2:
-        after.add(step.p2)
-    if step.opcode == "Jump":
-        after |= {step.p1, step.p2, step.p3}
-    if step.opcode in ("Return", "Yield", "EndCoroutine"):
-        after |= resumed.get(step.p1, set())
-    return after
-
-
 def _name(step: SqliteInstruction) -> str:
     return step.p4.partition("(")[0].lower()
-
-
-def _arguments(step: SqliteInstruction) -> int:
-    count = step.p4.partition("(")[2].rstrip(")")
-    # For a function with any number of arguments it is -1, and the actual number is in p5.
-    return int(count) if count.isdigit() else max(step.p5, 1)
