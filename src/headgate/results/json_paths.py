@@ -144,7 +144,6 @@ def quote_for_message(text: str) -> str:
 
 
 def member_path(path: str, key: str) -> str:
-    """The path of a member of the value at `path`."""
     start = _normalised(path)
     if not _PLAIN_KEY.fullmatch(key):
         return f"{start}[{json.dumps(key, ensure_ascii=False)}]"
@@ -157,7 +156,6 @@ def elements_path(path: str) -> str:
 
 
 def join_paths(above: str, below: str) -> str:
-    """The path that leads along both."""
     return above + (below if not above or below.startswith("[") else f".{below}")
 
 
@@ -169,7 +167,6 @@ def _normalised(path: str) -> str:
 
 
 def format_path(path: Iterable[PathStep]) -> str:
-    """The dotted path with these steps."""
     text = ""
     for step in path:
         if isinstance(step, str):
@@ -204,7 +201,6 @@ def select_path(content: Content, path: str, scratch: Scratch | None = None) -> 
 
 
 def nesting_error() -> ProcessingError:
-    """The error for JSON that nests deeper than a path can follow."""
     return ProcessingError("The content nests too deeply to follow a path through it: leave the path out.")
 
 
@@ -272,7 +268,6 @@ def is_scalar(value: Raw) -> bool:
 
 
 def undecodable_key_error() -> ProcessingError:
-    """The error for JSON with keys that no path can name."""
     return ProcessingError(
         "A key in the content is no UTF-8, so that no path can name it: leave the path out."
     )

@@ -362,7 +362,6 @@ class ResultMetrics:
         self._tokens_shown = 0
 
     def count_excerpt(self, done: JobResult) -> None:
-        """A result was truncated."""
         self.excerpts += 1
         self._count(done, received=True)
 

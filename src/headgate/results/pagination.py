@@ -57,7 +57,6 @@ def page_facts(unit: PageUnit, offset: int, shown: int, total: int) -> dict[str,
 
 
 def characters_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
-    """The characters that fit."""
     total = sum(map(len, texts()))
     start, stop = slot.bounds(total)
     shown = first_text(_behind_characters(texts(), start), min(stop - start, slot.room))

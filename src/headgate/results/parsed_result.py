@@ -222,7 +222,6 @@ def starts_with_index(*paths: str) -> bool:
 
 
 def minify_json(json: Content) -> Content:
-    """JSON without indentation."""
     if not isinstance(json, bytes) or not _INDENTED.search(json, 0, _WINDOW):
         return json
     try:

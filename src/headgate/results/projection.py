@@ -257,7 +257,6 @@ class ElementSelection(NamedTuple):
         return not meant or meant.isdisjoint(positions)
 
     def at(self, position: int) -> tuple[_Selection, _Selection]:
-        """The selections below one element."""
         return self.keep_at.get(position, self.keep), self.drop_at.get(position, self.drop)
 
 

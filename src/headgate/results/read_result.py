@@ -405,11 +405,9 @@ class _SearchedTexts:
 
     @property
     def are_several(self) -> bool:
-        """Whether there is more than one text."""
         return len(self._parsed.texts) > 1 and not self._is_structure
 
     def blocks(self, places: Sequence[int], elements: Sequence[int]) -> list[int]:
-        """The block index of each hit."""
         if self._only is not None:
             return [self._only] * max(len(places), len(elements))
         if not (elements or self._is_written or is_json(self._form)):

@@ -158,7 +158,6 @@ class RegexPattern:
 
     @cached_property
     def anchored(self) -> bool:
-        """Whether the pattern has anchors."""
         return any(token in _START_ANCHORS + _END_ANCHORS for _, token in regex_tokens(self.source))
 
     @cached_property

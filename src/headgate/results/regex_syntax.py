@@ -51,7 +51,6 @@ def _class_end(pattern: str, start: int) -> int:
 
 
 def replace_tokens(pattern: str, meanings: Mapping[str, str]) -> str:
-    """The pattern with some of its tokens replaced."""
     parts, last = [], 0
     for position, token in regex_tokens(pattern):
         if token in meanings:

@@ -16,7 +16,6 @@ from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
 
 def text_block(text: bytes) -> bytes:
-    """A content block with this text."""
     return msgspec.json.encode({"type": "text", "text": text.decode(errors="replace")})
 
 

@@ -247,7 +247,6 @@ class EvictionIndex:
 
     @property
     def agents(self) -> int:
-        """The number of agents with entries."""
         return len(self._by_agent)
 
     @property
@@ -310,7 +309,6 @@ class EvictionIndex:
         return [(owner, id) for owner in chosen for id in self._by_agent[owner].entries]
 
     def next_expired(self, now: float) -> EntryKey | None:
-        """An expired entry."""
         for queue in self._deadlines.values():
             key, expires_at = next(iter(queue.items()))
             if not now < expires_at:

@@ -87,7 +87,6 @@ _SCRIPTS: Final = (
 
 
 def estimate_tokens(content: Content | memoryview) -> int:
-    """An estimate of the number of tokens of the content."""
     size = len(content)
     if size <= _SAMPLE_BYTES:
         return round(_weigh(bytes(content[:])))

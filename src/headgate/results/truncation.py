@@ -229,7 +229,6 @@ def join_parts(opening: bytes, parts: Iterable[bytes], closing: bytes) -> bytes:
 
 
 def element_loss(value: Content | Raw, shown: int, total: int, *, of_array: bool) -> TruncationLoss:
-    """The loss of elements or members."""
     return TruncationLoss(of_array, len(memoryview(value)), shown, total, PageUnit.ELEMENTS)
 
 

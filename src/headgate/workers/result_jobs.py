@@ -89,7 +89,6 @@ class _FileScratch:
         self._directory = directory
 
     def store(self, chunks: Iterable[bytes]) -> Content:
-        """The chunks, joined."""
         head = bytearray()
         rest = iter(chunks)
         for chunk in rest:

@@ -62,7 +62,6 @@ class WorkerPool:
             return await self._run(job, entry, content)
 
     async def close(self) -> None:
-        """End every process."""
         await self._processes.close()
 
     @asynccontextmanager

@@ -118,7 +118,6 @@ class OutlineBranch:
 
     @property
     def keys(self) -> Iterable[str]:
-        """The first keys of the objects."""
         return dict.fromkeys(islice(chain.from_iterable(self._objects), _PROBE))
 
     @cached_property
@@ -183,7 +182,6 @@ class OutlineBranch:
 
 
 def json_type(value: Raw) -> str:
-    """The JSON Schema type of a value."""
     view = memoryview(value)
     kind = _KINDS.get(view[0])
     if kind is not None:

@@ -200,7 +200,6 @@ class _HtmlReader:
         self._nodes = 0
 
     def read(self) -> None:
-        """Process all tags."""
         position = 0
         while (tag := _HTML_TAG.search(self._text, position)) is not None:
             position = tag.end()

@@ -47,7 +47,6 @@ class OutlineNode:
         return found
 
     def count_value(self, kind: str, sample: str = "") -> None:
-        """Count a value of that type."""
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if sample and not self.sample:
             self.sample = sample[: _SAMPLE * 4]

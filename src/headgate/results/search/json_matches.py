@@ -126,7 +126,6 @@ class JsonMatcher:
             first = stop
 
     def in_key(self, key: str) -> bool:
-        """Whether the name of a member matches."""
         return self.pattern.for_values.search(key.encode()) is not None
 
     def _in_small(self, texts: Sequence[bytes | Raw], *, members: bool) -> list[int]:
@@ -217,7 +216,6 @@ class MatchContainer:
     overhead: int = 2
 
     def child(self, decoded: JsonContainer, key: str | None, index: int) -> "MatchContainer":
-        """The container of one of its parts."""
         overhead = self.overhead + _name_bytes(key) + 3
         return MatchContainer(isinstance(decoded, dict), self, key, index, self.depth + 1, overhead)
 
@@ -231,7 +229,6 @@ def _name_bytes(key: str | None) -> int:
 
 
 def path_of(container: MatchContainer, key: str | None, index: int) -> str:
-    """The path of one of the parts of a container."""
     return f"{container.path}[{index}]" if key is None else member_path(container.path, key)
 
 

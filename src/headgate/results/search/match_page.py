@@ -154,7 +154,6 @@ class MatchCounter:
         self._left_out += 1
 
     def metadata(self, further: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The metadata of the search."""
         facts: dict[str, Any] = {"mode": self._mode.value, "matches": self.found, "shown": self.shown}
         if self._more:
             facts["at_least"] = True

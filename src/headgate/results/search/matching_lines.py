@@ -69,19 +69,16 @@ def _lines_of_hits(content: Content, hits: Iterator[Span]) -> Iterator[MatchingL
 
 
 def is_longer(content: Content, span: Span, most: int) -> bool:
-    """Whether a span has more than `most` characters."""
     size = span[1] - span[0]
     # A character has at most four bytes.
     return size > 4 * most or (size > most and character_count(content[span[0] : span[1]]) > most)
 
 
 def line_start(content: Content, position: int) -> int:
-    """The start of the line at a position."""
     return content.rfind(b"\n", 0, position) + 1
 
 
 def line_end(content: Content, position: int) -> int:
-    """The end of the line at a position."""
     end = content.find(b"\n", position)
     return len(content) if end < 0 else end
 
@@ -260,7 +257,6 @@ def line_numbers(content: Content, positions: list[int]) -> list[int]:
 
 
 def with_next(found: Iterator[MatchingLines]) -> Iterator[tuple[MatchingLines, MatchingLines | None]]:
-    """Each item with the next one."""
     for one, following in pairwise(chain(found, [None])):
         if one is not None:
             yield one, following

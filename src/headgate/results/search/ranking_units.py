@@ -201,7 +201,6 @@ class RankingUnits:
         return len(self.starts)
 
     def size(self, index: int) -> int:
-        """Its bytes."""
         return self.ends[index] - self.starts[index]
 
     def text(self, index: int) -> bytes:
@@ -245,7 +244,6 @@ class RankingUnits:
             yield from self.windows_of(self.starts[0], self.ends[-1])
 
     def windows_of(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The windows of a part of the content."""
         while start < end:
             stop = min(start + _WINDOW_BYTES, end)
             if stop < end:

@@ -117,7 +117,6 @@ class _ColumnTypeDetector:
         self._has_padding = self._is_decimal = False
 
     def add(self, fields: Sequence[str]) -> None:
-        """Take more fields into account."""
         self._has_fields = self._has_fields or any(fields)
         if self._rank == len(_COLUMNS):
             return

@@ -40,7 +40,6 @@ class NumberNotation:
     table: dict[int, str | None]
 
     def plain(self, text: str) -> str:
-        """The number in the notation of SQLite."""
         return text.translate(self.table)
 
     def number(self, text: str) -> int | float | None:

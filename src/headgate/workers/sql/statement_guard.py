@@ -64,7 +64,6 @@ class StatementGuard:
         self.reason: str | None = None
 
     def start(self) -> None:
-        """Start the time limit."""
         self._until = self._clock() + self._seconds
 
     def authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:

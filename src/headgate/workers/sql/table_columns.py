@@ -65,7 +65,6 @@ def readable_identifier(name: str) -> str:
 
 
 def quote_identifier(name: str) -> str:
-    """The name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
