@@ -172,9 +172,8 @@ class ToolCalls:
         if not may_be_refusal(answer):
             return answer
         # The schema lets the model correct its arguments.
-        return with_schema_on_refusal(
-            call.item, answer, seen_whole=self._listings.shows_full_schemas(request) and not wrapped
-        )
+        seen_whole = self._listings.shows_full_schemas(request) and not wrapped
+        return with_schema_on_refusal(call.item, answer, seen_whole=seen_whole)
 
     async def _explain_error(
         self, error: HeadgateError, request: McpRequest, *, wrapped: bool
@@ -196,9 +195,8 @@ class ToolCalls:
         """
         definition = _OWN_DEFINITIONS.get(unknown.target)
         if definition is not None:
-            unknown.details = schema_text(
-                Item(ItemKind.TOOLS, "", unknown.target, unknown.target, definition)
-            )
+            own = Item(ItemKind.TOOLS, "", unknown.target, unknown.target, definition)
+            unknown.details = schema_text(own)
         elif unknown.target:
             try:
                 await self._calls.await_server_of(ItemKind.TOOLS, unknown.target, request.caller)

@@ -50,11 +50,8 @@ class SuspendedCall:
         self._input_requested = asyncio.Event()
         self._requested_input: dict[str, tuple[InputRequest, asyncio.Future[McpResponse]]] = {}
         self._last = 0
-        carried = msgspec.structs.replace(
-            call.request,
-            channel=self,
-            on_progress=self._progress if call.request.on_progress is not None else None,
-        )
+        on_progress = self._progress if call.request.on_progress is not None else None
+        carried = msgspec.structs.replace(call.request, channel=self, on_progress=on_progress)
         self.task = asyncio.ensure_future(deliver(UpstreamCall(carried, call.item)))
 
     async def wait_for_result_or_input(self) -> None:
@@ -192,14 +189,12 @@ class InputBridge:
                 responses = {}
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-            answer = await self._delivery.send_recorded(
-                _call_with_responses(call, requested_input, responses)
-            )
+            again = _call_with_responses(call, requested_input, responses)
+            answer = await self._delivery.send_recorded(again)
         if self._requested_input(call, answer) is None:
             return answer
-        raise InvalidUpstreamResponse(
-            call.item.server, call.item.public_name, f"questions after {_MAX_ROUNDS} rounds"
-        )
+        reason = f"questions after {_MAX_ROUNDS} rounds"
+        raise InvalidUpstreamResponse(call.item.server, call.item.public_name, reason)
 
     def _requested_input(self, call: UpstreamCall, answer: McpResponse) -> InputRequiredResult | None:
         """The input that the answer requests; raises InvalidUpstreamResponse if the client has no support."""
@@ -253,9 +248,8 @@ class InputBridge:
         requested_input = self._requested_input(call, answer) if answer.typed else None
         if requested_input is None or requested_input.request_state is None:
             return answer
-        return with_request_state(
-            answer, self._state_sealer.seal_state("upstream", call, requested_input.request_state)
-        )
+        state = self._state_sealer.seal_state("upstream", call, requested_input.request_state)
+        return with_request_state(answer, state)
 
     async def _resume(self, call: UpstreamCall) -> McpResponse:
         request, responses = call.request, _input_responses(call)
@@ -293,9 +287,8 @@ class InputBridge:
         suspended_call.expiry = asyncio.get_running_loop().call_later(
             STATE_LIFETIME_SECONDS, self._drop, suspended_call
         )
-        return input_required_answer(
-            suspended_call.requested_input, self._state_sealer.seal_state("held", call, suspended_call.handle)
-        )
+        state = self._state_sealer.seal_state("held", call, suspended_call.handle)
+        return input_required_answer(suspended_call.requested_input, state)
 
     def _on_call_done(self, suspended_call: SuspendedCall) -> None:
         """The call is over; where its client is away, it may come back for the outcome."""

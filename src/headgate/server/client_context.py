@@ -16,7 +16,6 @@ from headgate.server.reply import Reply
 
 # What a subscription takes besides its URI, in the sets and tables that it is in.
 _OVERHEAD_BYTES = 64
-_UNSUBSCRIBE_HINT = "unsubscribe from other resources first"
 
 
 class Authenticator(Protocol):
@@ -44,13 +43,10 @@ class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
 SUBSCRIPTION_LIMITS = SubscriptionLimits()
 
 
-class SubscriptionShare:
+class SubscriptionShare(msgspec.Struct, eq=False):
     """The bytes of one client's subscriptions."""
 
-    __slots__ = ("bytes",)
-
-    def __init__(self) -> None:
-        self.bytes = 0
+    bytes: int = 0
 
 
 class TooManySubscriptions(ResourceExhausted):
@@ -72,17 +68,14 @@ class SubscriptionBudget:
         """Count one more subscription; raises TooManySubscriptions, and then nothing is counted."""
         limits, size = self._limits, subscription_bytes(uri)
         if size - _OVERHEAD_BYTES > limits.uri_bytes:
-            raise TooManySubscriptions(
-                f"its URI is longer than {limits.uri_bytes} bytes", "use a shorter URI"
-            )
+            reason = f"its URI is longer than {limits.uri_bytes} bytes"
+            raise TooManySubscriptions(reason, "use a shorter URI")
         if share.bytes + size > limits.client_bytes:
-            raise TooManySubscriptions(
-                f"the URIs of one client may take {limits.client_bytes} bytes together", _UNSUBSCRIBE_HINT
-            )
+            reason = f"the URIs of one client may take {limits.client_bytes} bytes together"
+            raise TooManySubscriptions(reason, "unsubscribe from other resources first")
         if share.bytes + size > limits.assured_bytes and self.bytes + size > limits.total_bytes:
-            raise TooManySubscriptions(
-                f"the URIs of all clients take {limits.total_bytes} bytes together", "try again later"
-            )
+            reason = f"the URIs of all clients take {limits.total_bytes} bytes together"
+            raise TooManySubscriptions(reason, "try again later")
         self.add(share, uri)
 
     def add(self, share: SubscriptionShare, uri: str) -> None:

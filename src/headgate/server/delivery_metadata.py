@@ -90,9 +90,8 @@ def _key_of_header(header: bytes | None) -> str | None:
         return None
     if not header.isascii():
         # Clients encode other characters in different ways, which would make two keys of one.
-        raise ValueError(
-            f"the header Idempotency-Key is ASCII; give any other key in _meta[{IDEMPOTENCY_KEY!r}]"
-        )
+        place = f"_meta[{IDEMPOTENCY_KEY!r}]"
+        raise ValueError(f"the header Idempotency-Key is ASCII; give any other key in {place}")
     return header.decode()
 
 
@@ -164,24 +163,22 @@ async def with_delivery_metadata(
     answer: McpResponse, delivery_request: DeliveryRequest | None
 ) -> McpResponse:
     delivery_status = answer.delivery_status or _PLAIN_STATUS
-    delivery_request = delivery_request or _NO_REQUEST
-    rmcp_meta = (
-        _rmcp_of_answer(answer, delivery_status, delivery_request) if _speaks_rmcp(delivery_request) else None
-    )
+    delivery_request, rmcp_meta = delivery_request or _NO_REQUEST, None
+    if _speaks_rmcp(delivery_request):
+        rmcp_meta = _rmcp_of_answer(answer, delivery_status, delivery_request)
     if rmcp_meta is None and not _is_recorded(delivery_status):
         return answer
     if answer.error:
         members = _meta_members(delivery_status, rmcp_meta, delivery_request)
         return msgspec.structs.replace(answer, error=_error_with_meta(answer.error, members))
     edit, result = _meta_edit(delivery_status, rmcp_meta, delivery_request), answer.result
-    if isinstance(result, bytes) and len(result) <= _LARGE_BYTES:
-        return msgspec.structs.replace(answer, result=with_edited_meta(result, edit))
-    if isinstance(result, bytes):
-        whole = await asyncio.to_thread(with_edited_meta, result, edit)
-        return msgspec.structs.replace(answer, result=whole)
-    return msgspec.structs.replace(
-        answer, result=await asyncio.to_thread(with_edited_meta_on_disk, result, edit)
-    )
+    if not isinstance(result, bytes):
+        result = await asyncio.to_thread(with_edited_meta_on_disk, result, edit)
+    elif len(result) <= _LARGE_BYTES:
+        result = with_edited_meta(result, edit)
+    else:
+        result = await asyncio.to_thread(with_edited_meta, result, edit)
+    return msgspec.structs.replace(answer, result=result)
 
 
 def error_delivery_metadata(error: HeadgateError, delivery_request: DeliveryRequest | None) -> dict[str, Raw]:
@@ -189,12 +186,10 @@ def error_delivery_metadata(error: HeadgateError, delivery_request: DeliveryRequ
     if error.delivery_status is None and delivery_request is None:
         return {}
     delivery_status = error.delivery_status or _PLAIN_STATUS
-    delivery_request = delivery_request or _NO_REQUEST
-    return _meta_members(
-        delivery_status,
-        _rmcp_of_error(error, delivery_status, delivery_request) if _speaks_rmcp(delivery_request) else None,
-        delivery_request,
-    )
+    delivery_request, rmcp_meta = delivery_request or _NO_REQUEST, None
+    if _speaks_rmcp(delivery_request):
+        rmcp_meta = _rmcp_of_error(error, delivery_status, delivery_request)
+    return _meta_members(delivery_status, rmcp_meta, delivery_request)
 
 
 def _speaks_rmcp(delivery_request: DeliveryRequest) -> bool:
@@ -210,14 +205,7 @@ def _meta_members(
 ) -> dict[str, Raw]:
     members: dict[str, Raw] = {}
     if _is_recorded(delivery_status):
-        operation = _OperationMetadata(
-            op_id=delivery_status.op_id,
-            state=delivery_status.state,
-            duplicate=delivery_status.duplicate,
-            attempts=delivery_status.attempts,
-            resolved_by=delivery_status.resolved_by,
-            unrecorded=delivery_status.unrecorded,
-        )
+        operation = msgspec.convert(delivery_status, _OperationMetadata, from_attributes=True)
         members[OPERATION_KEY] = Raw(msgspec.json.encode(operation))
     if rmcp_meta is not None:
         members |= dict.fromkeys(delivery_request.rmcp_names, encode_rmcp_meta(rmcp_meta))
@@ -277,14 +265,13 @@ def _rmcp_of_error(
     taken = error.effect is not Effect.NONE or bool(delivery_status.op_id) or waiting
     # The ledger knows of earlier attempts, too.
     processed = _PROCESSED.get(delivery_status.state) if delivery_status.state else _BY_EFFECT[error.effect]
+    attempts = delivery_status.attempts if error.delivery_status is not None else int(taken and not waiting)
     return RmcpResponseMeta(
         ack=taken,
         processed=None if waiting else processed,
         duplicate=delivery_status.duplicate,
         request_id=delivery_request.request_id,
-        attempts=delivery_status.attempts
-        if error.delivery_status is not None
-        else int(taken and not waiting),
+        attempts=attempts,
         final_status=_TIMEOUT if error.code == UpstreamTimeout.code else _FAILED,
         error_code=error.code,
     )

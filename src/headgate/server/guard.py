@@ -71,17 +71,14 @@ class RequestGuard:
             if site is not None and site not in _SAME_SITES and not _is_navigation(headers, target):
                 raise HttpRefusal(403, _CROSS_SITE_REASON)
         elif origin.lower() not in self._origins:
-            raise HttpRefusal(
-                403, "pages of that Origin may not call; add it to proxySettings.allowedOrigins"
-            )
+            reason = "pages of that Origin may not call; add it to proxySettings.allowedOrigins"
+            raise HttpRefusal(403, reason)
 
 
 def _is_navigation(headers: Mapping[bytes, bytes], target: bytes) -> bool:
     """Whether a person follows a link to a page of the gateway, which the page before cannot read."""
-    is_navigation = (
-        headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
-    )
-    return is_navigation and not target.startswith(_ENDPOINTS)
+    how = (headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest"))
+    return how == (b"navigate", b"document") and not target.startswith(_ENDPOINTS)
 
 
 # Empty lines before it are allowed by RFC 9112.
@@ -135,6 +132,5 @@ def _request_line_refusal(head: bytes) -> HttpRefusal:
     words = found[1].split() if found is not None else []
     if len(words) == 3 and _VERSION.fullmatch(words[2]) and words[2] not in (b"HTTP/1.1", b"HTTP/1.0"):
         return HttpRefusal(505, "this gateway speaks HTTP/1.1 and HTTP/1.0")
-    return HttpRefusal(
-        400, "the request line must be a method, a path and HTTP/1.1, with one space between them"
-    )
+    reason = "the request line must be a method, a path and HTTP/1.1, with one space between them"
+    return HttpRefusal(400, reason)

@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, encode_error
 from headgate.server.guard import HttpRefusal
@@ -104,11 +105,9 @@ class ConnectionAcceptor:
 
     def _open(self, connection: socket.socket, refused: HttpRefusal | None = None) -> None:
         connection.setblocking(False)
-        task: asyncio.Task[object] = self._loop.create_task(
-            self._loop.connect_accepted_socket(
-                lambda: HttpConnection(self._context, refused=refused), connection
-            )
-        )
+        make = partial(HttpConnection, self._context, refused=refused)
+        work = self._loop.connect_accepted_socket(make, connection)
+        task: asyncio.Task[object] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._opened)
 

@@ -164,9 +164,8 @@ class MethodRouter:
 
     def handle_notification(self, envelope: Envelope, owner: ClientSession, caller: Identity) -> None:
         # Delivery options are for the gateway, not for the servers.
-        self._client_services.forward_notification(
-            owner, envelope.method, without_rmcp_meta(bytes(envelope.params)), caller
-        )
+        params = without_rmcp_meta(bytes(envelope.params))
+        self._client_services.forward_notification(owner, envelope.method, params, caller)
 
     async def restore_subscriptions(
         self, preferences: SessionPreferences, caller: Identity, tell: Callable[[str], None]
@@ -270,10 +269,9 @@ class MethodRouter:
 
     async def unsubscribe(self, uri: str, caller: Identity) -> None:
         """End a subscription; errors of the server are logged only."""
+        request = McpRequest(caller=caller, method="resources/unsubscribe", name=uri)
         try:
-            await self._gateway.unsubscribe(
-                McpRequest(caller=caller, method="resources/unsubscribe", name=uri)
-            )
+            await self._gateway.unsubscribe(request)
         except HeadgateError as error:
             log.debug("not unsubscribed", extra={"uri": uri[:200], "reason": error.message})
 
@@ -323,9 +321,8 @@ class MethodRouter:
         id, kind = bytes(envelope.id), KIND_BY_LIST_METHOD[envelope.method]
         params = decode_params(envelope.params, _ListParams, id)
         listing_context = _listing_context_of(context, params.meta or {})
-        await self._client_services.await_listings(
-            listing_context.profile, listing_context.owner, context.caller
-        )
+        profile, owner = listing_context.profile, listing_context.owner
+        await self._client_services.await_listings(profile, owner, context.caller)
         try:
             members = await self._gateway.list(kind, params.cursor, listing_context)
         except InvalidCursor as error:
@@ -364,25 +361,24 @@ class MethodRouter:
         id = bytes(envelope.id)
         params = decode_params(envelope.params, _InitializeParams, id)
         decode_params(params.capabilities, dict[str, Raw], id)
-        version = negotiate(params.protocolVersion)
+        version, capabilities = negotiate(params.protocolVersion), bytes(params.capabilities)
         listing_context = ListingContext(
             era=Era.HANDSHAKE,
             caller=caller,
-            profile=profile_of(bytes(params.capabilities)),
+            profile=profile_of(capabilities),
             client=client_name(bytes(params.clientInfo)),
             mode=listing,
         )
         behind = self._gateways_member(listing_context)
         initialize_result = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s%s}' % (
             version.encode(),
-            self._capabilities(Era.HANDSHAKE, caller, bytes(params.capabilities)),
+            self._capabilities(Era.HANDSHAKE, caller, capabilities),
             self._info,
             await self._instructions_member(listing_context),
             b',"_meta":{' + behind + b"}" if behind else b"",
         )
-        return InitializedClient(
-            version, bytes(params.capabilities), bytes(params.clientInfo), result_reply(id, initialize_result)
-        )
+        reply = result_reply(id, initialize_result)
+        return InitializedClient(version, capabilities, bytes(params.clientInfo), reply)
 
     async def _discover_in_session(self, envelope: Envelope, context: ClientContext) -> Reply:
         """Negotiate rmcp with a client whose handshake is over; for any other the method is unknown."""
@@ -433,9 +429,8 @@ def _error_reply(
 
 def _meta_of(envelope: Envelope) -> dict[str, Raw]:
     id = bytes(envelope.id)
-    return decode_params(
-        parse_params(envelope.params, id).get("_meta", ABSENT), dict[str, Raw], id, "_meta: "
-    )
+    meta = parse_params(envelope.params, id).get("_meta", ABSENT)
+    return decode_params(meta, dict[str, Raw], id, "_meta: ")
 
 
 def _listing_context_of(context: ClientContext, meta: Mapping[str, Raw]) -> ListingContext:

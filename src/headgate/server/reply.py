@@ -140,9 +140,8 @@ def encode_reply(id: bytes, method: str, name: str, answer: McpResponse, era: Er
     if (payload[:1] if isinstance(payload, bytes) else payload.first) != b"{":
         if not isinstance(payload, bytes):
             payload.close()
-        return encode_gateway_error(
-            id, method, InvalidUpstreamResponse(name, method, "a result that is no object"), era
-        )
+        invalid = InvalidUpstreamResponse(name, method, "a result that is no object")
+        return encode_gateway_error(id, method, invalid, era)
     stateless = era is Era.STATELESS
     opening = COMPLETE + b"," + UNCACHED if method == _READ else COMPLETE
     if not isinstance(payload, bytes):

@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -222,9 +223,8 @@ class SessionStore:
 
     def open(self, initialized: InitializedClient, identity: Identity) -> HttpSession:
         """A new session of the identity; raises TooManySessions."""
-        session_token = _SessionToken(
-            self.clock(), initialized.version, initialized.capabilities, initialized.client_info
-        )
+        declared = (initialized.version, initialized.capabilities, initialized.client_info)
+        session_token = _SessionToken(self.clock(), *declared)
         return self._add(session_token, self._issue(session_token, identity), identity)
 
     def _issue(self, session_token: _SessionToken, identity: Identity) -> bytes:
@@ -247,9 +247,8 @@ class SessionStore:
                 raise TooManySessions
             self.close_session(min(idle, key=lambda session: session.last_used))
         session = HttpSession(SessionStreams(self.replay_buffer), self._loop.time(), identity, id)
-        session.complete_handshake(
-            session_token.version, session_token.capabilities, session_token.client_info
-        )
+        declared = (session_token.version, session_token.capabilities, session_token.client_info)
+        session.complete_handshake(*declared)
         session.preferences.on_change = partial(self._save_preferences, session)
         session.revivable = bool(id)
         self._sessions[session.id] = session
@@ -378,12 +377,9 @@ class _CancelledRequestParams(msgspec.Struct):
 
 
 def cancel_request(running_requests: RunningRequests, envelope: Envelope) -> None:
-    try:
-        running_requests.cancel(
-            bytes(msgspec.json.decode(envelope.params or b"{}", type=_CancelledRequestParams).requestId)
-        )
-    except DecodeError:
-        return
+    with suppress(DecodeError):
+        params = msgspec.json.decode(envelope.params or b"{}", type=_CancelledRequestParams)
+        running_requests.cancel(bytes(params.requestId))
 
 
 def handle_one_way_message(envelope: Envelope, session: HandshakeSession, router: MethodRouter) -> None:

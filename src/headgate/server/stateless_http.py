@@ -142,11 +142,8 @@ class ClientSubscription:
         self._visibility_group = visibility_group_of(None, identity)
         self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
         requested = _requested_filter(envelope)
-        self._capabilities = {
-            capability
-            for capability in ("tools", "prompts", "resources")
-            if getattr(requested, f"{capability}_list_changed")
-        }
+        lists = ("tools", "prompts", "resources")
+        self._capabilities = {name for name in lists if getattr(requested, f"{name}_list_changed")}
         self.uris = dict.fromkeys(requested.resource_subscriptions)
 
     @property
@@ -217,9 +214,8 @@ def _requested_filter(envelope: Envelope) -> _SubscriptionFilter:
     params = decode_params(envelope.params, _StatelessParams, id, "notifications: ")
     requested = decode_params(params.notifications, _SubscriptionFilter, id, "notifications: ")
     if len(requested.resource_subscriptions) > SUBSCRIPTION_LIMITS.resources:
-        raise invalid_params(
-            f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once", id
-        )
+        reason = f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once"
+        raise invalid_params(reason, id)
     return requested
 
 

@@ -152,9 +152,8 @@ class StdioServer:
                 if not piece.ends:
                     continue
                 if size > self._max_line_bytes:
-                    refusal = ProtocolViolation(
-                        INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes"
-                    )
+                    reason = f"The message is larger than {self._max_line_bytes} bytes"
+                    refusal = ProtocolViolation(INVALID_REQUEST, reason)
                     await self._outbound_queue.put(Reply(refusal.encode()))
                 elif text := b"".join(line).strip():
                     yield text

@@ -60,9 +60,8 @@ class StreamableHttpHandler:
             session = self._sessions.open(initialized, identity)
         except TooManySessions as error:
             raise _too_many_sessions(bytes(envelope.id)) from error
-        http_request.respond(
-            200, initialized.reply.whole or b"", extra=_SESSION_HEADER + b": " + session.id + b"\r\n"
-        )
+        header = _SESSION_HEADER + b": " + session.id + b"\r\n"
+        http_request.respond(200, initialized.reply.whole or b"", extra=header)
 
     def _session(self, http_request: HttpRequest, identity: Identity) -> HttpSession:
         id = http_request.headers.get(_SESSION_HEADER)

@@ -199,9 +199,10 @@ class ConnectionPool:
             if len(self._connections) < self._max_size or self._evict_idle():
                 connection = ClientConnection(pool_key, self._loop)
                 self.opened += 1
-                self._connections[connection] = self._background.start_task(
+                task = self._background.start_task(
                     self._run(connection), name=f"connection to {self._server}"
                 )
+                self._connections[connection] = task
                 return connection
             if not self.server_sends_requests and (shared := self._least_busy(pool_key)) is not None:
                 return shared
@@ -215,11 +216,8 @@ class ConnectionPool:
 
         Returns when that is due, by the deadline at the latest; None if there is no such connection.
         """
-        waiting = [
-            (connection, call)
-            for connection in self._connections
-            if (call := _waits_for_input(connection)) is not None
-        ]
+        calls = ((connection, _waits_for_input(connection)) for connection in self._connections)
+        waiting = [(connection, call) for connection, call in calls if call is not None]
         if not waiting:
             return None
         counts = Counter(call.client for _, call in waiting)
@@ -228,9 +226,8 @@ class ConnectionPool:
         if due <= self._loop.time():
             router = connection.peer.result().router
             assert router is not None
-            router.withdraw_all(
-                f"{self._server!r} has {self._max_size} connections, and another call needs one"
-            )
+            reason = f"{self._server!r} has {self._max_size} connections, and another call needs one"
+            router.withdraw_all(reason)
             # Its remaining messages must not reach the next client.
             self.evict(connection)
         return due

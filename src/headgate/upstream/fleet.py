@@ -121,12 +121,8 @@ class UpstreamFleet:
     async def _each_client_peer(
         self, owner: str, sees: SeesServer, work: Callable[[McpPeer], Awaitable[None]]
     ) -> None:
-        peers = [
-            peer
-            for name, supervisor in self._supervisors.items()
-            if sees(name)
-            for peer in supervisor.pool.client_peers(owner)
-        ]
+        seen = [supervisor for name, supervisor in self._supervisors.items() if sees(name)]
+        peers = [peer for supervisor in seen for peer in supervisor.pool.client_peers(owner)]
         for outcome in await asyncio.gather(*(work(peer) for peer in peers), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 log.debug("message to a server not sent", extra={"reason": str(outcome)})
@@ -145,11 +141,8 @@ class UpstreamFleet:
         """Run exactly these servers; those replaced or removed finish their calls first."""
         specs_by_name = {spec.name: spec for spec in specs}
         before = self._supervisors
-        self._supervisors = {
-            name: supervisor
-            for name, supervisor in before.items()
-            if specs_by_name.get(name) == supervisor.spec
-        }
+        kept = [name for name, supervisor in before.items() if specs_by_name.get(name) == supervisor.spec]
+        self._supervisors = {name: before[name] for name in kept}
         for name, supervisor in before.items():
             if name not in self._supervisors:
                 supervisor.retire()
@@ -173,9 +166,8 @@ class UpstreamFleet:
         self._supervisors[spec.name] = supervisor
         self._awaited_until[supervisor] = self._loop.time() + self._first_listing_seconds
         if spec.enabled:
-            self._running[supervisor] = self._background.start_task(
-                supervisor.run(), name=f"supervisor of {spec.name}"
-            )
+            task = self._background.start_task(supervisor.run(), name=f"supervisor of {spec.name}")
+            self._running[supervisor] = task
         else:
             supervisor.settled.set()
 
@@ -218,9 +210,8 @@ class UpstreamFleet:
         key = (supervisor, pool_key.profile)
         task = self._listing_refreshes.get(key)
         if task is None:
-            task = self._background.start_task(
-                self._refresh_listing(supervisor, pool_key), name=f"listing of {supervisor.spec.name}"
-            )
+            work = self._refresh_listing(supervisor, pool_key)
+            task = self._background.start_task(work, name=f"listing of {supervisor.spec.name}")
             self._listing_refreshes[key] = task
             task.add_done_callback(lambda _: self._listing_refreshes.pop(key, None))
         return task
@@ -261,14 +252,9 @@ class UpstreamFleet:
 
     def unavailable(self) -> tuple[str, ...]:
         """The servers that could not be reached and have never listed."""
-        return tuple(
-            name
-            for name, supervisor in self._supervisors.items()
-            if supervisor.spec.enabled
-            and supervisor.settled.is_set()
-            and not supervisor.is_ready
-            and not self._events.has_listing(name, PLAIN_PROFILE)
-        )
+        settled = [one for one in self._supervisors.values() if one.spec.enabled and one.settled.is_set()]
+        names = [supervisor.spec.name for supervisor in settled if not supervisor.is_ready]
+        return tuple(name for name in names if not self._events.has_listing(name, PLAIN_PROFILE))
 
     async def close(self) -> None:
         await self._background.close()

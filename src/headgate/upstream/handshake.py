@@ -40,7 +40,7 @@ from headgate.protocol.rmcp import (
 )
 from headgate.upstream.errors import UpstreamRequestRefused, VersionMismatch
 from headgate.upstream.message_assembly import discard_payload, payload_bytes
-from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
+from headgate.upstream.transport import OutgoingRequest, UpstreamTransport, gateway_request
 
 log = logging.getLogger("headgate.upstream")
 
@@ -120,6 +120,10 @@ class _HandshakeError(msgspec.Struct):
     code: int = 0
     message: str = ""
     data: Raw = Raw(b"")
+
+    @property
+    def text(self) -> str:
+        return f"the error {self.code} {self.message[:200]}"
 
 
 class _SupportedVersions(msgspec.Struct):
@@ -203,9 +207,7 @@ async def _follow_discover_answer(
     error = _error(answer)
     _refuse_loop(spec, error)
     if error.code in _STATELESS_ERRORS:
-        raise InvalidUpstreamResponse(
-            spec.name, "server/discover", f"the error {error.code} {error.message[:200]}"
-        )
+        raise InvalidUpstreamResponse(spec.name, "server/discover", error.text)
     if error.code == UNSUPPORTED_VERSION:
         supported = _supported(error.data)
         for version in STATELESS_VERSIONS:
@@ -222,18 +224,7 @@ def _discover_request(spec: ServerSpec, version: str) -> OutgoingRequest:
     # A server that speaks rmcp declares it in its answer.
     meta = connection_meta(version, with_rmcp_capability(PLAIN_PROFILE.capabilities, FEATURES))
     params = encode_object({"_meta": Raw(encode_object(meta))})
-    return _handshake_request(spec, "server/discover", params)
-
-
-def _handshake_request(spec: ServerSpec, method: str, params: bytes) -> OutgoingRequest:
-    return OutgoingRequest(
-        method=method,
-        params=params,
-        what=method,
-        timeout_seconds=spec.start_timeout_seconds,
-        max_timeout_seconds=spec.start_timeout_seconds,
-        accepts_invalid_utf8=True,
-    )
+    return gateway_request("server/discover", params, spec.start_timeout_seconds, accepts_invalid_utf8=True)
 
 
 def _discovered(spec: ServerSpec, answer: McpResponse) -> NegotiationResult | None:
@@ -286,7 +277,10 @@ async def _initialize(
         with_rmcp_capability(profile.capabilities, FEATURES),
         CLIENT_INFO,
     )
-    answer = await transport.round_trip(_handshake_request(spec, "initialize", params))
+    seconds = spec.start_timeout_seconds
+    answer = await transport.round_trip(
+        gateway_request("initialize", params, seconds, accepts_invalid_utf8=True)
+    )
     error = _error(answer)
     _refuse_loop(spec, error)
     if answer.error and error.code == UNSUPPORTED_VERSION:
@@ -296,9 +290,7 @@ async def _initialize(
             return negotiated
         raise VersionMismatch(spec.name, ", ".join(_supported(error.data))[:200] or "an unknown version")
     if answer.error:
-        raise InvalidUpstreamResponse(
-            spec.name, "initialize", f"the error {error.code} {error.message[:200]}"
-        )
+        raise InvalidUpstreamResponse(spec.name, "initialize", error.text)
     try:
         found = msgspec.json.decode(_text(answer), type=_InitializeResult)
     except (DecodeError, UnicodeDecodeError, _HandshakeTooLarge) as problem:

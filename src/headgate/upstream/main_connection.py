@@ -183,12 +183,8 @@ class MainConnection:
         news = (state, _NUMBER.sub("0", self.last_error) if self.last_error else None)
         is_loud = not quietly and state is not ServerState.STARTING and news != self._last_logged
         level = logging.WARNING if state in (ServerState.BACKOFF, ServerState.FAILED) else logging.INFO
-        log.log(
-            level if is_loud else logging.DEBUG,
-            "upstream %s",
-            state,
-            extra={"server": self.spec.name, "reason": self.last_error},
-        )
+        extra = {"server": self.spec.name, "reason": self.last_error}
+        log.log(level if is_loud else logging.DEBUG, "upstream %s", state, extra=extra)
         if is_loud:
             self._last_logged = news
         self.state = state
@@ -222,9 +218,8 @@ class MainConnection:
         self._set_state(ServerState.STARTING)
         try:
             reason = await self._connect_and_serve(remembered)
-            self.last_error = (
-                None if self._stopped_idle else bounded_reason(with_url(reason, self.spec.url), self._secrets)
-            )
+            reason = bounded_reason(with_url(reason, self.spec.url), self._secrets)
+            self.last_error = None if self._stopped_idle else reason
         except GatewayLoop as loop:
             # The server is this gateway or leads back to it, which another attempt does not change.
             if self.last_error != loop.reason:
@@ -326,10 +321,9 @@ class MainConnection:
 
     def _mark_connected(self) -> None:
         """Set the state: a server that cannot do its work is shown as down, and still called."""
-        self.last_error = (
-            bounded_reason(self._health_problem, self._secrets) if self._health_problem is not None else None
-        )
-        self._set_state(ServerState.READY if self._health_problem is None else ServerState.BACKOFF)
+        problem = self._health_problem
+        self.last_error = None if problem is None else bounded_reason(problem, self._secrets)
+        self._set_state(ServerState.READY if problem is None else ServerState.BACKOFF)
 
     def drop(self, peer: McpPeer) -> None:
         """Use the connection no more: it is lost, or its session is."""
@@ -347,11 +341,8 @@ class MainConnection:
         ping_at = self._loop.time() + _PING_EVERY_SECONDS
         try:
             while True:
-                done, _ = await asyncio.wait(
-                    {lost, due},
-                    timeout=self._seconds_until_check(ping_at),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                pause = self._seconds_until_check(ping_at)
+                done, _ = await asyncio.wait({lost, due}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 if lost in done:
                     return lost.result()
                 if self._observer.seconds_until_idle() == 0:

@@ -40,7 +40,7 @@ from headgate.upstream.handshake import NegotiationResult, connection_meta
 from headgate.upstream.message_assembly import SpooledValue, discard_payload, unusable_answer
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.rmcp_client import RmcpClient
-from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
+from headgate.upstream.transport import OutgoingRequest, UpstreamTransport, gateway_request
 
 _TOOL_CALL = "tools/call"
 # Opening a larger result takes so long that other clients would notice.
@@ -91,9 +91,8 @@ class McpPeer:
             except UpstreamError as error:
                 if error.effect is Effect.NONE:
                     raise
-                raise UpstreamUnreachable(
-                    self.spec.name, f"it did not take the log level ({error.code})"
-                ) from error
+                reason = f"it did not take the log level ({error.code})"
+                raise UpstreamUnreachable(spec.name, reason) from error
         outgoing = OutgoingRequest(
             method=request.method,
             params=self._params(call, token),
@@ -241,17 +240,9 @@ class McpPeer:
         if self.era is Era.STATELESS:
             meta = connection_meta(self.negotiated.version, self._declared_capabilities(profile))
             params = {**params, "_meta": Raw(encode_object(meta))}
-        limit = seconds or self.spec.timeout_seconds
-        return await self.transport.round_trip(
-            OutgoingRequest(
-                method=method,
-                params=encode_object(params) if params else b"",
-                what=method,
-                timeout_seconds=limit,
-                max_timeout_seconds=limit,
-                accepts_invalid_utf8=accepts_invalid_utf8,
-            )
-        )
+        encoded, limit = encode_object(params) if params else b"", seconds or self.spec.timeout_seconds
+        outgoing = gateway_request(method, encoded, limit, accepts_invalid_utf8=accepts_invalid_utf8)
+        return await self.transport.round_trip(outgoing)
 
     async def ping(self, seconds: float) -> None:
         """Check that the server answers; raises UpstreamError or UpstreamSessionExpired."""
@@ -271,9 +262,8 @@ class McpPeer:
 
 
 def deadline_passed(server: str) -> UpstreamUnavailable:
-    return UpstreamUnavailable(
-        server, "the time for the call was over before it was sent", retry_after_seconds=1.0
-    )
+    reason = "the time for the call was over before it was sent"
+    return UpstreamUnavailable(server, reason, retry_after_seconds=1.0)
 
 
 def _param_headers(call: UpstreamCall) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -43,18 +44,14 @@ class PendingInputLimits(msgspec.Struct, frozen=True, kw_only=True):
     per_client: int = 100
 
 
+@dataclass(eq=False, slots=True)
 class CallAwaitingInput:
     """One call that waits for input; `withdraw` ends it with the error that its caller gets."""
 
-    __slots__ = ("client", "server", "since", "withdraw")
-
-    def __init__(
-        self, server: str, client: str, since: float, withdraw: Callable[[InputRequestWithdrawn], None]
-    ) -> None:
-        self.server = server
-        self.client = client
-        self.since = since
-        self.withdraw = withdraw
+    server: str
+    client: str
+    since: float
+    withdraw: Callable[[InputRequestWithdrawn], None]
 
 
 class PendingInputs:
@@ -329,9 +326,8 @@ class NotificationRouter:
             reply(encode_error(id, INTERNAL_ERROR, "Too many questions at once"))
         else:
             self.listener.on_server_request()
-            task = asyncio.get_running_loop().create_task(
-                self._forward_request(channel, envelope, about, reply), name=f"request of {self._server}"
-            )
+            work = self._forward_request(channel, envelope, about, reply)
+            task = asyncio.get_running_loop().create_task(work, name=f"request of {self._server}")
             self._server_requests[id] = task
             task.add_done_callback(lambda _: self._remove_request(id, task))
 
@@ -412,10 +408,8 @@ class NotificationRouter:
             in_flight.pending_input = None
             in_flight.withdraw(error)
 
-        now = asyncio.get_running_loop().time()
-        in_flight.pending_input = CallAwaitingInput(
-            self._server, client_of(in_flight.outgoing.request), now, withdraw
-        )
+        client, now = client_of(in_flight.outgoing.request), asyncio.get_running_loop().time()
+        in_flight.pending_input = CallAwaitingInput(self._server, client, now, withdraw)
         self._pending_inputs.add(in_flight.pending_input)
 
     def _stop_waiting(self, in_flight: InFlightRequest) -> None:

@@ -139,20 +139,16 @@ class ResourceSubscriptions:
 
     def _start(self, peer: McpPeer) -> "asyncio.Task[McpResponse] | None":
         negotiated = peer.negotiated
-        wanted: dict[str, object] = {
-            f"{capability}ListChanged": True
-            for capability in _LISTS
-            if negotiated.notifies_list_changed(capability)
-        }
+        notified = filter(negotiated.notifies_list_changed, _LISTS)
+        wanted: dict[str, object] = {f"{capability}ListChanged": True for capability in notified}
         if self.counts and negotiated.supports_subscribe:
             wanted["resourceSubscriptions"] = list(self.counts)
         self._begun |= self._waiting
         if not wanted:
             return None
         params = {"notifications": Raw(msgspec.json.encode(wanted))}
-        listening = asyncio.ensure_future(
-            peer.send_gateway_request("subscriptions/listen", params, seconds=_FOREVER_SECONDS)
-        )
+        answer = peer.send_gateway_request("subscriptions/listen", params, seconds=_FOREVER_SECONDS)
+        listening = asyncio.ensure_future(answer)
         # The error of a replaced subscription is retrieved, and not reported.
         listening.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return listening

@@ -239,9 +239,8 @@ class UpstreamSupervisor:
                 peer = McpPeer(self.spec, transport, negotiated, router)
                 if owner is not None:
                     # Changes made by its own calls are notified on this connection; calls need not wait.
-                    self._background.start(
-                        self.fanout.restore(peer), name=f"subscriptions of {self.spec.name}"
-                    )
+                    work = self.fanout.restore(peer)
+                    self._background.start(work, name=f"subscriptions of {self.spec.name}")
                 yield peer
         except TimeoutError as error:
             raise self._main_connection.start_timeout_error() from error
@@ -265,9 +264,8 @@ class UpstreamSupervisor:
             return
         peer = await self._main_connection.wait_connected()
         if peer.era is Era.HANDSHAKE:
-            await self._on_client_connection(
-                pool_key, lambda own: self._listings.refresh(own, pool_key.profile)
-            )
+            profile = pool_key.profile
+            await self._on_client_connection(pool_key, lambda own: self._listings.refresh(own, profile))
             return
         try:
             await self._listings.refresh(peer, pool_key.profile)
@@ -355,7 +353,9 @@ class UpstreamSupervisor:
 
     def status(self) -> ServerStatus:
         main, counts = self._main_connection, self._listings.counts
-        next_attempt_seconds = max(0.0, round(main.next_attempt - self._now(), 3))
+        next_attempt_seconds = None
+        if main.state is ServerState.BACKOFF and main.peer is None:
+            next_attempt_seconds = max(0.0, round(main.next_attempt - self._now(), 3))
         return ServerStatus(
             name=self.spec.name,
             transport=self.spec.transport,
@@ -376,9 +376,7 @@ class UpstreamSupervisor:
             ignored_messages=self._router.ignored,
             reason=bounded_reason(self.spec.disabled_reason) if main.state is ServerState.DISABLED else None,
             last_error=main.last_error,
-            next_attempt_seconds=next_attempt_seconds
-            if main.state is ServerState.BACKOFF and main.peer is None
-            else None,
+            next_attempt_seconds=next_attempt_seconds,
             pid=main.peer.transport.pid if main.peer else None,
             stderr_tail=main.stderr_tail(),
         )

@@ -35,6 +35,20 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
     accepts_invalid_utf8: bool = False
 
 
+def gateway_request(
+    method: str, params: bytes, seconds: float, *, accepts_invalid_utf8: bool = False
+) -> OutgoingRequest:
+    """A request of the gateway's own, which progress does not prolong."""
+    return OutgoingRequest(
+        method=method,
+        params=params,
+        what=method,
+        timeout_seconds=seconds,
+        max_timeout_seconds=seconds,
+        accepts_invalid_utf8=accepts_invalid_utf8,
+    )
+
+
 class SendAttempt:
     """A request about to be sent; `begun` tells whether any byte of it may have left."""
 

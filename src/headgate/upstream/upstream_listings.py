@@ -129,11 +129,8 @@ class UpstreamListings:
             if profile is PLAIN_PROFILE and kind is ItemKind.TOOLS:
                 self.left_out = left_out
         # Clients may declare any profile, and the consumer stores a bounded number of listings.
-        kept = {
-            one
-            for one in self._fresh
-            if one is PLAIN_PROFILE or self._consumer.has_listing(self._server, one)
-        }
+        server, has_listing = self._server, self._consumer.has_listing
+        kept = {one for one in self._fresh if one is PLAIN_PROFILE or has_listing(server, one)}
         self._fresh = {*kept, profile}
 
     async def _pass_to_consumer(
@@ -230,9 +227,8 @@ class UpstreamListings:
         """
         problem: UpstreamError | None = None
         for profile, kinds in self.take_stale().items():
-            speaker = (
-                peer if peer.era is Era.STATELESS or profile is PLAIN_PROFILE else peer_for_profile(profile)
-            )
+            speaks = peer.era is Era.STATELESS or profile is PLAIN_PROFILE
+            speaker = peer if speaks else peer_for_profile(profile)
             if speaker is None:
                 # No client of that profile is connected; the next one has it fetched.
                 self.forget(profile)

@@ -93,12 +93,8 @@ class OperatorPages:
     def readiness(self) -> Readiness:
         """Ready once every server was tried, as long as one of them works."""
         servers = self._servers()
-        enabled = [
-            server for server in servers if server.state not in (ServerState.DISABLED, ServerState.REJECTED)
-        ]
-        working = not enabled or any(
-            server.state in (ServerState.READY, ServerState.IDLE) for server in enabled
-        )
+        states = {server.state for server in servers} - {ServerState.DISABLED, ServerState.REJECTED}
+        working = not states or not states.isdisjoint((ServerState.READY, ServerState.IDLE))
         ready = self._fleet.settled and working and not self.draining
         return Readiness(ready, servers, self._configuration.problem, self._ledger_error())
 

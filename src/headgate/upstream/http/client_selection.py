@@ -30,11 +30,8 @@ class UpstreamHttpClient(Protocol):
 def client_for(spec: ServerSpec, host: str, resolver: HostResolver | None = None) -> UpstreamHttpClient:
     """The client of a server, with `host` as its Host header if given; raises UpstreamUnreachable."""
     origin = Origin(spec.url)
-    proxy, seconds, resolver = (
-        _proxy_of(spec, origin),
-        spec.connect_timeout_seconds,
-        resolver or HostResolver(),
-    )
+    resolver = resolver or HostResolver()
+    proxy, seconds = _proxy_of(spec, origin), spec.connect_timeout_seconds
     client = Http1Client(OriginConnector(origin, seconds, proxy, spec.tls, resolver=resolver), host)
     if not spec.http2 or not origin.secure:
         return client
@@ -58,9 +55,8 @@ def _proxy_of(spec: ServerSpec, origin: Origin) -> HttpProxy | None:
         return parse_proxy(url)
     except InvalidProxy as error:
         advice = "write http://host:port, add the server to NO_PROXY, or give it the proxy direct"
-        raise UpstreamUnreachable(
-            spec.name, f"the proxy in {where} is not usable, {error}: {advice}"
-        ) from error
+        reason = f"the proxy in {where} is not usable, {error}: {advice}"
+        raise UpstreamUnreachable(spec.name, reason) from error
 
 
 def http_error_reason(status: int, proxy: HttpProxy | None) -> str:
@@ -71,12 +67,9 @@ def http_error_reason(status: int, proxy: HttpProxy | None) -> str:
 
 def configured_header_lines(headers: dict[str, str]) -> bytes:
     """The configured headers as lines without the host; a line break in a value starts no new line."""
-    lines = (
-        f"{name.strip()}: {value.strip()}"
-        for name, value in headers.items()
-        if name.strip().lower() != "host"
-    )
-    return b"".join(_one_line(line).encode() + b"\r\n" for line in lines)
+    others = ((name, value) for name, value in headers.items() if name.strip().lower() != "host")
+    lines = (_one_line(f"{name.strip()}: {value.strip()}") for name, value in others)
+    return b"".join(line.encode() + b"\r\n" for line in lines)
 
 
 def configured_host(headers: dict[str, str]) -> str:

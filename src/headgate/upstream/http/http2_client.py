@@ -87,9 +87,8 @@ class _Http2Connection(asyncio.Protocol):
         self.loop = loop
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, _Http2Stream] = {}
-        self._h2 = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding=None)
-        )
+        config = h2.config.H2Configuration(client_side=True, header_encoding=None)
+        self._h2 = h2.connection.H2Connection(config)
         self._going_away = False
         # Set when the server has sent its settings, or is gone.
         self.settled = asyncio.Event()
@@ -250,9 +249,8 @@ class _Http2Connection(asyncio.Protocol):
         # Node's goaway() names 0 whatever it processed: a response that has begun shows that it did.
         unprocessed = [n for n, s in self._streams.items() if n > (last or 0) and not s.response.status]
         for number in unprocessed:
-            self._streams.pop(number).response.fail(
-                _RequestNotProcessed("it closed the connection before the request")
-            )
+            error = _RequestNotProcessed("it closed the connection before the request")
+            self._streams.pop(number).response.fail(error)
         if not self._streams:
             self.close()
 

@@ -198,9 +198,8 @@ class OriginConnector:
             return await self._connect_to_proxy(proxy, make)
         context = await self._server_context()
         host = self.origin.host if self.origin.host.isascii() else self.origin.host.encode("idna").decode()
-        tunnel = await self._connect_to_proxy(
-            proxy, lambda: _ProxyTunnel(proxy, f"{host_literal(host)}:{self.origin.port}")
-        )
+        authority = f"{host_literal(host)}:{self.origin.port}"
+        tunnel = await self._connect_to_proxy(proxy, lambda: _ProxyTunnel(proxy, authority))
         transport: asyncio.Transport | None = tunnel.transport
         try:
             await tunnel.opened
@@ -310,9 +309,8 @@ def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLC
             for file in filter(None, (files.client_cert, files.client_key)):
                 check_regular(file)
             # Without a password given here OpenSSL would prompt for one on the terminal.
-            context.load_cert_chain(
-                files.client_cert, files.client_key or None, lambda: files.client_key_password
-            )
+            key, password = files.client_key or None, files.client_key_password
+            context.load_cert_chain(files.client_cert, key, lambda: password)
         except (OSError, ValueError) as error:
             raise ConnectFailed(f"its clientCert cannot be used ({_connect_error_reason(error)})") from error
     if protocols:

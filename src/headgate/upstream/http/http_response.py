@@ -41,9 +41,8 @@ async def decoded_chunks(response: HttpClientResponse, limit: int) -> AsyncItera
             yield chunk
         return
     if encoding not in (b"gzip", b"deflate"):
-        raise ContentDecodingFailed(
-            f"content in the encoding {encoding[:20].decode('latin-1')!r}, which was not asked for"
-        )
+        named = encoding[:20].decode("latin-1")
+        raise ContentDecodingFailed(f"content in the encoding {named!r}, which was not asked for")
     inflater = zlib.decompressobj(wbits=47 if encoding == b"gzip" else 15)
     packed = plain = 0
     async for chunk in response.chunks():

@@ -99,9 +99,8 @@ class BuiltinTransport:
         try:
             async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
                 caller = outgoing.request.caller if outgoing.request is not None else LOCAL_IDENTITY
-                output = await self._tools[outgoing.name].run(
-                    arguments, BuiltinCall(caller, _progress(outgoing, limit))
-                )
+                call = BuiltinCall(caller, _progress(outgoing, limit))
+                output = await self._tools[outgoing.name].run(arguments, call)
         except TimeoutError as error:
             seconds = asyncio.get_running_loop().time() - started
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error

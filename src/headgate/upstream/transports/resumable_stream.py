@@ -137,9 +137,8 @@ class ResumableStreams:
                     position.id = b""
                     continue
             fruitless = 0 if position.moved else fruitless
-            await self._pause(
-                pause_seconds(position, fruitless, _LEAST_UNASKED_SECONDS, _MOST_UNASKED_SECONDS)
-            )
+            seconds = pause_seconds(position, fruitless, _LEAST_UNASKED_SECONDS, _MOST_UNASKED_SECONDS)
+            await self._pause(seconds)
             fruitless += 1
 
     async def _listen_once(self, position: StreamPosition, handle: EventHandler) -> bool:
