@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.knowledge.readers.dates import day_in_name
+from headgate.knowledge.readers.text import day_in_name
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from headgate.knowledge.readers.dates import day_of
-from headgate.knowledge.readers.text import parse
+from headgate.knowledge.readers.text import day_of, parse
 from tests.knowledge.readers.sample_files import text_of
 
 

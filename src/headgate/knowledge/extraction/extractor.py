@@ -191,7 +191,10 @@ class _NameCollector:
         if not candidate.version and candidate.surface in self._surfaces:
             return self._surfaces[candidate.surface]
         form = evidence_of_form(candidate)
-        short, legal = bare_name(candidate), _plain(candidate.legal)
+        short, legal = bare_name(candidate), candidate.legal.removeprefix(",")
+        if _STOPPED.search(legal):
+            # The full stop may be the sentence's, and one document writes it so, one so.
+            legal = legal[:-1]
         if form is None and is_initials(defined_form(text, candidate), short):
             # Common words, but the text makes a name of them.
             form = {}
@@ -233,12 +236,6 @@ class _NameCollector:
         for chunk, start, end, whole in surface.places:
             end_of_type = whole if subject.type == PRODUCT else end
             subject.mentions.append(Mention(chunk, start, end_of_type, certainty))
-
-
-def _plain(legal: str) -> str:
-    """`Inc` for `, Inc.`: the full stop may be the sentence's, and one document writes it so, one so."""
-    plain = legal.removeprefix(",")
-    return plain[:-1] if _STOPPED.search(plain) else plain
 
 
 def _is_inside(candidate: NameCandidate, sightings: Sequence[KnownNameMatch], ends: Sequence[int]) -> bool:

@@ -23,25 +23,22 @@ def _table(rows: tuple[lexicon.CueRow, ...]) -> dict[str, Cues]:
     return {phrase: tuple(cues.items()) for phrase, cues in table.items()}
 
 
-def _roles_before() -> tuple[lexicon.CueRow, ...]:
-    places = ";".join(f"{role} {word}" for role in _ROLES for word in ("of", "at", "for", "of the", "at the"))
-    people = ";".join((*(f", {role}" for role in _ROLES), *_ROLES))
-    makers = ";".join(
-        f"{role} of" for role in ("creator", "co-creator", "author", "inventor", "original author")
-    )
-    return (("ORG", 0.6, places), ("PERSON", 0.35, people), ("PRODUCT", 0.65, makers))
-
-
-def _roles_after() -> tuple[lexicon.CueRow, ...]:
-    articles = ("", "the ", "our ", "a ", "an ", "its ", "their ", "the company ' s ", "the project ' s ")
-    people = ";".join(
-        (
-            *(f", {article}{role}" for role in _ROLES for article in articles),
-            *(f"is {article}{role}" for role in _ROLES for article in ("", "the ")),
-            *(f"( {role}" for role in _ROLES),
-        )
-    )
-    return (("PERSON", 0.65, people),)
+_PLACES_OF_ROLES: Final = ("of", "at", "for", "of the", "at the")
+_MAKERS: Final = ("creator", "co-creator", "author", "inventor", "original author")
+_ARTICLES: Final = (
+    *("", "the ", "our ", "a ", "an ", "its ", "their "),
+    *("the company ' s ", "the project ' s "),
+)
+_ROLES_BEFORE: Final = (
+    ("ORG", 0.6, ";".join(f"{role} {word}" for role in _ROLES for word in _PLACES_OF_ROLES)),
+    ("PERSON", 0.35, ";".join((*(f", {role}" for role in _ROLES), *_ROLES))),
+    ("PRODUCT", 0.65, ";".join(f"{role} of" for role in _MAKERS)),
+)
+_PEOPLE_AFTER: Final = (
+    *(f", {article}{role}" for role in _ROLES for article in _ARTICLES),
+    *(f"is {article}{role}" for role in _ROLES for article in ("", "the ")),
+    *(f"( {role}" for role in _ROLES),
+)
 
 
 def _lengths(table: dict[str, Cues], place: int) -> dict[str, int]:
@@ -53,8 +50,8 @@ def _lengths(table: dict[str, Cues], place: int) -> dict[str, int]:
     return longest
 
 
-BEFORE: Final = _table((*_roles_before(), *lexicon.CUES_BEFORE))
-AFTER: Final = _table((*_roles_after(), *lexicon.CUES_AFTER))
+BEFORE: Final = _table((*_ROLES_BEFORE, *lexicon.CUES_BEFORE))
+AFTER: Final = _table((("PERSON", 0.65, ";".join(_PEOPLE_AFTER)), *lexicon.CUES_AFTER))
 # A word that ends, or begins, no phrase spares looking further.
 BEFORE_BY_LAST: Final = _lengths(BEFORE, -1)
 AFTER_BY_FIRST: Final = _lengths(AFTER, 0)

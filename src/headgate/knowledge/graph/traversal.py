@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -85,10 +85,6 @@ class TraversalOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the result leaves out some of the entities it reaches."""
         return bool(self.entity_types or self.relationship_types)
 
-    def fits(self, edge: Edge) -> bool:
-        """Whether the walk takes this relationship, if it is sure enough."""
-        return not self.relationship_types or edge.type.upper() in self.relationship_types
-
 
 class ReachedEntity(msgspec.Struct, frozen=True):
     """An entity that the walk came to by the fewest hops, and of those ways by the surest."""
@@ -118,7 +114,14 @@ async def traverse(graph: GraphReader, start: int, terms: TraversalOptions) -> T
     steps = _TraversalState(start, terms)
     edges = await graph.edges([start])
     near = await _run_off_loop(len(edges), partial(steps.add_first_hop, edges))
-    expanded = await _expand(graph, steps, near[:MOST_EXPANDED]) if terms.hops > 1 else len(near)
+    expanded = len(near)
+    if terms.hops > 1:
+        expanded = 0
+        while expanded < min(len(near), MOST_EXPANDED) and len(steps) < MOST_EDGES:
+            batch = near[expanded : min(expanded + _EXPANDED_AT_ONCE, MOST_EXPANDED)]
+            edges = await graph.edges([one.entity_id for one in batch])
+            await _run_off_loop(len(edges), partial(steps.add_second_hop, edges))
+            expanded += len(batch)
     ordered = await _run_off_loop(len(steps), steps.in_order)
     reached = ordered[:MOST_REACHED]
     cut = len(ordered) > len(reached) or len(near) > expanded
@@ -127,17 +130,6 @@ async def traverse(graph: GraphReader, start: int, terms: TraversalOptions) -> T
         kept = await _of_types(graph, kept, terms.entity_types)
     leading = await _run_off_loop(len(steps), lambda: steps.leading(ordered, kept))
     return TraversalResult(kept, leading, cut, len(steps.unsure))
-
-
-async def _expand(graph: GraphReader, steps: "_TraversalState", near: Sequence[ReachedEntity]) -> int:
-    """Walk on from these as far as it goes; returns from how many."""
-    place = 0
-    while place < len(near) and len(steps) < MOST_EDGES:
-        batch = near[place : place + _EXPANDED_AT_ONCE]
-        edges = await graph.edges([one.entity_id for one in batch])
-        await _run_off_loop(len(edges), partial(steps.add_second_hop, edges))
-        place += len(batch)
-    return place
 
 
 async def _of_types(
@@ -181,7 +173,10 @@ class _TraversalState:
                     self._offer(ReachedEntity(far, 2, middle.confidence * edge.confidence, near))
 
     def _passing(self, edges: Iterable[Edge]) -> Iterator[Edge]:
-        for edge in filter(self._terms.fits, edges):
+        types = self._terms.relationship_types
+        for edge in edges:
+            if types and edge.type.upper() not in types:
+                continue
             if edge.confidence >= self._terms.min_confidence:
                 yield edge
             else:

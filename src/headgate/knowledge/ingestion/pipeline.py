@@ -6,6 +6,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -77,28 +78,18 @@ class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
         return (self.chunks_added + self.chunks_kept) / self.seconds if self.seconds > 0 else 0.0
 
 
+@dataclass(frozen=True, slots=True)
 class IngestionPipeline:
-    """Brings a store up to date with a library of files."""
+    """Brings a store up to date with a library of files; without `vectors` it is found by words alone."""
 
-    def __init__(
-        self,
-        store: IndexWriter,
-        library: DocumentLibrary,
-        *,
-        count: chunker.CountTokens,
-        extractor: EntityExtractor,
-        vectors: AsyncEmbedder | None = None,
-        clock: Callable[[], float] = time.time,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        """Without `vectors` the documents are found by words alone."""
-        self._store = store
-        self._library = library
-        self._count = count
-        self._extractor = extractor
-        self._vectors = vectors
-        self._clock = clock
-        self._sleep = sleep
+    store: IndexWriter
+    library: DocumentLibrary
+    _: KW_ONLY
+    count: chunker.CountTokens
+    extractor: EntityExtractor
+    vectors: AsyncEmbedder | None = None
+    clock: Callable[[], float] = time.time
+    sleep: Sleep = asyncio.sleep
 
     async def run(
         self,
@@ -116,13 +107,13 @@ class IngestionPipeline:
         that cannot be used, and StoreUnavailable.
         """
         started = time.monotonic()
-        known = await self._store.source_digests()
-        inventory = await self._library.inventory(SourceRoots(known))
+        known = await self.store.source_digests()
+        inventory = await self.library.inventory(SourceRoots(known))
         _refuse_ambiguous_roots(inventory, known, moved=moved)
-        await self._store.reindex()
-        backlog = EmbeddingBacklog(self._store, self._vectors, progress, self._sleep)
+        await self.store.reindex()
+        backlog = EmbeddingBacklog(self.store, self.vectors, progress, self.sleep)
         await backlog.prepare()
-        editions = (self._library.parser_version, chunker.CHUNKER_VERSION, self._extractor.version, category)
+        editions = (self.library.parser_version, chunker.CHUNKER_VERSION, self.extractor.version, category)
         intake = _IngestionRun(inventory, known, category, short_hash("\0".join(editions)), backlog, progress)
         if not emptied:
             intake.failed += intake.empty_now()
@@ -135,7 +126,7 @@ class IngestionPipeline:
     async def _remove(self, intake: "_IngestionRun", files: Sequence[str]) -> None:
         for start in range(0, len(files), _REMOVED_AT_ONCE):
             some = files[start : start + _REMOVED_AT_ONCE]
-            intake.counts["chunks_removed"] += await self._store.remove_sources(some)
+            intake.counts["chunks_removed"] += await self.store.remove_sources(some)
             intake.counts["removed"] += len(some)
 
     async def _read_and_store(self, intake: "_IngestionRun") -> None:
@@ -156,7 +147,7 @@ class IngestionPipeline:
             intake.progress.report("read", done, len(files), listed.file)
             await intake.backlog.wait_for_capacity()
             try:
-                reading = await self._library.read(listed.file, intake.known_content(listed.file))
+                reading = await self.library.read(listed.file, intake.known_content(listed.file))
             except DocumentUnreadable as unreadable:
                 intake.failed.append(UnreadableFile(listed.file, str(unreadable)))
             except Exception:
@@ -174,7 +165,7 @@ class IngestionPipeline:
             try:
                 # A large document takes seconds.
                 document = await asyncio.to_thread(self._document, intake, listed, reading)
-                replaced = await self._store.replace_document(document)
+                replaced = await self.store.replace_document(document)
             except StoreUnavailable:
                 raise
             except Exception:
@@ -189,8 +180,8 @@ class IngestionPipeline:
         self, intake: "_IngestionRun", listed: ListedFile, reading: ReadDocument
     ) -> IngestedDocument:
         parsed = reading.parsed
-        chunks = chunker.chunk_document(listed.file, _with_title(parsed), self._count)
-        entities, relationships = self._extractor.extract(chunks)
+        chunks = chunker.chunk_document(listed.file, _with_title(parsed), self.count)
+        entities, relationships = self.extractor.extract(chunks)
         category = parsed.category or intake.category or _category_from_path(listed.file)
         source = SourceRecord(
             file=listed.file,
@@ -201,46 +192,42 @@ class IngestionPipeline:
             digest=intake.digest(listed.file, reading.digest),
             size_bytes=reading.size_bytes,
             chunks=len(chunks),
-            ingested=self._clock(),
+            ingested=self.clock(),
         )
         return IngestedDocument(source=source, chunks=chunks, entities=entities, relationships=relationships)
 
 
+@dataclass(slots=True)
 class _IngestionRun:
     """The state and the counters of one ingestion."""
 
-    def __init__(
-        self,
-        inventory: FileInventory,
-        known: dict[str, str],
-        category: str,
-        edition: str,
-        backlog: EmbeddingBacklog,
-        progress: IngestionProgressListener,
-    ) -> None:
-        self.inventory = inventory
-        self.category = category
-        self.backlog = backlog
-        self.progress = progress
-        # By the fields of the summary.
-        self.counts: Counter[str] = Counter()
-        self.failed = list(inventory.failed)
-        self._there = {listed.file for listed in inventory.files}
-        self._known = known
-        self._edition = edition
+    inventory: FileInventory
+    known: dict[str, str]
+    category: str
+    edition: str
+    backlog: EmbeddingBacklog
+    progress: IngestionProgressListener
+    # By the fields of the summary.
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[UnreadableFile] = field(init=False)
+    there: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.failed = list(self.inventory.failed)
+        self.there = {listed.file for listed in self.inventory.files}
 
     def gone(self) -> list[str]:
         """Files that were ingested from these roots and are not there any more."""
         return [
             file
-            for file in sorted(self._known.keys() - self._there - self.inventory.taken_over.keys())
+            for file in sorted(self.known.keys() - self.there - self.inventory.taken_over.keys())
             if any(root.contains(file) for root in self.inventory.roots) and not self._has_failed(file)
         ]
 
     def renamed(self) -> list[str]:
         """Files that are not called so any more, and are there by their new names or not at all."""
         names = self.inventory.taken_over
-        return [file for file in sorted(names.keys() - self._there) if not self._has_failed(names[file])]
+        return [file for file in sorted(names.keys() - self.there) if not self._has_failed(names[file])]
 
     def empty_now(self) -> list[UnreadableFile]:
         """The roots that had several documents and have none any more: it may be a share that is away."""
@@ -249,7 +236,7 @@ class _IngestionRun:
         for root in inventory.roots:
             stay = sum(map(root.contains, leaving))
             # An excluded file proves that the directory is there.
-            there = root.name in inventory.excluded_from or any(map(root.contains, self._there))
+            there = root.name in inventory.excluded_from or any(map(root.contains, self.there))
             if stay >= _SEVERAL and not there:
                 reason = f"has no documents any more, and its {stay:,} stay; pass --emptied to remove them"
                 found.append(UnreadableFile(root.name, reason))
@@ -261,14 +248,14 @@ class _IngestionRun:
 
     def known_content(self, file: str) -> str:
         """The SHA-256 that the file had when it was read from here in this way; empty when it was not."""
-        known = self._known.get(file, "")
+        known = self.known.get(file, "")
         content = SourceDigest.of(known).content
         return content if known == self.digest(file, content) else ""
 
     def digest(self, file: str, content: str) -> str:
         """The digest of a file: its content, the versions of its readers, and its location."""
         place = next((root.place for root in self.inventory.roots if root.contains(file)), "")
-        return str(SourceDigest.made(content, self._edition, place))
+        return str(SourceDigest.made(content, self.edition, place))
 
     def fail(self, file: str) -> str:
         """Something was wrong with us and not with the file; returns what the log calls it."""
@@ -278,7 +265,7 @@ class _IngestionRun:
         return entry
 
     def count(self, document: IngestedDocument, replaced: ReplaceResult) -> None:
-        self.counts["changed" if document.source.file in self._known else "added"] += 1
+        self.counts["changed" if document.source.file in self.known else "added"] += 1
         self.counts.update(
             chunks_added=replaced.added,
             chunks_kept=replaced.kept,

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -87,13 +87,6 @@ class DiscoveredFile(NamedTuple):
     fingerprint: tuple[int, ...]
 
 
-class ScannedPath(NamedTuple):
-    """A scanned directory or file: its name in the store, and whether it is a file."""
-
-    name: str
-    is_file: bool
-
-
 class _FileEntry(NamedTuple):
     """A directory entry with its root, and the directory that a link must not leave."""
 
@@ -110,7 +103,8 @@ class DiscoveredFiles:
         self.files: dict[str, DiscoveredFile] = {}
         self.skipped: Counter[str] = Counter()
         self.failed: list[UnreadableFile] = []
-        self.scanned: dict[Path, ScannedPath] = {}
+        # The name of each in the store, and whether it is a file.
+        self.scanned: dict[Path, tuple[str, bool]] = {}
         # They come last: a file that is there itself is not taken by a link too.
         self.links: list[_FileEntry] = []
         # Roots of which a pattern left something out.
@@ -169,23 +163,19 @@ def discover_files(roots: Sequence[tuple[Path, SourceRoot]], exclusion: Exclusio
 
 def renamed_sources(found: DiscoveredFiles, known: SourceRoots) -> dict[str, str]:
     """The documents that came by paths inside of these: what they are called, and what from now on."""
-    return {
-        file: called + file.removeprefix(root.name)
-        for root, called in _inside(found, known)
-        if root not in found.roots
-        for file in known.documents_of(root)
-    }
-
-
-def _inside(found: DiscoveredFiles, known: SourceRoots) -> Iterator[tuple[SourceRoot, str]]:
-    """Possible roots with their current names, including those removed from a directory."""
-    for path, seen in found.scanned.items():
-        yield SourceRoot(_name(path), str(path), is_file=seen.is_file), seen.name
-        for name in () if seen.is_file else known.names_in(str(path)):
+    renamed = {}
+    for path, (called, is_file) in found.scanned.items():
+        inside = [(SourceRoot(_name(path), str(path), is_file=is_file), called)]
+        for name in () if is_file else known.names_in(str(path)):
             gone = path / name
             if not os.path.lexists(gone):
-                yield SourceRoot(name, str(gone)), f"{seen.name}/{name}"
-                yield SourceRoot(name, str(gone), is_file=True), f"{seen.name}/{name}"
+                inside.append((SourceRoot(name, str(gone)), f"{called}/{name}"))
+                inside.append((SourceRoot(name, str(gone), is_file=True), f"{called}/{name}"))
+        for root, now_called in inside:
+            if root not in found.roots:
+                for file in known.documents_of(root):
+                    renamed[file] = now_called + file.removeprefix(root.name)
+    return renamed
 
 
 def _walk(found: DiscoveredFiles, top: Path, name: str, exclusion: ExclusionPatterns) -> None:
@@ -202,7 +192,7 @@ def _walk(found: DiscoveredFiles, top: Path, name: str, exclusion: ExclusionPatt
             if below == "" or not isinstance(error, FileNotFoundError):
                 found.failed.append(UnreadableFile(called, f"cannot be looked through: {error.strerror}"))
             continue
-        found.scanned[directory] = ScannedPath(called, is_file=False)
+        found.scanned[directory] = called, False
         for entry, is_directory in sorted(entries, key=lambda one: one[0].name):
             relative = f"{below}{entry.name}"
             if _is_hidden(entry.name):
@@ -249,7 +239,7 @@ def _add_file(found: DiscoveredFiles, entry: _FileEntry, exclusion: ExclusionPat
     else:
         fingerprint = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         found.files[entry.file] = DiscoveredFile(real, status.st_size, status.st_mtime_ns, fingerprint)
-        found.scanned[real] = ScannedPath(entry.file, is_file=True)
+        found.scanned[real] = entry.file, True
 
 
 def _is_left_out(found: DiscoveredFiles, link: _FileEntry, real: Path, exclusion: ExclusionPatterns) -> bool:

@@ -1,6 +1,4 @@
-"""The document library of ingestion: files found, read, parsed in another process, remembered when they
-fail, and polled for changes.
-"""
+"""The files of an ingestion: found, read, parsed in another process, remembered when they fail, polled."""
 
 import asyncio
 import hashlib
@@ -8,7 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +25,6 @@ from headgate.knowledge.ingestion.document_source import (
     SourceRoot,
     SourceRoots,
 )
-from headgate.knowledge.readers.dates import day_in_name
 from headgate.knowledge.readers.file_discovery import (
     DiscoveredFile,
     ExclusionPatterns,
@@ -39,6 +36,7 @@ from headgate.knowledge.readers.file_discovery import (
 from headgate.knowledge.readers.format_registry import PACKAGE_MISSING, PARSER_VERSION, extension_of
 from headgate.knowledge.readers.limits import MIB, MOST_FILE_BYTES, MOST_SECONDS
 from headgate.knowledge.readers.parser_child import ParseReply
+from headgate.knowledge.readers.text import day_in_name
 from headgate.workers.process_pool import ProcessPool, ProcessStartError
 
 log = logging.getLogger("headgate.knowledge.readers")
@@ -89,11 +87,11 @@ class FailedFiles:
             log.warning("failed files cannot be remembered: %s", error.strerror)
 
     def _record(self) -> FailedFilesRecord:
-        try:
+        with suppress(OSError, msgspec.MsgspecError):
             record = msgspec.json.decode(read_regular(self._path), type=FailedFilesRecord)
-        except (OSError, msgspec.MsgspecError):
-            return FailedFilesRecord()
-        return record if record.edition == PARSER_VERSION else FailedFilesRecord()
+            if record.edition == PARSER_VERSION:
+                return record
+        return FailedFilesRecord()
 
 
 # A file that changes all the time delays the others by at most so many polls.

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from headgate.knowledge.ingestion.document_source import ParsedDocument
-from headgate.knowledge.readers.dates import day_of
 from headgate.knowledge.readers.section_builder import SectionBuilder
-from headgate.knowledge.readers.text import clean, codec_of, decoded, encoding_of, one_line
+from headgate.knowledge.readers.text import clean, codec_of, day_of, decoded, encoding_of, one_line
 
 _COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _NOTHING: Final = re.compile(r"[-+]?(?:0+(?:\.0*)?|\.0+)(?:[a-z]+|%)?")

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 from markdown_it import MarkdownIt
 
 from headgate.knowledge.ingestion.document_source import DocumentSection, ParsedDocument
-from headgate.knowledge.readers.dates import day_of
 from headgate.knowledge.readers.section_builder import HeadingStack
-from headgate.knowledge.readers.text import decoded
+from headgate.knowledge.readers.text import day_of, decoded
 
 # Without an end after so many lines it is a horizontal rule.
 _MOST_LINES: Final = 200

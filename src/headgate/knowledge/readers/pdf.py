@@ -15,11 +15,10 @@ from pypdf.generic import Destination, DictionaryObject
 from pypdfium2 import PdfiumError, raw
 
 from headgate.knowledge.ingestion.document_source import DocumentUnreadable, ParsedDocument
-from headgate.knowledge.readers.dates import day_of
 from headgate.knowledge.readers.limits import MOST_DEPTH, MOST_PAGES
 from headgate.knowledge.readers.running_headers import with_whole_words, without_running_lines
 from headgate.knowledge.readers.section_builder import SectionBuilder
-from headgate.knowledge.readers.text import clean, one_line
+from headgate.knowledge.readers.text import clean, day_of, one_line
 
 # PDFium's marks for a hyphen at the end of a line, and for the end of that line.
 _CUT_WORD: Final = "\ufffe"

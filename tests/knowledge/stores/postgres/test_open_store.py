@@ -13,7 +13,7 @@ from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.knowledge.composition import open_postgres_store
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.postgres import schema
-from headgate.knowledge.stores.postgres.statements import fetch_rows
+from headgate.knowledge.stores.postgres.schema import fetch_rows
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.storage.postgres.connection_pool import Connection, open_databases
 from testkit.postgres import server

@@ -10,7 +10,7 @@ import pytest
 from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.stores.postgres import schema
 from headgate.knowledge.stores.postgres.full_text import select_chunks
-from headgate.knowledge.stores.postgres.statements import read_counters
+from headgate.knowledge.stores.postgres.schema import read_counters
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.knowledge.stores.postgres.vector_index import nearest
 from headgate.search.block_postings import ScoredChunk

@@ -14,7 +14,7 @@ from headgate.knowledge.composition import open_postgres_store
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.postgres import schema
-from headgate.knowledge.stores.postgres.statements import read_revision
+from headgate.knowledge.stores.postgres.schema import read_revision
 from headgate.knowledge.stores.postgres.store import PostgresKnowledgeStore
 from headgate.storage.postgres.connection_pool import open_databases
 from testkit.postgres import Server, server

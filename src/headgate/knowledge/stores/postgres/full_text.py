@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
 from headgate.knowledge.search.filters import file_suffixes
-from headgate.knowledge.stores.postgres.statements import (
+from headgate.knowledge.stores.postgres.schema import (
     StoreCounters,
     execute,
     fetch_rows,

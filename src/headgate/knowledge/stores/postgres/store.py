@@ -18,7 +18,7 @@ from headgate.knowledge.data_model import (
 )
 from headgate.knowledge.stores.postgres import full_text, schema, vector_index
 from headgate.knowledge.stores.postgres.full_text import ChunkTerms, PostingsUpdate, analyze_chunks
-from headgate.knowledge.stores.postgres.statements import (
+from headgate.knowledge.stores.postgres.schema import (
     StoreCounters,
     execute,
     fetch_rows,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy
 
 from headgate.knowledge.stores.postgres.full_text import ChunkSelection
-from headgate.knowledge.stores.postgres.statements import (
+from headgate.knowledge.stores.postgres.schema import (
     StoreCounters,
     execute,
     fetch_rows,
