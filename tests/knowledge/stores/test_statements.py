@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from headgate.knowledge import stores
-from headgate.knowledge.stores.postgres.store import POSTGRES_SQL
+from headgate.knowledge.stores.postgres.schema import POSTGRES_SQL
 from headgate.knowledge.stores.sqlite.store import SQLITE_SQL
 
 

@@ -17,7 +17,7 @@ from headgate.knowledge.data_model import (
 )
 from headgate.knowledge.interfaces import MentionRecord
 from headgate.knowledge.search.analyzer import ANALYZER_VERSION
-from headgate.knowledge.stores import graph_writes, store_reads
+from headgate.knowledge.stores import graph_writes, postings, store_reads
 from headgate.knowledge.stores.store_connection import RecordT, StoreConnection, WriteConnection
 
 T = TypeVar("T")
@@ -150,6 +150,7 @@ class SqlKnowledgeStore(ABC):
     chunks = _reading(store_reads.chunks)
     sources = _reading(store_reads.sources)
     statistics = _reading(store_reads.statistics)
+    document_frequencies = _reading(postings.document_frequencies)
 
     # GraphReader
 

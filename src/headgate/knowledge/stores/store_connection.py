@@ -57,6 +57,9 @@ class StoreConnection(Protocol):
     async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row, in order."""
 
+    def posting_key(self, stem: str) -> str:
+        """The key of a stem's postings: itself, unless it is too long for an index."""
+
     def listed(self, values: Iterable[int | str]) -> object:
         """A list as one value of a statement."""
 

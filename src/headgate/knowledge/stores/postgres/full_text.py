@@ -1,9 +1,7 @@
 """Indexes the terms of chunks in PostgreSQL, selects chunks by filters, and ranks them by BM25."""
 
 import asyncio
-import hashlib
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Final, NamedTuple
 
@@ -11,12 +9,14 @@ from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
 from headgate.knowledge.search.filters import file_suffixes
 from headgate.knowledge.stores.postgres.schema import (
+    PostgresConnection,
     StoreCounters,
     execute,
     fetch_rows,
     read_counters,
     storable,
 )
+from headgate.knowledge.stores.postings import PostingsUpdate, read_postings
 from headgate.knowledge.stores.store_connection import Row
 from headgate.search import block_postings
 from headgate.search.block_postings import ScoredChunk
@@ -111,8 +111,6 @@ _MOST_ALLOWED: Final = 50_000
 _CANDIDATES: Final = 5_000
 # Scored on the loop; more would hold it up.
 _SCORED_AT_ONCE: Final = 20_000
-# PostgreSQL's index takes no more than a few thousand bytes.
-_LONGEST_STEM: Final = 100
 
 
 async def match_terms(
@@ -125,7 +123,7 @@ async def match_terms(
     looked_at: int = _CANDIDATES,
 ) -> list[ScoredChunk]:
     """The chunks with the best BM25 score, see IndexReader."""
-    postings = await _postings(connection, terms)
+    postings = await read_postings(PostgresConnection(connection), terms)
     if not postings or limit <= 0:
         return []
     now = await read_counters(connection)
@@ -159,39 +157,6 @@ async def _top_chunks(
     return await asyncio.to_thread(block_postings.top_chunks, terms, postings, collection, limit, allowed)
 
 
-async def _postings(connection: Connection, terms: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
-    kept_as = {stem_key(term): term for term in terms}
-    found = await fetch_rows(
-        connection,
-        "SELECT stem, block, entries FROM knowledge_postings WHERE stem = ANY(%s) ORDER BY stem, block",
-        list(kept_as),
-        binary=True,
-    )
-    postings: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)
-    for stem, block, entries in found:
-        postings[kept_as[stem]].append((block, entries))
-    return dict(postings)
-
-
-async def document_frequencies(connection: Connection, terms: Sequence[str]) -> dict[str, int]:
-    """How many chunks have each of the terms, by the sizes of its blocks, which are not read for that."""
-    kept_as = {stem_key(term): term for term in terms}
-    found = await fetch_rows(
-        connection,
-        "SELECT stem, sum(length(entries)) FROM knowledge_postings WHERE stem = ANY(%s) GROUP BY stem",
-        list(kept_as),
-    )
-    return {kept_as[stem]: block_postings.chunks_in(int(size)) for stem, size in found}
-
-
-def stem_key(stem: str) -> str:
-    """The key of a stem's postings: itself, unless it is too long for an index."""
-    if len(stem) <= _LONGEST_STEM:
-        return stem
-    # No stem has a blank in it.
-    return "long " + hashlib.sha256(stem.encode()).hexdigest()
-
-
 async def _of_sources(
     connection: Connection, sources: list[int], candidates: list[int] | None = None
 ) -> list[int]:
@@ -202,10 +167,6 @@ async def _of_sources(
         statement += " AND id = ANY(%s)"
         found = await fetch_rows(connection, statement, sources, candidates, binary=True)
     return [id for (id,) in found]
-
-
-# One stem in 4,096 chunks that follow each other.
-_BlockKey = tuple[str, int]
 
 
 class ChunkTerms(NamedTuple):
@@ -224,69 +185,7 @@ async def analyze_chunks(chunks: Sequence[tuple[str, str]]) -> list[ChunkTerms]:
     return await asyncio.to_thread(lambda: list(starmap(analyze, chunks)))
 
 
-class PostingsUpdate:
-    """Collects changes of postings, so that each block is read and written once."""
-
-    def __init__(self) -> None:
-        self._added: defaultdict[_BlockKey, list[block_postings.Posting]] = defaultdict(list)
-        self._removed: defaultdict[_BlockKey, list[int]] = defaultdict(list)
-
-    def add(self, added: Mapping[int, Sequence[str]]) -> None:
-        for id, stems in added.items():
-            for stem, entry in block_postings.postings_of(id, stems).items():
-                self._added[stem_key(stem), block_postings.block_of(id)].append(entry)
-
-    def remove(self, removed: Mapping[int, Sequence[str]]) -> None:
-        for id, stems in removed.items():
-            for stem in set(stems):
-                self._removed[stem_key(stem), block_postings.block_of(id)].append(id)
-
-    async def save(self, connection: Connection) -> None:
-        places = sorted({*self._added, *self._removed})
-        if not places:
-            return
-        stored = await fetch_rows(
-            connection,
-            "SELECT stem, block, entries FROM knowledge_postings"
-            " JOIN unnest(%s::text[], %s::integer[]) AS wanted (stem, block) USING (stem, block)",
-            *_columns(places),
-            binary=True,
-        )
-        after = await asyncio.to_thread(self._after, places, stored)
-        kept = {place: block for place, block in after.items() if block}
-        await execute(
-            connection,
-            "INSERT INTO knowledge_postings (stem, block, entries)"
-            " SELECT * FROM unnest(%s::text[], %s::integer[], %b::bytea[])"
-            " ON CONFLICT (stem, block) DO UPDATE SET entries = excluded.entries",
-            *_columns(kept),
-            list(kept.values()),
-        )
-        if len(kept) < len(after):
-            await execute(
-                connection,
-                "DELETE FROM knowledge_postings USING unnest(%s::text[], %s::integer[]) AS gone (stem, block)"
-                " WHERE knowledge_postings.stem = gone.stem AND knowledge_postings.block = gone.block",
-                *_columns([place for place, block in after.items() if not block]),
-            )
-
-    def _after(self, places: Iterable[_BlockKey], stored: Iterable[Row]) -> dict[_BlockKey, bytes]:
-        after: dict[_BlockKey, bytes] = {(stem, block): entries for stem, block, entries in stored}
-        for place in places:
-            block = after.get(place, b"")
-            if place in self._removed:
-                block = block_postings.remove_chunks(block, self._removed[place])
-            if place in self._added:
-                block = block_postings.add_postings(block, self._added[place])
-            after[place] = block
-        return after
-
-
-def _columns(places: Collection[_BlockKey]) -> tuple[list[str], list[int]]:
-    return [stem for stem, _ in places], [block for _, block in places]
-
-
-async def reindex_chunks(connection: Connection, now: StoreCounters) -> int:
+async def reindex_chunks(connection: Connection, now: StoreCounters, postings: PostingsUpdate) -> int:
     """Make the terms of all chunks again; returns how many. The caller saves the counters."""
     now.words_edition = ANALYZER_VERSION
     # Saved here too: a store without a chunk changes nothing that a reader could see.
@@ -306,11 +205,11 @@ async def reindex_chunks(connection: Connection, now: StoreCounters) -> int:
             first + block_postings.BLOCK_CHUNKS - 1,
         )
         if stored:
-            now.length += await _reindex_block(connection, stored)
+            now.length += await _reindex_block(connection, stored, postings)
     return now.chunks
 
 
-async def _reindex_block(connection: Connection, stored: Sequence[tuple[int, str, str]]) -> int:
+async def _reindex_block(connection: Connection, stored: Sequence[Row], postings: PostingsUpdate) -> int:
     """Cut the words of these; returns how many stems they have in all."""
     ids = [id for id, _, _ in stored]
     found = await analyze_chunks([(header, text) for _, header, text in stored])
@@ -322,7 +221,6 @@ async def _reindex_block(connection: Connection, stored: Sequence[tuple[int, str
         [one.words for one in found],
         [one.lexemes for one in found],
     )
-    postings = PostingsUpdate()
     postings.add({id: one.stems for id, one in zip(ids, found, strict=True)})
-    await postings.save(connection)
+    await postings.save(PostgresConnection(connection))
     return sum(len(one.stems) for one in found)

@@ -1,6 +1,8 @@
 """The tables of the documents and of their graph in PostgreSQL: migrations, statements, and the counters."""
 
 import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -9,10 +11,14 @@ import msgspec
 import psycopg
 
 from headgate.domain.errors import StoreUnavailable
-from headgate.knowledge.stores.store_connection import IdKind
+from headgate.knowledge.stores.store_connection import IdKind, Row, read_statements
 from headgate.storage.postgres.connection_pool import Connection
 
 T = TypeVar("T")
+
+POSTGRES_SQL: Final = read_statements(Path(__file__).with_name("statements.sql"))
+# PostgreSQL's index takes no more than a few thousand bytes.
+_LONGEST_STEM: Final = 100
 
 TABLES_EMPTIED: Final = (
     "somebody emptied tables of the documents in this database; drop them, and ingest again"
@@ -100,6 +106,36 @@ def _without_nul(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_nul(key): _without_nul(one) for key, one in value.items()}
     return value
+
+
+class PostgresConnection:
+    """A StoreConnection; the columns of rows and keys are arrays."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        return await fetch_rows(self._connection, POSTGRES_SQL[statement], *values, binary=True)
+
+    async def fetch_matching(self, statement: str, keys: Sequence[Row]) -> list[Row]:
+        return await self.fetch(statement, *map(list, zip(*keys, strict=True))) if keys else []
+
+    async def execute(self, statement: str, *values: object) -> None:
+        await execute(self._connection, POSTGRES_SQL[statement], *values)
+
+    async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
+        if rows:
+            await self.execute(statement, *map(list, zip(*rows, strict=True)))
+
+    def posting_key(self, stem: str) -> str:
+        # No stem has a blank in it.
+        return stem if len(stem) <= _LONGEST_STEM else f"long {hashlib.sha256(stem.encode()).hexdigest()}"
+
+    def listed(self, values: Iterable[int | str]) -> object:
+        return [storable(one) if isinstance(one, str) else one for one in values]
+
+    async def compute(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.to_thread(function, *arguments)
 
 
 # Numbered files of statements; the number is the schema version that a file leads to.

@@ -267,3 +267,22 @@ SELECT id, source_id, target_id, type, confidence, attributes, updated FROM know
 SELECT m.chunk_id, m.entity_id, e.name, m.start, m.stop, m.confidence
 FROM knowledge_mentions AS m JOIN knowledge_entities AS e ON e.id = m.entity_id
 ORDER BY m.chunk_id, m.entity_id, m.start, m.stop;
+
+-- name: postings
+SELECT stem, block, entries FROM knowledge_postings WHERE stem = ANY(%s) ORDER BY stem, block;
+
+-- name: posting_sizes
+SELECT stem, sum(length(entries)) FROM knowledge_postings WHERE stem = ANY(%s) GROUP BY stem;
+
+-- name: find_postings
+SELECT stem, block, entries
+FROM knowledge_postings JOIN unnest(%s::text[], %s::integer[]) AS wanted (stem, block) USING (stem, block);
+
+-- name: save_postings
+INSERT INTO knowledge_postings (stem, block, entries)
+SELECT * FROM unnest(%s::text[], %s::integer[], %b::bytea[])
+ON CONFLICT (stem, block) DO UPDATE SET entries = excluded.entries;
+
+-- name: delete_postings
+DELETE FROM knowledge_postings USING unnest(%s::text[], %s::integer[]) AS gone (stem, block)
+WHERE knowledge_postings.stem = gone.stem AND knowledge_postings.block = gone.block;

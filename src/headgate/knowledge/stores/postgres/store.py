@@ -1,9 +1,7 @@
 """The knowledge store in PostgreSQL."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Final, TypeVar
 
 from headgate.domain.errors import StoreUnavailable
@@ -17,8 +15,10 @@ from headgate.knowledge.data_model import (
     StoreStatistics,
 )
 from headgate.knowledge.stores.postgres import full_text, schema, vector_index
-from headgate.knowledge.stores.postgres.full_text import ChunkTerms, PostingsUpdate, analyze_chunks
+from headgate.knowledge.stores.postgres.full_text import ChunkTerms, analyze_chunks
 from headgate.knowledge.stores.postgres.schema import (
+    POSTGRES_SQL,
+    PostgresConnection,
     StoreCounters,
     execute,
     fetch_rows,
@@ -27,6 +27,7 @@ from headgate.knowledge.stores.postgres.schema import (
     save_counters,
     storable,
 )
+from headgate.knowledge.stores.postings import PostingsUpdate
 from headgate.knowledge.stores.sql_store import (
     ReadWork,
     SqlKnowledgeStore,
@@ -37,8 +38,6 @@ from headgate.knowledge.stores.sql_store import (
 from headgate.knowledge.stores.store_connection import (
     IdKind,
     RecordT,
-    Row,
-    read_statements,
     record_from_row,
 )
 from headgate.search.block_postings import ScoredChunk
@@ -46,7 +45,6 @@ from headgate.storage.postgres.connection_pool import Connection, ReplicatedData
 
 T = TypeVar("T")
 
-POSTGRES_SQL: Final = read_statements(Path(__file__).with_name("statements.sql"))
 _ROWS_PER_FETCH: Final = 500
 # An export takes as long as it takes; one that hangs must end some day.
 _EXPORT_SECONDS: Final = 3600.0
@@ -68,32 +66,6 @@ async def open_store_on(
         yield PostgresKnowledgeStore(databases, now)
 
 
-class PostgresConnection:
-    """A StoreConnection; the columns of rows and keys are arrays."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def fetch(self, statement: str, *values: object) -> list[Row]:
-        return await fetch_rows(self._connection, POSTGRES_SQL[statement], *values)
-
-    async def fetch_matching(self, statement: str, keys: Sequence[Row]) -> list[Row]:
-        return await self.fetch(statement, *map(list, zip(*keys, strict=True))) if keys else []
-
-    async def execute(self, statement: str, *values: object) -> None:
-        await execute(self._connection, POSTGRES_SQL[statement], *values)
-
-    async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
-        if rows:
-            await self.execute(statement, *map(list, zip(*rows, strict=True)))
-
-    def listed(self, values: Iterable[int | str]) -> object:
-        return [storable(one) if isinstance(one, str) else one for one in values]
-
-    async def compute(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.to_thread(function, *arguments)
-
-
 class PostgresWriteConnection(PostgresConnection):
     """A WriteConnection; the lock on the row of counters keeps other writers waiting.
 
@@ -107,20 +79,20 @@ class PostgresWriteConnection(PostgresConnection):
         self.now = now
         self._counters = counters
         self._chunk_terms = chunk_terms
-        self._postings = PostingsUpdate()
+        self._postings = PostingsUpdate(self.posting_key)
 
     async def new_ids(self, kind: IdKind, count: int) -> range:
         return self._counters.new_ids(kind, count)
 
     async def bump_revision(self) -> None:
-        await self._postings.save(self._connection)
+        await self._postings.save(self)
         await save_counters(self._connection, self._counters)
 
     async def analyzer_version(self) -> int:
         return self._counters.words_edition
 
     async def reindex_chunks(self) -> int:
-        return await full_text.reindex_chunks(self._connection, self._counters)
+        return await full_text.reindex_chunks(self._connection, self._counters, self._postings)
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         if not chunks:
@@ -189,11 +161,6 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
     ) -> list[ScoredChunk]:
         return await self._databases.read(
             lambda connection: full_text.match_terms(connection, terms, limit, filters)
-        )
-
-    async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        return await self._databases.read(
-            lambda connection: full_text.document_frequencies(connection, terms)
         )
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:

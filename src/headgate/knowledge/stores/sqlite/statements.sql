@@ -240,3 +240,18 @@ SELECT id, source_id, target_id, type, confidence, attributes, updated FROM rela
 SELECT m.chunk_id, m.entity_id, e.name, m.start, m.stop, m.confidence
 FROM mentions AS m CROSS JOIN entities AS e ON e.id = m.entity_id
 ORDER BY m.chunk_id, m.entity_id, m.start, m.stop;
+
+-- name: postings
+SELECT stem, block, entries FROM postings WHERE stem = ? ORDER BY block;
+
+-- name: posting_sizes
+SELECT stem, sum(length(entries)) FROM postings WHERE stem IN (SELECT value FROM json_each(?)) GROUP BY stem;
+
+-- name: find_postings
+SELECT stem, block, entries FROM postings WHERE stem = ? AND block = ?;
+
+-- name: save_postings
+INSERT OR REPLACE INTO postings VALUES (?, ?, ?);
+
+-- name: delete_postings
+DELETE FROM postings WHERE stem = ? AND block = ?;

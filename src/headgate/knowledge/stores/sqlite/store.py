@@ -13,6 +13,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from headgate.domain.errors import StoreFailed, StoreUnavailable
 from headgate.knowledge.data_model import DocumentFilters, NewChunk
+from headgate.knowledge.stores.postings import PostingsUpdate, read_postings
 from headgate.knowledge.stores.sql_store import ReadWork, SqlKnowledgeStore, WriteWork
 from headgate.knowledge.stores.sqlite import full_text, schema, vector_index
 from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS, REPLACED, explain_error
@@ -25,6 +26,7 @@ from headgate.knowledge.stores.store_connection import (
     read_statements,
     record_from_row,
 )
+from headgate.search import block_postings
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.sqlite.database_file import open_database_file
 from headgate.storage.sqlite.group_commit import GroupCommit
@@ -62,6 +64,7 @@ class SqliteConnection:
 
     def __init__(self, connection: sqlite3.Connection, now: float = 0.0) -> None:
         self._connection = connection
+        self._postings = PostingsUpdate(self.posting_key)
         self.now = now
 
     async def fetch(self, statement: str, *values: object) -> list[Row]:
@@ -76,6 +79,9 @@ class SqliteConnection:
     async def execute_rows(self, statement: str, rows: Sequence[Row]) -> None:
         self._connection.executemany(SQLITE_SQL[statement], rows)
 
+    def posting_key(self, stem: str) -> str:
+        return stem
+
     def listed(self, values: Iterable[int | str]) -> object:
         return schema.json_list(values)
 
@@ -87,13 +93,25 @@ class SqliteConnection:
         return schema.new_ids(self._connection, kind, count)
 
     async def bump_revision(self) -> None:
+        await self._postings.save(self)
         schema.bump_revision(self._connection)
 
     async def analyzer_version(self) -> int:
         return schema.read_counter(self._connection, "words")
 
     async def reindex_chunks(self) -> int:
-        return full_text.reindex_chunks(self._connection)
+        chunks = full_text.begin_reindex(self._connection)
+        last = schema.read_counter(self._connection, "last_chunk")
+        # One block after the other, so that each is written once and only its texts are in memory.
+        for block in range(block_postings.block_of(last) + 1 if chunks else 0):
+            first = block * block_postings.BLOCK_CHUNKS
+            rows = self._connection.execute(
+                "SELECT id, header, text FROM chunks WHERE id BETWEEN ? AND ?",
+                (first, first + block_postings.BLOCK_CHUNKS - 1),
+            )
+            full_text.index_chunks(self._connection, rows.fetchall(), self._postings)
+            await self._postings.save(self)
+        return chunks
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         self._connection.executemany(
@@ -105,7 +123,8 @@ class SqliteConnection:
             ],
         )
         self._connection.executemany("INSERT INTO waiting VALUES (?)", [(id,) for id, _, _ in chunks])
-        full_text.index_chunks(self._connection, [(id, chunk.header, chunk.text) for id, _, chunk in chunks])
+        stored = [(id, chunk.header, chunk.text) for id, _, chunk in chunks]
+        full_text.index_chunks(self._connection, stored, self._postings)
 
     async def delete_chunks(self, ids: Sequence[int]) -> None:
         if not ids:
@@ -114,7 +133,7 @@ class SqliteConnection:
         stored = self._connection.execute(
             "SELECT id, header, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))", which
         ).fetchall()
-        full_text.unindex_chunks(self._connection, stored)
+        full_text.index_chunks(self._connection, stored, self._postings, leaving=True)
         drop_vectors(self._connection, ids)
         for table, column in (("waiting", "chunk_id"), ("chunks", "id")):
             self._connection.execute(
@@ -162,12 +181,12 @@ class SqliteKnowledgeStore(SqlKnowledgeStore):
     ) -> list[ScoredChunk]:
         def match(connection: sqlite3.Connection) -> list[ScoredChunk]:
             allowed = self._filter_cache.matching_chunks(connection, filters)
-            return full_text.match_terms(connection, terms, limit, allowed)
+            found = complete(read_postings(SqliteConnection(connection), terms))
+            counters = (schema.read_counter(connection, key) for key in ("chunks", "length"))
+            collection = block_postings.CollectionStatistics(*counters)
+            return block_postings.top_chunks(terms, found, collection, limit, allowed)
 
         return await self._read_file(match)
-
-    async def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        return await self._read_file(full_text.document_frequencies, terms)
 
     async def source_ids(self, filters: DocumentFilters) -> list[int]:
         return await self._read_file(full_text.source_ids, filters)
