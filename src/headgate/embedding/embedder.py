@@ -62,12 +62,8 @@ def embedding_query(text: str) -> EmbeddingQuery:
         return EmbeddingQuery(text)
     ends = [match.span() for match in _CLAUSE_END.finditer(text)]
     clauses = zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True)
-    telling = [(start, end) for start, end in clauses if _tells(text[start:end])]
+    telling = [span for span in clauses if len(_WORD.findall(text[slice(*span)])) >= SHORTEST_CLAUSE]
     return EmbeddingQuery(text, tuple(telling[:MOST_CLAUSES]) if len(telling) > 1 else ())
-
-
-def _tells(clause: str) -> bool:
-    return len(_WORD.findall(clause)) >= SHORTEST_CLAUSE
 
 
 def blend_vectors(vectors: Sequence[bytes]) -> bytes:

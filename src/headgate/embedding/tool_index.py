@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.errors import EmbedderUnavailable, HeadgateError
@@ -102,9 +102,7 @@ class _LoadedEmbedder:
     """The embedder in memory, the vectors that are compared, and whose they are."""
 
     def __init__(self, embedder: Embedder, offloop: ThreadedEmbedder) -> None:
-        self.embedder = embedder
-        self.offloop = offloop
-        self.model = offloop.fingerprint
+        self.embedder, self.offloop, self.model = embedder, offloop, offloop.fingerprint
         self.index: VectorIndex | None = None
         # The hash of the text of each tool that has its vector in the index.
         self.placed: dict[ToolKey, str] = {}
@@ -352,23 +350,22 @@ class ToolVectorIndex:
         self._changed.set()
 
 
-class _ToolTexts:
-    """The embedded texts of one tool."""
+class _ToolTexts(NamedTuple):
+    """The embedded texts of one tool, and their hash."""
 
-    __slots__ = ("hash", "texts")
-
-    def __init__(self, document: ToolDocument) -> None:
-        self.texts: TextsOfTool = tool_texts(document.key[0], document.name, document.description)
-        joined = "\0".join(self.texts).encode("utf-8", "surrogatepass")
-        self.hash = hashlib.sha256(joined).hexdigest()
+    texts: TextsOfTool
+    hash: str
 
 
 async def _texts_of(documents: Sequence[ToolDocument]) -> dict[ToolKey, _ToolTexts]:
-    texts: dict[ToolKey, _ToolTexts] = {}
+    found: dict[ToolKey, _ToolTexts] = {}
     for batch in _batches(documents, READ_VECTORS):
-        texts |= {document.key: _ToolTexts(document) for document in batch}
+        for document in batch:
+            texts = tool_texts(document.key[0], document.name, document.description)
+            joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+            found[document.key] = _ToolTexts(texts, hashlib.sha256(joined).hexdigest())
         await asyncio.sleep(0)
-    return texts
+    return found
 
 
 def _batches(documents: Sequence[ToolDocument], size: int) -> Iterator[Sequence[ToolDocument]]:

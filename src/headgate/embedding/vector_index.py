@@ -43,7 +43,11 @@ class VectorIndex:
     def put(self, vectors: Mapping[Key, bytes]) -> None:
         """Add or replace; raises WrongDimensions and then changes nothing."""
         self._check(vectors.values())
-        self._make_room(len(self) + len(vectors))
+        rows = len(self) + len(vectors)
+        if rows > len(self._rows):
+            larger = self._numpy.zeros((max(rows, 2 * len(self._rows)), self._dimensions), dtype="<f4")
+            larger[: len(self)] = self._rows[: len(self)]
+            self._rows = larger
         for key, vector in vectors.items():
             row = self._row_of.get(key)
             if row is None:
@@ -120,10 +124,3 @@ class VectorIndex:
             if allowed(self._key_of[row]):
                 found.append(row)
         return found
-
-    def _make_room(self, rows: int) -> None:
-        if rows <= len(self._rows):
-            return
-        larger = self._numpy.zeros((max(rows, 2 * len(self._rows)), self._dimensions), dtype="<f4")
-        larger[: len(self)] = self._rows[: len(self)]
-        self._rows = larger

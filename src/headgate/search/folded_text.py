@@ -167,30 +167,19 @@ class FuzzyVocabulary:
 
         Without such a word, words that contain a similar part, unless `whole` words are required.
         """
-        found = self._like(word, threshold, most)
-        if not found and not whole and len(word) >= _SHORTEST_PART:
-            found = self._with_part(word, threshold, most)
-        forms = list(self.forms) if found else []
-        for index, score in found:
-            yield forms[index], score
-
-    def _like(self, word: str, threshold: float, most: int) -> list[tuple[int, float]]:
         from rapidfuzz import fuzz, process  # noqa: PLC0415 (only who searches this way pays for it)
 
-        found = process.extract(word, self.words, scorer=fuzz.ratio, score_cutoff=threshold * 100, limit=most)
-        return [(index, score / 100) for _, score, index in found]
-
-    def _with_part(self, word: str, threshold: float, most: int) -> list[tuple[int, float]]:
-        from rapidfuzz import fuzz, process  # noqa: PLC0415 (see above)
-
-        longer = {
-            index: other
-            for index, other in enumerate(self.words[:_MOST_LOOKED_INTO])
-            if len(other) > len(word)
-        }
-        cutoff = min(threshold * 100 / _PART_WEIGHT, 100)
-        found = process.extract(word, longer, scorer=fuzz.partial_ratio, score_cutoff=cutoff, limit=most)
-        return [(index, score / 100 * _PART_WEIGHT) for _, score, index in found]
+        cutoff = threshold * 100
+        found = process.extract(word, self.words, scorer=fuzz.ratio, score_cutoff=cutoff, limit=most)
+        weight = 1.0
+        if not found and not whole and len(word) >= _SHORTEST_PART:
+            some, weight = enumerate(self.words[:_MOST_LOOKED_INTO]), _PART_WEIGHT
+            longer = {index: other for index, other in some if len(other) > len(word)}
+            cutoff = min(cutoff / weight, 100)
+            found = process.extract(word, longer, scorer=fuzz.partial_ratio, score_cutoff=cutoff, limit=most)
+        forms = list(self.forms) if found else []
+        for _, score, index in found:
+            yield forms[index], score / 100 * weight
 
     def split_in_two(self, word: str) -> Iterator[tuple[bytes, float]]:
         """The word with a space inserted, where both halves are words of the content."""

@@ -167,16 +167,15 @@ def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
         scores = [_cell(explanation["fused"]), _cell(explanation["score"])]
         rows.append([_cell(result["rank"]), *lists, *scores, boosts or "-"])
     table = table_lines(head, rows, _WIDEST)
-    return ["", *(table if max(map(display_width, table)) <= line_width() else _one_by_one(head, rows))]
-
-
-def _one_by_one(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table too wide for the terminal: a line for each value, and a block for each row."""
-    longest = max(map(len, head[1:]))
+    if max(map(display_width, table)) <= line_width():
+        return ["", *table]
+    # Too wide for the terminal: a line for each value, and a block for each row.
+    longest, lines = max(map(len, head[1:])), [""]
     for row in rows:
-        yield f"{_GAP}{head[0]} {row[0]}"
+        lines.append(f"{_GAP}{head[0]} {row[0]}")
         for name, value in zip(head[1:], row[1:], strict=True):
-            yield from _whole_words(f"{_GAP}{_GAP}{name:<{longest}}{_GAP}", value)
+            lines += _whole_words(f"{_GAP}{_GAP}{name:<{longest}}{_GAP}", value)
+    return lines
 
 
 def _contribution(given: Mapping[str, Any] | None) -> str:
@@ -343,18 +342,12 @@ def in_command_terms(sentence: str) -> str:
     """
     sentence = _FIRST.sub(lambda found: _OPTIONS.get(found[1], found[0]), sentence)
     for tools, commands in _PHRASES:
-        sentence = _outside_quotes(tools, commands, sentence)
+        quoted = [found.span() for found in _QUOTED.finditer(sentence)]
+        # From the last on, so that the places of those before stay.
+        for found in reversed(list(tools.finditer(sentence))):
+            if not any(start < found.start() < end for start, end in quoted):
+                sentence = sentence[: found.start()] + found.expand(commands) + sentence[found.end() :]
     return sentence
-
-
-def _outside_quotes(tools: re.Pattern[str], commands: str, sentence: str) -> str:
-    quoted = [found.span() for found in _QUOTED.finditer(sentence)]
-
-    def replaced(found: re.Match[str]) -> str:
-        inside = any(start < found.start() < end for start, end in quoted)
-        return found[0] if inside else found.expand(commands)
-
-    return tools.sub(replaced, sentence)
 
 
 # By the tool that answers.

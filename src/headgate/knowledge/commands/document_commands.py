@@ -297,13 +297,10 @@ async def _atomic_file(path: Path) -> AsyncIterator[IO[str]]:
     try:
         with made:
             yield made
-        await asyncio.to_thread(_replace, made.name, target)
+        if await asyncio.to_thread(target.exists):
+            mode = S_IMODE((await asyncio.to_thread(target.stat)).st_mode)
+            await asyncio.to_thread(Path(made.name).chmod, mode)
+        await asyncio.to_thread(os.replace, made.name, target)
     finally:
         # After the rename there is nothing left to remove.
         await asyncio.to_thread(Path(made.name).unlink, missing_ok=True)
-
-
-def _replace(made: str, target: Path) -> None:
-    if target.exists():
-        Path(made).chmod(S_IMODE(target.stat().st_mode))
-    os.replace(made, target)

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO, TypeVar
@@ -91,27 +92,21 @@ async def watch(
                 untold = frozenset()
 
 
+@dataclass(slots=True)
 class _IngestRunner:
     """The store and the files that are to get into it."""
 
-    def __init__(
-        self,
-        knowledge: KnowledgeComponents,
-        files: FileLibrary | None,
-        options: IngestOptions,
-        failed: FailedFiles,
-    ) -> None:
-        self._knowledge = knowledge
-        self._failed = failed
-        self._files = files
-        self._options = options
-        # The error of each graph, which is logged once until the graph changes.
-        self._wrong: dict[Path, str] = {}
-        self._last_fingerprints: dict[str, object] = {}
+    knowledge: KnowledgeComponents
+    files: FileLibrary | None
+    options: IngestOptions
+    failed: FailedFiles
+    # The error of each graph, which is logged once until the graph changes.
+    wrong: dict[Path, str] = field(default_factory=dict)
+    last_fingerprints: dict[str, object] = field(default_factory=dict)
 
     async def ingest_all(self, stream: TextIO) -> IngestionReport:
         # First, so that the texts are searched for the names in them.
-        graphs = [await self._import(path) for path in self._options.graphs]
+        graphs = [await self._import(path) for path in self.options.graphs]
         ingested = await self._ingest(stream)
         return msgspec.structs.replace(ingested, graphs=tuple(graphs))
 
@@ -120,12 +115,12 @@ class _IngestRunner:
 
         A graph that is wrong keeps neither the others nor the documents waiting.
         """
-        for path in self._options.graphs:
+        for path in self.options.graphs:
             if _named_when_changed(path) in changed:
-                self._wrong.pop(path, None)
+                self.wrong.pop(path, None)
         while True:
             try:
-                graphs = [await self._import_again(path, changed) for path in self._options.graphs]
+                graphs = [await self._import_again(path, changed) for path in self.options.graphs]
                 changed_graphs = tuple(graph for graph in graphs if graph is not None)
                 ingested = await self._ingest(stream)
             except StoreUnavailable as away:
@@ -137,52 +132,51 @@ class _IngestRunner:
             else:
                 if ingested.documents is None and not changed_graphs:
                     return None
-                return msgspec.structs.replace(
-                    ingested, graphs=changed_graphs, changed=tuple(sorted(changed))
-                )
+                names = tuple(sorted(changed))
+                return msgspec.structs.replace(ingested, graphs=changed_graphs, changed=names)
 
     async def _import_again(self, path: Path, changed: frozenset[str]) -> ImportedGraph | None:
         """Import a graph; None for an unchanged one, and for an invalid one, which is logged."""
         try:
             imported = await self._import(path)
         except (ConfigError, InvalidGraph) as error:
-            if self._wrong.get(path) != error.message:
+            if self.wrong.get(path) != error.message:
                 log.warning("%s; %s", error.message, error.hint)
-            self._wrong[path] = error.message
+            self.wrong[path] = error.message
             return None
-        self._wrong.pop(path, None)
+        self.wrong.pop(path, None)
         return imported if _named_when_changed(path) in changed else None
 
     async def _ingest(self, stream: TextIO) -> IngestionReport:
         """The documents, if there are any to be taken in."""
-        if self._files is None:
+        if self.files is None:
             return IngestionReport()
         progress = ProgressPrinter(stream)
         try:
-            return await self._ingest_files(self._files, progress)
+            return await self._ingest_files(self.files, progress)
         finally:
             progress.clear()
 
     async def _ingest_files(self, files: FileLibrary, progress: ProgressPrinter) -> IngestionReport:
-        known = await self._knowledge.store.imported_entities()
-        extractor = _CountingExtractor(await asyncio.to_thread(self._knowledge.make_extractor, known))
+        known = await self.knowledge.store.imported_entities()
+        extractor = _CountingExtractor(await asyncio.to_thread(self.knowledge.make_extractor, known))
         ingestion = IngestionPipeline(
-            self._knowledge.store,
+            self.knowledge.store,
             files,
             count=lambda text: count_tokens(text.encode(errors="replace")),
             extractor=extractor,
-            vectors=self._knowledge.vectors,
+            vectors=self.knowledge.vectors,
         )
         summary = await ingestion.run(
             IngestionProgress(progress),
-            category=self._options.category,
-            moved=self._options.moved,
-            emptied=self._options.emptied,
+            category=self.options.category,
+            moved=self.options.moved,
+            emptied=self.options.emptied,
         )
         still_failing = {failure.file for failure in summary.failed}
         failures = {file: kept for file, kept in files.failures.items() if file in still_failing}
-        await asyncio.to_thread(self._failed.write, failures)
-        if self._knowledge.bm25_only:
+        await asyncio.to_thread(self.failed.write, failures)
+        if self.knowledge.bm25_only:
             # BM25 alone was chosen on purpose.
             summary = msgspec.structs.replace(summary, advice="")
         return IngestionReport(documents=summary, without_text=extractor.without_text)
@@ -191,7 +185,7 @@ class _IngestRunner:
         entities, relationships = await asyncio.to_thread(_read, path, read_graph)
         origin = await asyncio.to_thread(_origin, path)
         try:
-            counts = await self._knowledge.store.import_graph(origin, entities, relationships)
+            counts = await self.knowledge.store.import_graph(origin, entities, relationships)
         except UnresolvedEndpoints as uncertain:
             lines = await asyncio.to_thread(_read, path, lines_of_relationships)
             raise UnresolvedEndpoints(uncertain.ends, path.name, lines) from uncertain
@@ -199,10 +193,10 @@ class _IngestRunner:
 
     async def fingerprints(self) -> FileFingerprints:
         """Fingerprints that change with the files and the graphs."""
-        files = await self._files.fingerprints() if self._files is not None else {}
+        files = await self.files.fingerprints() if self.files is not None else {}
         # A missing graph keeps its fingerprint: it may be about to be replaced.
-        self._last_fingerprints |= await asyncio.to_thread(_graph_fingerprints, self._options.graphs)
-        return {**files, **self._last_fingerprints}
+        self.last_fingerprints |= await asyncio.to_thread(_graph_fingerprints, self.options.graphs)
+        return {**files, **self.last_fingerprints}
 
 
 class _CountingExtractor:
@@ -222,7 +216,12 @@ class _CountingExtractor:
 async def _open_runner(
     options: KnowledgeOptions, ingest_options: IngestOptions
 ) -> AsyncIterator[_IngestRunner]:
-    await asyncio.to_thread(_refuse_same_names, ingest_options.graphs)
+    names = await asyncio.to_thread(lambda: [_origin(path) for path in ingest_options.graphs])
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError(
+            f"two of the graphs are called {twice!r}, and the second would replace the first",
+            hint="rename one of them",
+        )
     async with AsyncExitStack() as stack:
         files = None
         if ingest_options.paths:
@@ -247,16 +246,6 @@ def _origin(path: Path) -> str:
     By the path as it was named: a link on the way may lead elsewhere tomorrow, to what is the same import.
     """
     return "/".join(Path(os.path.abspath(path)).parts[-2:]).lstrip("/")
-
-
-def _refuse_same_names(graphs: tuple[Path, ...]) -> None:
-    names = [_origin(path) for path in graphs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(
-                f"two of the graphs are called {name!r}, and the second would replace the first",
-                hint="rename one of them",
-            )
 
 
 def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:

@@ -71,8 +71,7 @@ class IngestionProgress:
 
     def __init__(self, progress: ProgressPrinter) -> None:
         self._progress = progress
-        self._read, self._files, self._file = 0, 0, ""
-        self._embedded, self._chunks = 0, 0
+        self._read, self._files, self._file, self._embedded, self._chunks = 0, 0, "", 0, 0
 
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
         """Update the progress of a phase; both phases run at once and share one line."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 log = logging.getLogger("headgate.knowledge")
@@ -39,12 +40,12 @@ class _QueryCacheEntry(NamedTuple, Generic[Value]):
     until: float
 
 
+@dataclass(slots=True)
 class _InFlightComputation(Generic[Value]):
     """An answer in the making, and how many wait for it."""
 
-    def __init__(self, task: "asyncio.Task[Value]") -> None:
-        self.task = task
-        self.waiting = 0
+    task: "asyncio.Task[Value]"
+    waiting: int = 0
 
 
 class QueryCache(Generic[Key, Value]):

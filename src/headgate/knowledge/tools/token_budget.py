@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +27,6 @@ _STEP_SECONDS: Final = 600.0
 _MOST_CALLERS: Final = 10_000
 # Until an answer that is under way has been given.
 _SOON_SECONDS: Final = 5.0
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 
 # The cheaper option for the tokens that are left; empty when there is none.
 Advice = Callable[[int], str]
@@ -150,14 +149,14 @@ class TokenBudget:
         return TokenBudgetExceeded(left, total, tokens, hint=hint, retry_after_seconds=wait)
 
 
+@dataclass(slots=True)
 class _CallerAccount:
     """The tokens that one caller spent in the last day, by steps, and the reserved ones."""
 
-    def __init__(self) -> None:
-        self.reserved = 0
-        # The step, when the last of it was spent, and how many.
-        self._spent: deque[tuple[int, float, int]] = deque()
-        self._sum = 0
+    reserved: int = 0
+    # The step, when the last of it was spent, and how many.
+    _spent: deque[tuple[int, float, int]] = field(default_factory=deque)
+    _sum: int = 0
 
     def spend(self, tokens: int, now: float) -> None:
         """Charge tokens for a day from now on."""
@@ -189,11 +188,9 @@ class _CallerAccount:
 
 
 def _duration_text(seconds: float) -> str:
-    if seconds < _MINUTE:
-        return f"{math.ceil(seconds)} s"
-    if seconds < 2 * _HOUR:
-        return f"{math.ceil(seconds / _MINUTE)} min"
-    return f"{math.ceil(seconds / _HOUR)} h"
+    units = (("h", 3600, 2 * 3600), ("min", 60, 60), ("s", 1, 0))
+    unit, length = next((unit, length) for unit, length, least in units if seconds >= least)
+    return f"{math.ceil(seconds / length)} {unit}"
 
 
 # Bytes that are counted per step.
