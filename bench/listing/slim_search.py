@@ -15,7 +15,7 @@ from bench.retrieval.sets import data_directory
 from headgate.catalog.evaluation.labelled_set import DEPTH, LabelledQuery, LabelledSet, read_labelled_set
 from headgate.catalog.evaluation.labelled_set import measure as judge
 from headgate.catalog.search.tool_document import ToolDocument, document_of
-from headgate.catalog.tool_forms import find_shared_text, slim_tool
+from headgate.catalog.tool_forms import find_shared_text, make_slim_forms
 from headgate.domain.item import Item
 
 # Vectors of thousands of tools take too long.
@@ -118,7 +118,7 @@ def _in_few_words(items: Sequence[Item]) -> list[Item]:
         definitions.setdefault(item.server, []).append(item.definition)
     common = {server: find_shared_text(own) for server, own in definitions.items()}
     return [
-        msgspec.structs.replace(item, definition=slim_tool(item.definition, common[item.server]))
+        msgspec.structs.replace(item, definition=make_slim_forms(item.definition, common[item.server]).slim)
         for item in items
     ]
 

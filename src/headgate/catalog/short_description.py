@@ -71,7 +71,9 @@ def shorten_description(description: str, longest: int, repeated: Collection[str
     for sentence in sentences(description):
         if sentence in repeated:
             continue
-        short = _ARTICLE.sub("", _without_filler(sentence))
+        # Many have a meaningless beginning.
+        filler = _FILLER.match(sentence)
+        short = _ARTICLE.sub("", (sentence[filler.end() :] if filler else "") or sentence)
         if not shortened:
             shortened = truncate_words(short, longest)
         elif len(shortened) + len(short) + 2 <= longest:
@@ -79,12 +81,6 @@ def shorten_description(description: str, longest: int, repeated: Collection[str
         if len(shortened) >= _FEW:
             break
     return shortened
-
-
-def _without_filler(sentence: str) -> str:
-    """The sentence without a meaningless beginning that many have."""
-    filler = _FILLER.match(sentence)
-    return sentence if filler is None else sentence[filler.end() :] or sentence
 
 
 def truncate_words(text: str, longest: int) -> str:
@@ -107,81 +103,17 @@ _BEFORE_EXAMPLES: Final = ("e.g.", "such as ", "for example", "one of ", "includ
 _SEVERAL: Final = re.compile(r"\W*\w+\W{0,2}(?:,|/|\||\bor\b)")
 _WORD: Final = re.compile(r"[^\W\d_][^\W_]{3,}")
 # They occur in texts about arguments of any kind.
-_GENERIC_WORDS: Final = WEAK_STOP_WORDS | frozenset(
-    [
-        "also",
-        "argument",
-        "array",
-        "boolean",
-        "case",
-        "characters",
-        "contain",
-        "contains",
-        "date",
-        "days",
-        "default",
-        "defaults",
-        "desc",
-        "display",
-        "empty",
-        "example",
-        "false",
-        "field",
-        "fields",
-        "format",
-        "formats",
-        "from",
-        "hours",
-        "http",
-        "https",
-        "identifier",
-        "integer",
-        "item",
-        "items",
-        "json",
-        "list",
-        "maximum",
-        "minimum",
-        "minutes",
-        "must",
-        "name",
-        "names",
-        "none",
-        "null",
-        "number",
-        "object",
-        "omit",
-        "only",
-        "option",
-        "optional",
-        "options",
-        "path",
-        "required",
-        "returns",
-        "seconds",
-        "should",
-        "string",
-        "strings",
-        "that",
-        "their",
-        "then",
-        "this",
-        "time",
-        "true",
-        "type",
-        "types",
-        "uuid",
-        "value",
-        "values",
-        "when",
-        "where",
-        "which",
-        "will",
-        "with",
-        "your",
-        "yyyy",
-    ]
-)
+# fmt: off
+_GENERIC_WORDS: Final = WEAK_STOP_WORDS | frozenset([
+    "also", "argument", "array", "boolean", "case", "characters", "contain", "contains", "date", "days",
+    "default", "defaults", "desc", "display", "empty", "example", "false", "field", "fields", "format",
+    "formats", "from", "hours", "http", "https", "identifier", "integer", "item", "items", "json",
+    "list", "maximum", "minimum", "minutes", "must", "name", "names", "none", "null", "number",
+    "object", "omit", "only", "option", "optional", "options", "path", "required", "returns", "seconds",
+    "should", "string", "strings", "that", "their", "then", "this", "time", "true", "type", "types",
+    "uuid", "value", "values", "when", "where", "which", "will", "with", "your", "yyyy"
+])
+# fmt: on
 
 
 def argument_keywords(

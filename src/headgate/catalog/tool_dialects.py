@@ -30,18 +30,12 @@ class Dialect(StrEnum):
     OPENAI = "openai"
 
 
-# Clients that pass schemas on to a provider that refuses parts of them; evidence in docs/decisions/0026.
-_BY_NAME: Final = {"antigravity-client": Dialect.GEMINI}
-# Followed by the name of the server; the releases with this name drop tools that they cannot read.
-_BY_PREFIX: Final = {"gemini-cli-mcp-client-": Dialect.GEMINI}
-
-
 def dialect_of(client_name: str) -> Dialect:
     """The dialect for a client of that `clientInfo.name`: PLAIN unless it is known to need another."""
-    for beginning, dialect in _BY_PREFIX.items():
-        if client_name.startswith(beginning):
-            return dialect
-    return _BY_NAME.get(client_name, Dialect.PLAIN)
+    # Clients that pass schemas on to a provider that refuses parts of them; evidence in docs/decisions/0026.
+    # The second is followed by the name of the server; its releases drop tools that they cannot read.
+    is_gemini = client_name == "antigravity-client" or client_name.startswith("gemini-cli-mcp-client-")
+    return Dialect.GEMINI if is_gemini else Dialect.PLAIN
 
 
 # Parsing a larger one would delay other clients.
@@ -65,15 +59,14 @@ def find_input_schema(text: str) -> tuple[JsonMember, SchemaNode]:
 
 def parse_json(text: str) -> Any:
     """A JSON value; an integer that is too large is infinite. Raises ValueError."""
-    return json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
 
+    def integer(digits: str) -> int | float:
+        return int(digits) if len(digits) < _MOST_DIGITS else float("inf")
 
-def _integer(text: str) -> int | float:
-    return int(text) if len(text) < _MOST_DIGITS else float("inf")
+    def refuse_constant(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
 
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
+    return json.loads(text, parse_int=integer, parse_constant=refuse_constant)
 
 
 def encode_json(value: Any) -> str:
@@ -106,33 +99,22 @@ def adapt_tool(definition: bytes, dialect: Dialect) -> AdaptedTool:
         text = definition.decode()
         member, schema = find_input_schema(text)
         changes = SchemaChanges()
-        written = _write_schema(schema, dialect, changes)
+        writer = (GeminiSchemaWriter if dialect is Dialect.GEMINI else StrictSchemaWriter)(changes)
+        written = writer.write_root(read_shapes(schema, changes))
         if _without_empty(written, dialect) == _without_empty(schema, dialect):
             return AdaptedTool(definition)
         # Changes without a line of their own: a null default, or an example.
         lines = changes.lines() or ("inputSchema: written in the words of the dialect",)
         return AdaptedTool(replace_member(text, member, encode_json(written)).encode(), lines)
     except (ValueError, RecursionError) as error:
-        return AdaptedTool(definition, (f"inputSchema: served as it is: {_reason(error)}",))
-
-
-def _write_schema(schema: SchemaNode, dialect: Dialect, changes: SchemaChanges) -> SchemaNode:
-    choice = read_shapes(schema, changes)
-    return (
-        GeminiSchemaWriter(changes).write_root(choice)
-        if dialect is Dialect.GEMINI
-        else StrictSchemaWriter(changes).write_root(choice)
-    )
+        reason = str(error)[:200] if isinstance(error, UnsupportedSchema) else "it cannot be read"
+        return AdaptedTool(definition, (f"inputSchema: served as it is: {reason}",))
 
 
 def _without_empty(schema: SchemaNode, dialect: Dialect) -> SchemaNode:
     return {
         key: value for key, value in schema.items() if value not in ({}, []) or key not in _EMPTY[dialect]
     }
-
-
-def _reason(error: Exception) -> str:
-    return str(error)[:200] if isinstance(error, UnsupportedSchema) else "it cannot be read"
 
 
 def is_restorable(short: bytes, definition: bytes) -> bool:
@@ -142,36 +124,31 @@ def is_restorable(short: bytes, definition: bytes) -> bool:
     raises.
     """
     try:
-        short_shape, full_shape = (
-            arguments_shape(read_shapes(find_input_schema(form.decode())[1], SchemaChanges()))
-            for form in (short, definition)
-        )
+        short_form, full_form = (_arguments_shape(form).properties for form in (short, definition))
     except (ValueError, RecursionError):
         return False
-    if short_shape.properties.keys() != full_shape.properties.keys():
+    if short_form.keys() != full_form.keys():
         return False
-    return all(
-        _shapes_agree(inner, full_shape.properties[name], 2) for name, inner in short_shape.properties.items()
-    )
+    return all(_shapes_agree(inner, full_form[name], 2) for name, inner in short_form.items())
+
+
+def _arguments_shape(definition: bytes) -> ValueShape:
+    return arguments_shape(read_shapes(find_input_schema(definition.decode())[1], SchemaChanges()))
 
 
 def _shapes_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) -> bool:
     # If the tool takes no text, every text is decoded as JSON.
-    if any(shape.kind == "string" for shape in full_shape.shapes):
+    if _takes_text(full_shape):
         kinds = {shape.kind for shape in full_shape.shapes}
-        texts, own_texts = _json_text_types(short_shape, level), _json_text_types(full_shape, level)
+        texts, own_texts = (
+            {one.kind for one in union.shapes if is_json_text(one, nesting_level_inside(union, level))}
+            for union in (short_shape, full_shape)
+        )
         if bool(texts) != bool(own_texts) or not texts & kinds <= own_texts:
             return False
-    return _lists_agree(short_shape, full_shape, level)
-
-
-def _json_text_types(choice: ShapeUnion, level: int) -> set[str]:
-    inside = nesting_level_inside(choice, level)
-    return {shape.kind for shape in choice.shapes if is_json_text(shape, inside)}
-
-
-def _lists_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) -> bool:
-    lists, own_lists = _lists(short_shape), _lists(full_shape)
+    lists, own_lists = (
+        [shape for shape in union.shapes if shape.kind == "array"] for union in (short_shape, full_shape)
+    )
     if not lists or not own_lists:
         return True
     if len(lists) + len(own_lists) > 2:
@@ -182,10 +159,6 @@ def _lists_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) ->
         # The whole array is JSON in a text.
         return True
     return own_items is not None and _shapes_agree(items, own_items, level + 1)
-
-
-def _lists(choice: ShapeUnion) -> list[ValueShape]:
-    return [shape for shape in choice.shapes if shape.kind == "array"]
 
 
 # Of one call's arguments; larger arguments are passed on unchanged.
@@ -201,9 +174,8 @@ def restore_arguments(arguments: bytes, definition: bytes, dialect: Dialect) -> 
     if dialect is not Dialect.OPENAI:
         return arguments
     try:
-        shape = arguments_shape(read_shapes(find_input_schema(definition.decode())[1], SchemaChanges()))
         text = arguments.decode()
-        found = _ArgumentRestorer().arguments(text, shape)
+        found = _ArgumentRestorer().arguments(text, _arguments_shape(definition))
         return arguments if found == text else found.encode()
     except (ValueError, RecursionError):
         return arguments
@@ -260,7 +232,10 @@ class _ArgumentRestorer:
             return value
         if isinstance(value, dict):
             return self._object(value, shape, level)
-        return self._array(value, shape.items, level) if shape.items is not None else value
+        if shape.items is None:
+            return value
+        found = [self._value(old, shape.items, level + 1) for old in value]
+        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
 
     def _count(self) -> None:
         self._values += 1
@@ -280,10 +255,6 @@ class _ArgumentRestorer:
                 found[name] = self._value(old, inner, level + 1)
                 changed |= found[name] is not old
         return found if changed else value
-
-    def _array(self, value: list[Any], items: ShapeUnion, level: int) -> Any:
-        found = [self._value(old, items, level + 1) for old in value]
-        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
 
     def _shape_of(self, value: Any, choice: ShapeUnion, level: int) -> ValueShape | None:
         """The most likely alternative: of objects preferably the one with exactly these members."""

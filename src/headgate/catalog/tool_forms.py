@@ -10,14 +10,13 @@ from headgate.catalog.definition_text import LenientTool, read_tool
 from headgate.catalog.short_description import argument_keywords, sentences, shorten_description
 from headgate.catalog.tool_dialects import AdaptedTool, Dialect, adapt_tool, is_restorable
 from headgate.domain.item import Item
-from headgate.schema.keywords import COMBINING_KEYWORDS, CONDITIONAL_KEYWORDS, as_object, properties_of
-from headgate.schema.reduction import (
-    FlatSchema,
-    flatten_arguments,
-    optional_arguments,
-    partition_schema,
-    stub_names,
+from headgate.schema.keywords import (
+    COMBINING_KEYWORDS,
+    CONDITIONAL_KEYWORDS,
+    as_object,
+    properties_of,
 )
+from headgate.schema.reduction import flatten_arguments, optional_arguments, partition_schema, stub_names
 
 # Fewer tools share nothing that is worth a sentence.
 _FEWEST_TOOLS: Final = 5
@@ -61,17 +60,17 @@ def find_shared_text(definitions: Sequence[bytes]) -> SharedText:
         if tool is not None:
             sentence_counts.update(set(sentences(tool.text)))
             argument_counts.update(optional_arguments(tool.inputSchema))
-            argument_text_counts.update(_argument_texts(tool.inputSchema))
+            arguments = properties_of(tool.inputSchema).values()
+            texts = (as_object(one).get("description") for one in arguments)
+            argument_text_counts.update(
+                {text for text in texts if isinstance(text, str) and len(text) <= _LONGEST_TEXT}
+            )
     count = len(definitions)
     often = max(_FEWEST_TOOLS, count * _REPEATED)
     repeated = _at_least(sentence_counts, often)
     worth_saying = [one for one in repeated if sentence_counts[one] >= count * _SUMMARISED]
-    common = [
-        one
-        for one in _at_least(argument_counts, count // 2 + 1)
-        if len(one) <= _LONGEST_NAME and one.isprintable()
-    ]
-    common = common[:_MOST_ARGUMENTS]
+    common = _at_least(argument_counts, count // 2 + 1)
+    common = [one for one in common if len(one) <= _LONGEST_NAME and one.isprintable()][:_MOST_ARGUMENTS]
     dropped_texts = frozenset([*repeated, *_at_least(argument_text_counts, often)])
     return SharedText(dropped_texts, tuple(common), _summary(worth_saying, common))
 
@@ -79,11 +78,6 @@ def find_shared_text(definitions: Sequence[bytes]) -> SharedText:
 def _read_named(definition: bytes) -> LenientTool | None:
     tool = read_tool(definition)
     return tool if isinstance(tool.name, str) else None
-
-
-def _argument_texts(schema: Any) -> set[str]:
-    texts = (as_object(one).get("description") for one in properties_of(schema).values())
-    return {text for text in texts if isinstance(text, str) and len(text) <= _LONGEST_TEXT}
 
 
 def _at_least(counted: Counter[str], times: float) -> list[str]:
@@ -121,56 +115,44 @@ class SlimForms(NamedTuple):
 def make_slim_forms(
     definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False
 ) -> SlimForms:
-    """The results of `slim_tool` and `stub_tool`, from one parse of the definition."""
-    tool = _read_named(definition)
-    if tool is None:
-        return SlimForms(definition, definition)
-    return SlimForms(
-        _smaller(_slim(tool, shared, every_type=every_type), definition),
-        _smaller(_stub(tool, shared), definition),
-    )
+    """The tool with its arguments and its distinctive words, and with a few words and some argument names.
 
-
-def slim_tool(definition: bytes, shared: SharedText = NOTHING_SHARED, *, every_type: bool = False) -> bytes:
-    """The tool with its arguments and its distinctive words; the definition if that is not smaller.
-
-    Its schema names every argument, and accepts whatever the full schema accepts. With `every_type` every
-    argument has a type, for clients that cannot write others.
+    Each is the definition itself if that is not smaller. The schema of the slim form names every argument,
+    and accepts whatever the full schema accepts. With `every_type` every argument has a type, for clients
+    that cannot write others.
     """
     tool = _read_named(definition)
     if tool is None:
-        return definition
-    return _smaller(_slim(tool, shared, every_type=every_type), definition)
+        return SlimForms(definition, definition)
+    slim, stub = _slim(tool, shared, every_type=every_type), _stub(tool, shared)
+    return SlimForms(min(definition, slim, key=len), min(definition, stub, key=len))
 
 
 def _slim(tool: LenientTool, shared: SharedText, *, every_type: bool) -> bytes:
     arguments = flatten_arguments(tool.inputSchema, shared.arguments, every_type=every_type)
     words = shorten_description(tool.text, _LONGEST, shared.repeated)
-    more = _extra_keywords(tool, words, arguments, shared)
+    properties = arguments.schema.get("properties", {})
+    choices = [choice for one in properties.values() for choice in one.get("enum", ())]
+    known = " ".join([tool.name, words, *properties, *choices])
+    room = _LONGEST - len(words)
+    # Words about its arguments that occur nowhere else.
+    more = argument_keywords(arguments.arguments.values(), known, room, shared.repeated)
     if more:
         words = f"{words} [{more}]".lstrip()
     if arguments.left_out:
         words = f"{words} (+{arguments.left_out} args)".lstrip()
-    return _encoded(tool, words, arguments.schema, _hints(tool.annotations))
-
-
-def _extra_keywords(tool: LenientTool, words: str, arguments: FlatSchema, shared: SharedText) -> str:
-    """Words about its arguments that occur nowhere else."""
-    properties = arguments.schema.get("properties", {})
-    choices = [choice for one in properties.values() for choice in one.get("enum", ())]
-    known = " ".join([tool.name, words, *properties, *choices])
-    return argument_keywords(arguments.arguments.values(), known, _LONGEST - len(words), shared.repeated)
-
-
-def stub_tool(definition: bytes, shared: SharedText = NOTHING_SHARED) -> bytes:
-    """The tool with a few words and some argument names; never larger than its slim form."""
-    tool = _read_named(definition)
-    if tool is None:
-        return definition
-    return _smaller(_stub(tool, shared), definition)
+    # The hints that change how a client treats the tool: without any it counts as destructive.
+    annotations = as_object(tool.annotations)
+    hints: dict[str, bool] = {}
+    if annotations.get("readOnlyHint") is True:
+        hints = {"readOnlyHint": True}
+    elif annotations.get("destructiveHint") is False:
+        hints = {"destructiveHint": False}
+    return _encoded(tool, words, arguments.schema, hints)
 
 
 def _stub(tool: LenientTool, shared: SharedText) -> bytes:
+    """Never larger than the slim form."""
     words = shorten_description(tool.text, _LONGEST_STUB, shared.repeated)
     schema: dict[str, Any] = {"type": "object"}
     named = stub_names(tool.inputSchema, _STUB_LETTERS)
@@ -191,22 +173,8 @@ def _encoded(
     return msgspec.json.encode(short)
 
 
-def _hints(annotations: Any) -> dict[str, bool] | None:
-    """The hints that change how a client treats the tool: without any it counts as destructive."""
-    own = as_object(annotations)
-    if own.get("readOnlyHint") is True:
-        return {"readOnlyHint": True}
-    return {"destructiveHint": False} if own.get("destructiveHint") is False else None
-
-
-def _smaller(form: bytes, definition: bytes) -> bytes:
-    return form if len(form) < len(definition) else definition
-
-
 # Of a tool; its output schema, icons and metadata are left to expandSchema.
 _PARTITIONED_MEMBERS: Final = frozenset(["name", "title", "description", "inputSchema", "annotations"])
-
-
 # Each may name arguments that the root does not.
 _BRANCH_KEYWORDS: Final = frozenset(
     [
@@ -226,25 +194,18 @@ def partition_tool(definition: bytes) -> bytes:
     A schema with arguments in branches or behind a reference is not partitioned.
     """
     tool = _read_named(definition)
-    if tool is None or not _is_plain_object(tool.inputSchema):
+    if tool is None or not isinstance(tool.inputSchema, dict):
         return definition
-    schema = partition_schema(tool.inputSchema)
+    given, others = tool.inputSchema, as_object(tool.inputSchema.get("additionalProperties"))
+    if not isinstance(given.get("properties", {}), dict) or others or not _BRANCH_KEYWORDS.isdisjoint(given):
+        return definition
+    schema = partition_schema(given)
     whole = msgspec.json.decode(definition, type=dict[str, msgspec.Raw])
-    if schema is tool.inputSchema and _PARTITIONED_MEMBERS.issuperset(whole):
+    if schema is given and _PARTITIONED_MEMBERS.issuperset(whole):
         return definition
     short: dict[str, Any] = {key: value for key, value in whole.items() if key in _PARTITIONED_MEMBERS}
     short["inputSchema"] = schema
-    form = msgspec.json.encode(short)
-    return form if len(form) < len(definition) else definition
-
-
-def _is_plain_object(schema: Any) -> bool:
-    """Whether all arguments are named at the root."""
-    if not isinstance(schema, dict):
-        return False
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-    described = isinstance(others, dict) and bool(others)
-    return isinstance(properties, dict) and not described and _BRANCH_KEYWORDS.isdisjoint(schema)
+    return min(definition, msgspec.json.encode(short), key=len)
 
 
 # Of definitions, per server and profile; a server may list something new every second.
@@ -283,14 +244,23 @@ class ToolForms:
         key = (strict, definitions)
         reduced_tools = self._servers.pop(key, None)
         if reduced_tools is None:
-            reduced_tools = _reduced_tools(definitions, strict=strict)
-            self._bytes += _size(definitions)
+            common = find_shared_text(definitions)
+            # A strict client cannot pass an argument without a type.
+            formed = {one: make_slim_forms(one, common, every_type=strict) for one in definitions}
+            # Not slim where the tool's own schema could not read arguments for that form.
+            slims = {
+                one: both.slim if not strict or is_restorable(both.slim, one) else one
+                for one, both in formed.items()
+            }
+            stubs = {one: both.stub for one, both in formed.items()}
+            reduced_tools = ReducedTools(common.summary, slims, stubs)
+            self._bytes += sum(map(len, definitions))
         # To the end of the dict, so that it is evicted last.
         self._servers[key] = reduced_tools
         while self._bytes > self._most_bytes and len(self._servers) > 1:
             oldest = next(iter(self._servers))
             del self._servers[oldest]
-            self._bytes -= _size(oldest[1])
+            self._bytes -= sum(map(len, oldest[1]))
         return reduced_tools
 
     def partitioned(self, definition: bytes, dialect: Dialect = Dialect.PLAIN) -> bytes:
@@ -321,26 +291,3 @@ class ToolForms:
                 self._adapted.clear()
             self._adapted[key] = adapted
         return adapted
-
-
-def _size(definitions: tuple[bytes, ...]) -> int:
-    return sum(map(len, definitions))
-
-
-def _reduced_tools(definitions: tuple[bytes, ...], *, strict: bool) -> ReducedTools:
-    common: SharedText = find_shared_text(definitions)
-    formed = {definition: _forms(definition, common, strict=strict) for definition in definitions}
-    return ReducedTools(
-        common.summary,
-        {definition: both.slim for definition, both in formed.items()},
-        {definition: both.stub for definition, both in formed.items()},
-    )
-
-
-def _forms(definition: bytes, common: SharedText, *, strict: bool) -> SlimForms:
-    # A strict client cannot pass an argument without a type.
-    both = make_slim_forms(definition, common, every_type=strict)
-    if strict and not is_restorable(both.slim, definition):
-        # The tool's own schema could not read arguments for the slim form.
-        return SlimForms(definition, both.stub)
-    return both

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.catalog.tool_dialects import Dialect, adapt_tool, is_restorable, restore_arguments
-from headgate.catalog.tool_forms import slim_tool
 from tests.schema.dialects.provider_rules import strict_faults
 from tests.schema.dialects.schema_samples import (
     an_object,
@@ -22,6 +21,7 @@ from tests.schema.dialects.schema_samples import (
     written_strictly,
 )
 from tests.schema.dialects.test_generated_schemas import MANY, roots, without_nulls
+from tests.schema.slim_forms import slim_tool
 
 TEXT = {"type": "string"}
 PLACE = an_object({"city": TEXT}, "city")

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog.tool_forms import find_shared_text, slim_tool, stub_tool
+from headgate.catalog.tool_forms import find_shared_text
 from headgate.schema.reduction import partition_schema
 from tests.schema.reduction.tool_samples import LONG, a_tool, arguments
+from tests.schema.slim_forms import slim_tool, stub_tool
 
 
 def nested(depth: int) -> str:

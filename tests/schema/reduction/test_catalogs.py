@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from headgate.catalog.tool_forms import find_shared_text, slim_tool, stub_tool
+from headgate.catalog.tool_forms import find_shared_text
 from headgate.schema.reduction import partition_schema
 from headgate.search.token_counter import count_tokens
 from tests.real.test_catalogs import catalogs
+from tests.schema.slim_forms import slim_tool, stub_tool
 
 
 @cache

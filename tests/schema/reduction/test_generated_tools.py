@@ -8,9 +8,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.tool_forms import find_shared_text, slim_tool, stub_tool
+from headgate.catalog.tool_forms import find_shared_text
 from headgate.schema.reduction import partition_schema
 from tests.schema.reduction.schema_generator import SchemaGenerator
+from tests.schema.slim_forms import slim_tool, stub_tool
 
 PADDING = "Long words that no client needs. " * 20
 

@@ -1,7 +1,8 @@
 """What the tools of one server repeat is found, whatever their order, and said once."""
 
-from headgate.catalog.tool_forms import NOTHING_SHARED, find_shared_text, slim_tool
+from headgate.catalog.tool_forms import NOTHING_SHARED, find_shared_text
 from tests.schema.reduction.tool_samples import LONG, a_tool, arguments, described
+from tests.schema.slim_forms import slim_tool
 
 COSTS = "Every call of this costs money"
 EXTRA = ("tenant", "retries", "delay", "mode")

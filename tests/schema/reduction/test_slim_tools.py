@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.tool_forms import SharedText, make_slim_forms, slim_tool, stub_tool
+from headgate.catalog.tool_forms import SharedText, make_slim_forms
 from tests.schema.reduction.tool_samples import LONG, a_tool, arguments, described
+from tests.schema.slim_forms import slim_tool, stub_tool
 
 PROSE = "Bare words about it that are of no use to a client and only fill up the definition here"
 
