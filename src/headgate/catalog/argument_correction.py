@@ -133,18 +133,14 @@ def _refuses(result: bytes, tool: Item) -> bool:
     message = result[:_FIRST_BYTES].decode(errors="replace").lower()
     if any(sign in message for sign in _REFUSAL_PHRASES) or _REFUSAL_PATTERN.search(message) is not None:
         return True
-    return _FOUND_WRONG.search(message) is not None and not _arguments(tool).isdisjoint(
-        _WORD.findall(message)
-    )
-
-
-def _arguments(tool: Item) -> set[str]:
-    """The names of its arguments in lower case."""
+    if _FOUND_WRONG.search(message) is None:
+        return False
     try:
         properties = msgspec.json.decode(_schema(tool) or "{}", type=_RefusedToolSchema).properties
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        return set()
-    return {name.lower() for name in properties if len(name) >= _SHORTEST_NAME}
+        return False
+    names = {name.lower() for name in properties if len(name) >= _SHORTEST_NAME}
+    return not names.isdisjoint(_WORD.findall(message))
 
 
 def _schema(tool: Item) -> str | None:
@@ -182,7 +178,11 @@ def _with_error(tool: Item, answer: McpResponse) -> McpResponse:
         "hint": "correct the arguments by the schema of the tool",
     }
     failure = decode_object(tool_error_result(error.message, {"io.headgate/error": details}))
-    text = {"type": "text", "text": f"{error.message}{_details(bytes(error.data))}"}
+    data, message = bytes(error.data), error.message
+    if data not in (b"", b"null") and len(data) <= _LONGEST_DETAILS:
+        # It may name the argument.
+        message += f" ({data.decode(errors='replace')})"
+    text = {"type": "text", "text": message}
     failure["content"] = Raw(msgspec.json.encode([text, _schema_block(tool, _schema(tool))]))
     return McpResponse(encode_object(failure))
 
@@ -194,17 +194,8 @@ def _with_data(tool: Item, answer: McpResponse) -> McpResponse:
         code = msgspec.json.decode(error.get("code", b"0"))
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return answer
-    if code != INVALID_PARAMS or bytes(error.get("data", b"null")) != b"null":
-        return answer
-    schema = _schema(tool)
-    if schema is None:
+    has_data = bytes(error.get("data", b"null")) != b"null"
+    if code != INVALID_PARAMS or has_data or (schema := _schema(tool)) is None:
         return answer
     error["data"] = Raw(b'{"input_schema":' + schema.encode() + b"}")
     return msgspec.structs.replace(answer, error=encode_object(error))
-
-
-def _details(data: bytes) -> str:
-    """The server's own `data`, which may name the argument."""
-    if data in (b"", b"null") or len(data) > _LONGEST_DETAILS:
-        return ""
-    return f" ({data.decode(errors='replace')})"

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import DecodeError
 
 from headgate.protocol.protocol_version import Era, era_of
+from headgate.schema.keywords import as_object
 
 # An extension whose results only a peer of the same era can read.
 _ERA_BOUND = "io.modelcontextprotocol/tasks"
@@ -56,10 +57,11 @@ class MergedCapabilities:
     def set_servers(self, servers: Sequence[str]) -> None:
         """Set the servers, in the order of the configuration."""
         self._order = tuple(servers)
-        known = (
-            (server, self._declarations.get(server) or self._memory.ability(server)) for server in servers
-        )
-        self._declarations = {server: ability for server, ability in known if ability is not None}
+        before, self._declarations = self._declarations, {}
+        for server in servers:
+            ability = before.get(server) or self._memory.ability(server)
+            if ability is not None:
+                self._declarations[server] = ability
         self._merged.clear()
 
     def declare(self, server: str, ability: ServerDeclaration) -> None:
@@ -95,15 +97,16 @@ class MergedCapabilities:
             merged |= msgspec.json.decode(_POSSIBLE)
         room = _MOST_EXTRA_BYTES
         for _, ability in self._named(servers):
-            declared = _declared(ability)
-            for name in ("prompts", "resources"):
+            try:
+                declared = msgspec.json.decode(ability.capabilities, type=dict[str, Any])
+            except (DecodeError, RecursionError):
+                continue
+            for name in ("prompts", "resources", "completions", "logging"):
                 if isinstance(declared.get(name), dict):
-                    merged.setdefault(name, {"listChanged": True})
-            if _has(declared, "resources", "subscribe"):
+                    listed = {"listChanged": True} if name in ("prompts", "resources") else {}
+                    merged.setdefault(name, listed)
+            if as_object(declared.get("resources")).get("subscribe") is True:
                 merged["resources"]["subscribe"] = True
-            for name in ("completions", "logging"):
-                if isinstance(declared.get(name), dict):
-                    merged.setdefault(name, {})
             room = _add_more(merged, declared, room, same_era=era_of(ability.version) is era)
         if len(servers) > 1 and "tasks" in merged:
             # `tasks/list` names no task, so it cannot be routed to a server.
@@ -116,8 +119,15 @@ class MergedCapabilities:
         advice = [
             (server, ability.instructions) for server, ability in self._named(servers) if ability.instructions
         ]
-        if sum(len(text) for _, text in advice) > _MOST_INSTRUCTIONS:
-            longest = _fair_share([len(text) for _, text in advice], _MOST_INSTRUCTIONS)
+        room = _MOST_INSTRUCTIONS
+        if sum(len(text) for _, text in advice) > room:
+            # The most for each, so that all together fit and short ones stay whole.
+            longest = 0
+            for position, length in enumerate(sorted(len(text) for _, text in advice)):
+                longest = room // (len(advice) - position)
+                if length > longest:
+                    break
+                room -= length
             advice = [(server, shortened(text, longest)) for server, text in advice]
         if len(servers) == 1:
             return advice[0][1] if advice else ""
@@ -127,34 +137,20 @@ class MergedCapabilities:
         return [(server, self._declarations[server]) for server in servers if server in self._declarations]
 
 
-def _declared(ability: ServerDeclaration) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(ability.capabilities, type=dict[str, Any])
-    except (DecodeError, RecursionError):
-        return {}
-
-
-def _has(declared: dict[str, Any], capability: str, feature: str) -> bool:
-    value = declared.get(capability)
-    return isinstance(value, dict) and value.get(feature) is True
-
-
 def _add_more(merged: dict[str, Any], declared: dict[str, Any], room: int, *, same_era: bool) -> int:
     """Merge capabilities that the gateway only passes on: extensions, experiments, tasks within one era.
 
     Returns the bytes left for other servers.
     """
     for name in ("extensions", "experimental"):
-        value = declared.get(name)
-        if isinstance(value, dict):
-            known = merged.setdefault(name, {})
-            for key, settings in value.items():
-                size = len(key) + len(msgspec.json.encode(settings))
-                if key not in known and size <= room and (same_era or key != _ERA_BOUND):
-                    known[key] = settings
-                    room -= size
-            if not known:
-                del merged[name]
+        known = merged.get(name, {})
+        for key, settings in as_object(declared.get(name)).items():
+            size = len(key) + len(msgspec.json.encode(settings))
+            if key not in known and size <= room and (same_era or key != _ERA_BOUND):
+                known[key] = settings
+                room -= size
+        if known:
+            merged[name] = known
     tasks = declared.get("tasks")
     if same_era and isinstance(tasks, dict) and len(msgspec.json.encode(tasks)) <= room:
         merged.setdefault("tasks", tasks)
@@ -167,13 +163,3 @@ def shortened(text: str, most: int) -> str:
         return text
     notice = f"\n[Cut by the gateway: {len(text):,} characters]"
     return text[: most - len(notice)] + notice if most > len(notice) else text[:most]
-
-
-def _fair_share(lengths: Sequence[int], room: int) -> int:
-    """The most for each, so that all together fit and short ones stay whole."""
-    for position, length in enumerate(sorted(lengths)):
-        share = room // (len(lengths) - position)
-        if length > share:
-            return share
-        room -= length
-    return max(lengths, default=0)

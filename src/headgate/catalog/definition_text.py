@@ -115,7 +115,13 @@ def without_wrong_members(text: str, types: Mapping[str, Any], repairs: list[str
         if kind is None:
             continue
         value = text[member.start : member.end]
-        repaired = _repaired(value, kind, repairs, where + member.key)
+        repaired: str | None
+        if isinstance(kind, RepairableObject):
+            repaired = _repaired_object(value, kind, repairs, where + member.key)
+        elif isinstance(kind, RepairableList):
+            repaired = _repaired_list(value, kind.parts, repairs, where + member.key)
+        else:
+            repaired = value if _decodes_as(value, kind) else None
         if repaired is None:
             text = remove_member(text, member)
             repairs.append(f"{where}{member.key} was not what it must be and was taken out")
@@ -124,23 +130,12 @@ def without_wrong_members(text: str, types: Mapping[str, Any], repairs: list[str
     return text
 
 
-def _repaired(value: str, kind: Any, repairs: list[str], where: str) -> str | None:
-    """The value as far as it is valid, or None."""
-    if isinstance(kind, RepairableObject):
-        return _repaired_object(value, kind, repairs, where)
-    if isinstance(kind, RepairableList):
-        return _repaired_list(value, kind.parts, repairs, where)
-    return value if _decodes_as(value, kind) else None
-
-
 def _repaired_object(value: str, parts: RepairableObject, repairs: list[str], where: str) -> str | None:
     if not value.startswith("{"):
         return None
     for key, kind in parts.needed.items():
-        found = [
-            value[member.start : member.end] for member in definition_members(value) if member.key == key
-        ]
-        if not found or not all(_decodes_as(one, kind) for one in found):
+        found = [one for one in definition_members(value) if one.key == key]
+        if not found or not all(_decodes_as(value[one.start : one.end], kind) for one in found):
             return None
     return without_wrong_members(value, parts.optional, repairs, f"{where}.")
 

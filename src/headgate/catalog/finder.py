@@ -46,6 +46,7 @@ _MOST_ROUNDS: Final = 5
 _NO_SIGNAL_COSINE: Final = 0.3
 # Characters of each text of a tool; the rest of a long text adds little.
 _LONGEST_TEXT: Final = 8_000
+_TEXTS: Final = ("name", "title", "description", "parameters", "parameter_texts")
 # How long a search just after a change waits for the index.
 _INDEX_WAIT_SECONDS: Final = 5.0
 # Two steps for each tool.
@@ -161,7 +162,13 @@ class Finder:
             self._drop(server)
             yield
         for server, own in by_server.items():
-            if not _same_items(self._servers.get(server), own):
+            before = self._servers.get(server, [])
+            # An unchanged item is the same object.
+            pairs = zip(before, own, strict=False)
+            same = (
+                old is new or (old.name, old.definition) == (new.name, new.definition) for old, new in pairs
+            )
+            if server not in self._servers or len(before) != len(own) or not all(same):
                 yield from self._put(server, own)
 
     def _put(self, server: str, items: list[Item]) -> Iterator[None]:
@@ -216,11 +223,12 @@ class Finder:
     ) -> list[FusedScore]:
         """Further candidates; scores are relative to the best of one search, so they are capped here."""
         known = {one.key for one in found}
-        ranking, _ = await self._rank(
-            tool_query, lambda key: key not in known and (visible is None or visible(key))
-        )
-        lowest = found[-1].score
-        return [msgspec.structs.replace(one, score=min(one.score, lowest)) for one in ranking]
+
+        def is_new(key: ToolKey) -> bool:
+            return key not in known and (visible is None or visible(key))
+
+        ranking, _ = await self._rank(tool_query, is_new)
+        return [msgspec.structs.replace(one, score=min(one.score, found[-1].score)) for one in ranking]
 
     def _documents(self, ranking: Sequence[FusedScore]) -> Iterator[ToolDocument]:
         documents = (self._lexical.document(one.key) for one in ranking)
@@ -239,14 +247,16 @@ class Finder:
             tool_query.query, max(_BY_WORDS, tool_query.limit), allowed=visible, floor=0.0
         )
         words = {hit.key: hit.score for hit in found}
-        cosines = await self._cosines(tool_query, visible, words)
+        cosines: Mapping[ToolKey, float] | None = None
+        if self._semantic is not None and tool_query.query.strip():
+            limit = max(_BY_MEANING, tool_query.limit)
+            cosines = await self._semantic.cosines(tool_query.query, limit, allowed=visible, also=words)
         if not cosines:
             return fuse(words, None), bool(found) and found[0].score >= CONFIDENCE_FLOOR
         if not words and max(cosines.values()) < _NO_SIGNAL_COSINE:
             return [], False
-        return fuse(words, cosines, tool_query.query, floor=0.0), match_confidence(
-            words, cosines
-        ) >= MIN_CONFIDENCE
+        sure = match_confidence(words, cosines) >= MIN_CONFIDENCE
+        return fuse(words, cosines, tool_query.query, floor=0.0), sure
 
     def _visible(self, tool_query: ToolQuery, allowed: Allowed | None) -> Allowed | None:
         """Whether a tool is visible; None if all are."""
@@ -262,15 +272,6 @@ class Finder:
 
         return visible
 
-    async def _cosines(
-        self, tool_query: ToolQuery, visible: Allowed | None, also: Collection[ToolKey]
-    ) -> dict[ToolKey, float] | None:
-        if self._semantic is None or not tool_query.query.strip():
-            return None
-        limit = max(_BY_MEANING, tool_query.limit)
-        found = await self._semantic.cosines(tool_query.query, limit, allowed=visible, also=also)
-        return dict(found) if found else None
-
     async def explain(
         self, tool_query: ToolQuery, allowed: Allowed | None, keys: Sequence[ToolKey]
     ) -> dict[ToolKey, MatchReason]:
@@ -282,13 +283,8 @@ class Finder:
         for key in keys:
             if key not in ranked:
                 continue
-            reasons[key] = MatchReason(
-                score=ranked[key].score,
-                words=ranked[key].words,
-                meaning=ranked[key].meaning,
-                cosine=ranked[key].cosine,
-                explanation=self._lexical.explain(tool_query.query, key),
-            )
+            one, explanation = ranked[key], self._lexical.explain(tool_query.query, key)
+            reasons[key] = MatchReason(one.score, one.words, one.meaning, one.cosine, explanation)
             # Each is a search of its own, with a query that may be long.
             await time_slice.yield_if_expired()
         return reasons
@@ -296,35 +292,6 @@ class Finder:
 
 def _clipped(document: ToolDocument) -> ToolDocument:
     """The document with bounded texts: an unbounded one would take too long in one step."""
-    if max(map(len, _texts(document))) <= _LONGEST_TEXT:
-        return document
-    name, title, description, parameters, parameter_texts = (
-        text[:_LONGEST_TEXT] for text in _texts(document)
-    )
-    return msgspec.structs.replace(
-        document,
-        name=name,
-        title=title,
-        description=description,
-        parameters=parameters,
-        parameter_texts=parameter_texts,
-    )
-
-
-def _texts(document: ToolDocument) -> tuple[str, str, str, str, str]:
-    return (
-        document.name,
-        document.title,
-        document.description,
-        document.parameters,
-        document.parameter_texts,
-    )
-
-
-def _same_items(before: list[Item] | None, now: list[Item]) -> bool:
-    """Whether nothing that is indexed has changed; an unchanged item is the same object."""
-    return before is not None and len(before) == len(now) and all(map(_same_item, before, now))
-
-
-def _same_item(one: Item, other: Item) -> bool:
-    return one is other or (one.name == other.name and one.definition == other.definition)
+    texts = {field: getattr(document, field) for field in _TEXTS}
+    long = {field: text[:_LONGEST_TEXT] for field, text in texts.items() if len(text) > _LONGEST_TEXT}
+    return msgspec.structs.replace(document, **long) if long else document

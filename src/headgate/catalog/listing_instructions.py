@@ -48,11 +48,9 @@ def mode_instructions(
     While servers are starting, the list is about to change, so the sentences hold for any outcome.
     """
     growing = bool(missing.starting) and built is not None and requested is not ListingMode.FULL
+    levels = built.levels.keys() if built is not None else set()
     parts = [_MODE_INSTRUCTIONS.get(resulting, "")]
-    if growing or (
-        built is not None
-        and built.levels.keys() & {DetailLevel.PARTITIONED, DetailLevel.SLIM, DetailLevel.STUB}
-    ):
+    if growing or levels & {DetailLevel.PARTITIONED, DetailLevel.SLIM, DetailLevel.STUB}:
         parts.append(_EXPAND)
     if growing and requested in (ListingMode.AUTO, ListingMode.BUDGET):
         parts.append(f"If {RETRIEVE_TOOLS} is listed, there are tools that are not listed. {_FIND_AND_CALL}")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -173,37 +174,23 @@ _RESOURCE_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {
 }
 
 
-def validate_resource(text: str) -> tuple[UpstreamItem, list[str]]:
-    """The resource, and its repairs; raises ValueError if it cannot be served."""
-    return _validated_resource(text, ItemKind.RESOURCES)
-
-
-def validate_template(text: str) -> tuple[UpstreamItem, list[str]]:
-    """The template, and its repairs; raises ValueError if it cannot be served."""
-    return _validated_resource(text, ItemKind.TEMPLATES)
-
-
-def _validated_resource(text: str, kind: ItemKind) -> tuple[UpstreamItem, list[str]]:
+def validate_resource(text: str, kind: ItemKind) -> tuple[UpstreamItem, list[str]]:
+    """The resource or template, and its repairs; raises ValueError if it cannot be served."""
     repairs: list[str] = []
     text = without_wrong_members(text, _RESOURCE_MEMBERS, repairs)
     uri, found = keyed_definition(text, kind.key)
-    named = _with_name(text, uri, repairs)
-    if named != text:
-        uri, found = keyed_definition(named, kind.key)
-    return UpstreamItem(uri, found), repairs
-
-
-def _with_name(text: str, uri: str, repairs: list[str]) -> str:
-    """The definition with a name, which clients display; the URI where it is missing."""
     name = single_member(text, "name")
+    if name is not None and text[name.start] == '"':
+        return UpstreamItem(uri, found), repairs
+    # Clients display the name; the URI where it is missing.
     quoted = msgspec.json.encode(uri).decode()
     if name is None:
         repairs.append("name was missing")
-        return insert_first_member(text, f'"name":{quoted}')
-    if text[name.start] != '"':
+        text = insert_first_member(text, f'"name":{quoted}')
+    else:
         repairs.append("name was not a text")
-        return replace_member(text, name, quoted)
-    return text
+        text = replace_member(text, name, quoted)
+    return UpstreamItem(*keyed_definition(text, kind.key)), repairs
 
 
 log = logging.getLogger("headgate.catalog")
@@ -215,18 +202,13 @@ _MOST_LINES = 20
 _NO_SOURCES: Mapping[str, UpstreamItem] = MappingProxyType({})
 
 
-class _KindValidation(msgspec.Struct, frozen=True):
-    """The log name and the validator of one kind."""
-
-    word: str
-    take_in: Callable[[str], tuple[UpstreamItem, list[str]]]
-
-
-_VALIDATION_BY_KIND = {
-    ItemKind.TOOLS: _KindValidation("tool", validate_tool),
-    ItemKind.PROMPTS: _KindValidation("prompt", validate_prompt),
-    ItemKind.RESOURCES: _KindValidation("resource", validate_resource),
-    ItemKind.TEMPLATES: _KindValidation("template", validate_template),
+_Validator = Callable[[str], tuple[UpstreamItem, list[str]]]
+# The name of each kind in the log, and its validator.
+_VALIDATION_BY_KIND: Mapping[ItemKind, tuple[str, _Validator]] = {
+    ItemKind.TOOLS: ("tool", validate_tool),
+    ItemKind.PROMPTS: ("prompt", validate_prompt),
+    ItemKind.RESOURCES: ("resource", partial(validate_resource, kind=ItemKind.RESOURCES)),
+    ItemKind.TEMPLATES: ("template", partial(validate_resource, kind=ItemKind.TEMPLATES)),
 }
 
 
@@ -247,19 +229,18 @@ class CheckedDefinition(msgspec.Struct, frozen=True):
 
 def check_definition(kind: ItemKind, definition: bytes) -> CheckedDefinition:
     """The definition, repaired where necessary."""
-    if len(definition) > _LARGEST_BYTES:
-        return CheckedDefinition(
-            None, problem=f"it is larger than {_LARGEST_BYTES:,} bytes, which clients refuse"
-        )
-    try:
-        return CheckedDefinition(*_VALIDATION_BY_KIND[kind].take_in(definition.decode()))
-    except RecursionError:
-        return CheckedDefinition(None, problem="it is nested too deep to be read")
-    except UnicodeDecodeError as error:
-        bad = definition[error.start]
-        return CheckedDefinition(None, problem=f"it is not UTF-8: byte 0x{bad:02x} at position {error.start}")
-    except ValueError as error:
-        return CheckedDefinition(None, problem=str(error)[:200])
+    problem = f"it is larger than {_LARGEST_BYTES:,} bytes, which clients refuse"
+    if len(definition) <= _LARGEST_BYTES:
+        try:
+            return CheckedDefinition(*_VALIDATION_BY_KIND[kind][1](definition.decode()))
+        except RecursionError:
+            problem = "it is nested too deep to be read"
+        except UnicodeDecodeError as error:
+            bad = definition[error.start]
+            problem = f"it is not UTF-8: byte 0x{bad:02x} at position {error.start}"
+        except ValueError as error:
+            problem = str(error)[:200]
+    return CheckedDefinition(None, problem=problem)
 
 
 _NOTHING_CHECKED: Mapping[bytes, CheckedDefinition] = MappingProxyType({})
@@ -276,56 +257,30 @@ def validate_listing(
 
     `known` has items that are served already, by text; `checked` has earlier validation results.
     """
-    word = _VALIDATION_BY_KIND[kind].word
-    report = _RepairLog(server, word)
+    word = _VALIDATION_BY_KIND[kind][0]
     sources: dict[str, UpstreamItem] = {}
     left_out: dict[str, str] = {}
-    for position, definition in enumerate(definitions):
+    lines = 0
+    for position, definition in enumerate(definitions, start=1):
         served = known.get(definition.decode(errors="replace"))
-        result = (
-            CheckedDefinition(served)
-            if served
-            else checked.get(definition) or check_definition(kind, definition)
-        )
+        result = CheckedDefinition(served) if served else checked.get(definition)
+        result = result or check_definition(kind, definition)
         source, problem = result.source, result.problem
         if source is not None and source.name in sources:
             problem = f"a second {word} is called {source.name[:100]!r}"
         if source is None or problem:
-            label = f"#{position + 1}"
-            left_out[label] = problem
-            report.left_out(label, problem)
+            left_out[f"#{position}"] = problem
+            lines += 1
+            if lines <= _MOST_LINES:
+                extra = {"server": server, word: f"#{position}", "reason": problem}
+                log.warning("%s left out", word, extra=extra)
             continue
         sources[source.name] = source
-        if result.repairs:
-            report.repaired(source.name, result.repairs)
-    report.close()
+        lines += bool(result.repairs)
+        if result.repairs and lines <= _MOST_LINES:
+            extra = {"server": server, word: source.name[:200], "repair": "; ".join(result.repairs)[:500]}
+            log.info("%s repaired", word, extra=extra)
+    if lines > _MOST_LINES:
+        more = {"server": server, "more": lines - _MOST_LINES}
+        log.warning("more of its %ss repaired or left out", word, extra=more)
     return ValidatedListing(tuple(sources.values()), left_out)
-
-
-class _RepairLog:
-    """Logs repairs and omissions of a listing in a bounded number of lines."""
-
-    def __init__(self, server: str, word: str) -> None:
-        self._server = server
-        self._word = word
-        self._lines = 0
-
-    def left_out(self, label: str, reason: str) -> None:
-        if self._room():
-            extra = {"server": self._server, self._word: label, "reason": reason}
-            log.warning("%s left out", self._word, extra=extra)
-
-    def repaired(self, name: str, repairs: list[str]) -> None:
-        if self._room():
-            extra = {"server": self._server, self._word: name[:200], "repair": "; ".join(repairs)[:500]}
-            log.info("%s repaired", self._word, extra=extra)
-
-    def close(self) -> None:
-        more = self._lines - _MOST_LINES
-        if more > 0:
-            extra = {"server": self._server, "more": more}
-            log.warning("more of its %ss repaired or left out", self._word, extra=extra)
-
-    def _room(self) -> bool:
-        self._lines += 1
-        return self._lines <= _MOST_LINES

@@ -17,12 +17,7 @@ from headgate.protocol.protocol_version import Era
 T = TypeVar("T")
 
 # The most tools that a client passes to its model; it drops the rest, which then cannot be called.
-_MOST_TOOLS: Final = {
-    "cursor*": 40,
-    "windsurf*": 100,
-    "visual studio code*": 128,
-    "*copilot*": 128,
-}
+_MOST_TOOLS: Final = {"cursor*": 40, "windsurf*": 100, "visual studio code*": 128, "*copilot*": 128}
 # Clients that search their tools themselves, so that a short list would only hide tools from them.
 _SEARCH_THEMSELVES: Final = {"claude-code*": True}
 # Each name costs a little memory, and a client may send a new name every time.
@@ -73,13 +68,7 @@ def _first(patterns: Mapping[str, T], client: str) -> T | None:
 
 
 # The modes for which listings are built; in the others clients see a few tools each.
-BUILT_MODES: Final = (
-    ListingMode.AUTO,
-    ListingMode.FULL,
-    ListingMode.PARTITIONED,
-    ListingMode.SLIM,
-    ListingMode.BUDGET,
-)
+BUILT_MODES: Final = frozenset(ListingMode) - {ListingMode.SEARCH, ListingMode.DYNAMIC}
 
 
 class ListingFormat(msgspec.Struct, frozen=True):

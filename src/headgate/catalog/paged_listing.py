@@ -49,12 +49,6 @@ class ListingFingerprint(msgspec.Struct, frozen=True):
     size: int
 
 
-def _fingerprint_of(items: Sequence[tuple[str, bytes]]) -> ListingFingerprint:
-    digests = {name: hashlib.blake2b(text, digest_size=16).digest() for name, text in items}
-    whole = hashlib.blake2b(b"".join(digests.values()), digest_size=16).hexdigest()
-    return ListingFingerprint(whole, digests, sum(len(text) for _, text in items))
-
-
 class PagedListing:
     """Every page of one listing; a cursor names the last item before it, so it survives other changes."""
 
@@ -68,7 +62,10 @@ class PagedListing:
         self._index: dict[str, int] | None = None
         # Computed on first use.
         self._fingerprint: ListingFingerprint | None = None
-        self._prepare(None, 0)
+        self._pages[None], end = self._encode(0)
+        while end < len(items):
+            cursor = _cursor(items[end - 1][0])
+            self._pages[cursor], end = self._encode(end)
 
     @property
     def items(self) -> Sequence[tuple[str, bytes]]:
@@ -84,7 +81,10 @@ class PagedListing:
     def fingerprint(self) -> ListingFingerprint:
         """The fingerprint; thousands of items take some milliseconds, once."""
         if self._fingerprint is None:
-            self._fingerprint = _fingerprint_of(self._items)
+            digests = {name: hashlib.blake2b(text, digest_size=16).digest() for name, text in self._items}
+            whole = hashlib.blake2b(b"".join(digests.values()), digest_size=16).hexdigest()
+            size = sum(len(text) for _, text in self._items)
+            self._fingerprint = ListingFingerprint(whole, digests, size)
         return self._fingerprint
 
     @property
@@ -97,14 +97,12 @@ class PagedListing:
         prepared = self._pages.get(cursor)
         if prepared is not None:
             return prepared
-        return self._encode(self._after(cursor or ""))[0]
-
-    def _prepare(self, cursor: str | None, start: int) -> None:
-        while True:
-            self._pages[cursor], end = self._encode(start)
-            if end >= len(self._items):
-                return
-            cursor, start = _cursor(self._items[end - 1][0]), end
+        if self._index is None:
+            self._index = {_cursor(name): position for position, (name, _) in enumerate(self._items)}
+        position = self._index.get(cursor or "")
+        if position is None:
+            raise InvalidCursor("the cursor is unknown, or what it names is gone: list again from the start")
+        return self._encode(position + 1)[0]
 
     def _encode(self, start: int) -> tuple[bytes, int]:
         end, size = start, 0
@@ -118,14 +116,6 @@ class PagedListing:
         if end < len(self._items):
             more = b',"nextCursor":"' + _cursor(self._items[end - 1][0]).encode() + b'"'
         return self._head + items + b"]" + more, end
-
-    def _after(self, cursor: str) -> int:
-        if self._index is None:
-            self._index = {_cursor(name): position for position, (name, _) in enumerate(self._items)}
-        position = self._index.get(cursor)
-        if position is None:
-            raise InvalidCursor("the cursor is unknown, or what it names is gone: list again from the start")
-        return position + 1
 
 
 def _cursor(name: str) -> str:

@@ -43,9 +43,17 @@ class StoredListing(msgspec.Struct, frozen=True):
 
     def checked_definitions(self) -> dict[bytes, CheckedDefinition]:
         """The stored validation results."""
-        known = zip(self.definitions, self.places, strict=False)
-        sources = ((definition, _source(definition, place)) for definition, place in known if place)
-        return {definition: CheckedDefinition(source) for definition, source in sources if source}
+        checked: dict[bytes, CheckedDefinition] = {}
+        for definition, place in zip(self.definitions, self.places, strict=False):
+            text = definition.decode(errors="replace")
+            if place is None or (not place.output_checked and "outputSchema" in text):
+                continue
+            # The name is not there if the stored data is damaged.
+            is_there = text[place.start : place.end] == msgspec.json.encode(place.name).decode()
+            if is_there and place.start >= 0:
+                source = UpstreamItem(place.name, DefinitionText(text, place.start, place.end))
+                checked[definition] = CheckedDefinition(source)
+        return checked
 
 
 def places(definitions: Sequence[bytes], sources: Iterable[UpstreamItem]) -> list[DefinitionPosition | None]:
@@ -57,25 +65,16 @@ def places(definitions: Sequence[bytes], sources: Iterable[UpstreamItem]) -> lis
         and source.truncated_definition is None
         and not source.mirrored_parameters
     }
-    found = (plain.get(definition.decode(errors="replace")) for definition in definitions)
-    return [
-        DefinitionPosition(
-            source.name, source.definition.key_start, source.definition.key_end, output_checked=True
+    found: list[DefinitionPosition | None] = []
+    for definition in definitions:
+        source = plain.get(definition.decode(errors="replace"))
+        place = source.definition if source else None
+        found.append(
+            DefinitionPosition(source.name, place.key_start, place.key_end, output_checked=True)
+            if source and place
+            else None
         )
-        if source
-        else None
-        for source in found
-    ]
-
-
-def _source(definition: bytes, place: DefinitionPosition) -> UpstreamItem | None:
-    """None if the name is not at that position: the stored data may be damaged."""
-    text = definition.decode(errors="replace")
-    if not place.output_checked and "outputSchema" in text:
-        return None
-    if text[place.start : place.end] != msgspec.json.encode(place.name).decode() or place.start < 0:
-        return None
-    return UpstreamItem(place.name, DefinitionText(text, place.start, place.end))
+    return found
 
 
 class _HashedTool(msgspec.Struct):
@@ -114,8 +113,3 @@ def tool_hashes(definition: bytes) -> ToolHashes:
         whole = hashlib.sha256(definition).hexdigest()
         return ToolHashes(whole, whole)
     return ToolHashes(search, hashlib.sha256(search.encode() + annotations).hexdigest())
-
-
-def definition_hash(definition: bytes) -> str:
-    """The hash of the parts that search indexes."""
-    return tool_hashes(definition).search

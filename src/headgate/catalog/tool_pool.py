@@ -1,7 +1,7 @@
 """The tools that searches added to the listing of each visibility group, and the most called tools."""
 
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -63,24 +63,17 @@ class ToolPool:
                 place = self._tools.setdefault(key, _PooledTool(found[key], now))
                 place.score = max(place.score, found[key])
                 place.found_at = now
-        evicted = self._evict(admitted, now)
+        weights = {key: weight(one.score, now - one.found_at) for key, one in self._tools.items()}
+        others = sorted(self._tools.keys() - admitted, key=lambda key: (weights[key], key))
+        evicted = tuple(others[: max(0, len(self._tools) - self._limit)])
+        for key in evicted:
+            del self._tools[key]
         return PoolUpdate(
             tuple(key for key in found if key in admitted and key not in before),
-            tuple(evicted),
+            evicted,
             len(self._tools),
             tuple(key for key in found if key not in admitted),
         )
-
-    def _evict(self, admitted: Set[Key], now: float) -> list[Key]:
-        def order(key: Key) -> tuple[float, Key]:
-            place = self._tools[key]
-            return weight(place.score, now - place.found_at), key
-
-        others = sorted(self._tools.keys() - admitted, key=order)
-        leaving = others[: max(0, len(self._tools) - self._limit)]
-        for key in leaving:
-            del self._tools[key]
-        return leaving
 
     def refresh(self, key: Key, now: float) -> None:
         """Make a called tool as fresh as a found one."""
@@ -113,10 +106,8 @@ class ToolPools:
     def register(self, visibility_group: str, found: Mapping[Key, float]) -> PoolUpdate:
         """Add the tools that the group has found."""
         pool = self.by_group.pop(visibility_group, None)
-        if pool is None:
-            pool = ToolPool(self.limit)
         # To the end of the dict, so that it is evicted last.
-        self.by_group[visibility_group] = pool
+        self.by_group[visibility_group] = pool = ToolPool(self.limit) if pool is None else pool
         if len(self.by_group) > _MOST_POOLS:
             del self.by_group[next(iter(self.by_group))]
         return pool.register(found, self._now())
@@ -159,7 +150,7 @@ class MostUsedTools:
         self._memory = memory
         self._now = now
         self._at, tools = memory.favourites()
-        self.ranks: Mapping[Key, int] = _ranks(tools)
+        self.ranks = {key: position for position, key in enumerate(tools)}
 
     @property
     def is_due(self) -> bool:
@@ -172,12 +163,9 @@ class MostUsedTools:
         Without any call it stays: a lost or unreadable file has no calls either.
         """
         used = sorted((key for key, count in calls.items() if count > 0), key=lambda key: (-calls[key], key))
-        before, self.ranks = self.ranks, _ranks(used[:_MOST]) or self.ranks
+        before = self.ranks
+        self.ranks = {key: position for position, key in enumerate(used[:_MOST])} or before
         # Also without calls: a restart an hour later must not change a list.
         self._at = self._now()
         self._memory.remember_favourites(self._at, list(self.ranks))
-        return dict(before) != dict(self.ranks)
-
-
-def _ranks(tools: list[Key]) -> dict[Key, int]:
-    return {key: position for position, key in enumerate(tools)}
+        return before != self.ranks

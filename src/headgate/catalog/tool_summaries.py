@@ -15,8 +15,6 @@ _MOST_CHOICES: Final = 8
 _LONGEST_CHOICE: Final = 40
 # Of a description; the first sentence mostly states the purpose.
 _LONGEST_BRIEF: Final = 160
-
-
 # A full stop that ends a sentence, not an abbreviation.
 _END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)\. ", re.IGNORECASE)
 
@@ -72,8 +70,10 @@ def _argument(schema: Any, *, choices: bool) -> dict[str, Any]:
     if isinstance(kind, str | list):
         short["type"] = kind
     values = schema.get("enum")
-    if choices and isinstance(values, list) and _few(values):
-        short["enum"] = values
+    if choices and isinstance(values, list) and len(values) <= _MOST_CHOICES:
+        sized = (value for value in values if isinstance(value, str | list | dict))
+        if all(len(value) <= _LONGEST_CHOICE for value in sized):
+            short["enum"] = values
     items = schema.get("items")
     if kind == "array" and isinstance(items, dict) and isinstance(items.get("type"), str):
         short["items"] = {"type": items["type"]}
@@ -93,12 +93,6 @@ def _types_of_branches(schema: dict[str, Any]) -> str | list[str] | None:
     # A nullable argument can be omitted as well.
     found = [kind for kind in types if kind != "null"]
     return found[0] if len(found) == 1 else found or None
-
-
-def _few(values: list[Any]) -> bool:
-    return len(values) <= _MOST_CHOICES and all(
-        not isinstance(value, str | list | dict) or len(value) <= _LONGEST_CHOICE for value in values
-    )
 
 
 # Of the text of a reply, about 8,000 tokens (decision 0080).
@@ -145,8 +139,12 @@ def fit_reply(entries: Sequence[ReplyEntry], room: int) -> FittedReply:
             left -= size
         else:
             named.append(entry.name)
-    first = _fitting_names(named, left)
-    left -= sum(len(name) + _AROUND_NAME for name in first)
+    first = list[str]()
+    for name in named:
+        if len(name) + _AROUND_NAME > left:
+            break
+        left -= len(name) + _AROUND_NAME
+        first.append(name)
     tools, brief = _completed(fitting, left)
     return FittedReply(tools, brief, first, len(named) - len(first))
 
@@ -154,16 +152,6 @@ def fit_reply(entries: Sequence[ReplyEntry], room: int) -> FittedReply:
 def size_of(part: object) -> int:
     """The characters of a part of a reply, with a comma."""
     return len(msgspec.json.encode(part).decode()) + 1
-
-
-def _fitting_names(names: list[str], room: int) -> list[str]:
-    fitting = list[str]()
-    for name in names:
-        room -= len(name) + _AROUND_NAME
-        if room < 0:
-            break
-        fitting.append(name)
-    return fitting
 
 
 def _completed(entries: Sequence[ReplyEntry], room: int) -> tuple[list[dict[str, Any]], int]:

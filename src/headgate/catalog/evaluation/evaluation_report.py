@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.evaluation.labelled_set import (
-    LabelledQuery,
     LabelledSet,
     QueryLatency,
     QueryRun,
@@ -17,7 +16,6 @@ from headgate.catalog.evaluation.labelled_set import (
 from headgate.catalog.evaluation.searchability import (
     Confusion,
     HardToFindTool,
-    SearchabilityCheck,
     ServerRecall,
     SyntheticQuery,
     check_searchability,
@@ -91,11 +89,13 @@ def report_on_set(
     """Evaluate the results of the queries of a set."""
     found = [[labelled.identifiers[key] for key in answer.keys] for answer in answers]
     groups = [question.groups for question in labelled.questions]
-    misses = [
-        miss
-        for question, one in zip(labelled.questions, found, strict=True)
-        if (miss := _missed(question, one[:_MOST_FOUND_LISTED])).missing
-    ]
+    misses: list[MissedLabelledQuery] = []
+    for question, one in zip(labelled.questions, found, strict=True):
+        first = tuple(one[:_MOST_FOUND_LISTED])
+        wanted = tuple(tuple(sorted(group)) for group in question.groups)
+        missing = tuple(group for group in wanted if not set(group) & set(first))
+        if missing:
+            misses.append(MissedLabelledQuery(question.text, wanted, missing, first))
     return LabelledSetReport(
         version=version,
         set=name,
@@ -110,12 +110,6 @@ def report_on_set(
     )
 
 
-def _missed(question: LabelledQuery, found: Sequence[str]) -> MissedLabelledQuery:
-    wanted = [tuple(sorted(group)) for group in question.groups]
-    missing = [group for group in wanted if not set(group) & set(found)]
-    return MissedLabelledQuery(question.text, tuple(wanted), tuple(missing), tuple(found))
-
-
 def report_on_catalog(
     documents: Sequence[ToolDocument],
     queries: Sequence[SyntheticQuery],
@@ -126,7 +120,7 @@ def report_on_catalog(
     model: str | None,
 ) -> SearchabilityReport:
     """Evaluate the results of synthetic queries."""
-    checked: SearchabilityCheck = check_searchability(documents, queries, [answer.keys for answer in answers])
+    checked = check_searchability(documents, queries, [answer.keys for answer in answers])
     return SearchabilityReport(
         version=version,
         model=model,
@@ -188,7 +182,7 @@ class _ReportFormatter:
             "Requests that did not find all they want among the first five",
             ("missing", "found first", "request"),
             [
-                (_groups(one.missing), one.found[0] if one.found else "nothing", one.request)
+                (", ".join(map(" or ".join, one.missing)), (*one.found, "nothing")[0], one.request)
                 for one in report.misses
             ],
         )
@@ -205,15 +199,8 @@ class _ReportFormatter:
             "Servers",
             ("server", "tools", "requests", "R@1", "R@5"),
             [
-                (
-                    one.name,
-                    str(one.tools),
-                    str(one.requests),
-                    _share(one.recall_at_1),
-                    _share(one.recall_at_5),
-                )
-                if one.requests
-                else (one.name, str(one.tools), "0", "-", "-")
+                (one.name, str(one.tools), str(one.requests))
+                + ((_share(one.recall_at_1), _share(one.recall_at_5)) if one.requests else ("-", "-"))
                 for one in report.servers
             ],
             every=True,
@@ -261,10 +248,6 @@ class _ReportFormatter:
 
     def _paragraph(self, text: str) -> list[str]:
         return wrap_text(printable(text), self._width)
-
-
-def _groups(groups: Sequence[Sequence[str]]) -> str:
-    return ", ".join(" or ".join(group) for group in groups)
 
 
 def _share(value: float) -> str:

@@ -68,19 +68,21 @@ class _LabelledQueryLine(msgspec.Struct):
 def read_labelled_set(tools: Lines, questions: Lines) -> LabelledSet:
     """The whole set; raises InvalidLabelledSet for an unusable line, and without any query."""
     items: dict[str, Item] = {}
-    taken: set[ToolKey] = set()
+    identifiers: dict[ToolKey, str] = {}
     for number, tool in _decoded(tools, _LabelledToolLine, TOOLS_FILE):
         if tool.id in items:
-            raise InvalidLabelledSet(
-                TOOLS_FILE, f"has the id {_short(tool.id)} for the second time", line=number
-            )
-        items[tool.id] = item = _item(tool, taken)
-        taken.add((item.server, item.name))
+            problem = f"has the id {_short(tool.id)} for the second time"
+            raise InvalidLabelledSet(TOOLS_FILE, problem, line=number)
+        server, name = _server(tool), tool.name
+        # A server has unique names, a set need not; punctuation does not change the words of a name.
+        while (server, name) in identifiers:
+            name += "~"
+        identifiers[server, name] = tool.id
+        items[tool.id] = Item(ItemKind.TOOLS, server, name, tool.name, _definition(tool))
     if not items:
         raise InvalidLabelledSet(TOOLS_FILE, "has no tool")
     answerable = _answerable(questions, items)
     kept = [one for one in answerable if one.split != _HELD_OUT_SPLIT] or answerable
-    identifiers = {(item.server, item.name): identifier for identifier, item in items.items()}
     return LabelledSet(list(items.values()), identifiers, kept, len(answerable) - len(kept))
 
 
@@ -90,9 +92,8 @@ def _answerable(lines: Lines, tools: Collection[str]) -> list[LabelledQuery]:
         question = _question(query)
         for identifier in sorted(frozenset[str]().union(*question.groups)):
             if identifier not in tools:
-                raise InvalidLabelledSet(
-                    QUERIES_FILE, f"wants {_short(identifier)}, which {TOOLS_FILE} does not have", line=number
-                )
+                problem = f"wants {_short(identifier)}, which {TOOLS_FILE} does not have"
+                raise InvalidLabelledSet(QUERIES_FILE, problem, line=number)
         if question.groups:
             found.append(question)
     if not found:
@@ -102,7 +103,11 @@ def _answerable(lines: Lines, tools: Collection[str]) -> list[LabelledQuery]:
 
 def read_labelled_tools(lines: Lines) -> list[ToolDocument]:
     """The tools, each under its server and its id in the set; raises InvalidLabelledSet."""
-    return [_document(tool) for _, tool in _decoded(lines, _LabelledToolLine, TOOLS_FILE)]
+    found = []
+    for _, tool in _decoded(lines, _LabelledToolLine, TOOLS_FILE):
+        document = document_of(_server(tool), tool.name, tool.name, _definition(tool))
+        found.append(msgspec.structs.replace(document, key=(_server(tool), tool.id)))
+    return found
 
 
 def read_labelled_queries(lines: Lines) -> list[LabelledQuery]:
@@ -123,19 +128,6 @@ def _decoded(lines: Lines, kind: type[T], file: str) -> Iterator[tuple[int, T]]:
             raise InvalidLabelledSet(file, f"is not as it should be: {error}", line=number) from error
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise InvalidLabelledSet(file, "is not JSON", line=number) from error
-
-
-def _document(tool: _LabelledToolLine) -> ToolDocument:
-    document = document_of(_server(tool), tool.name, tool.name, _definition(tool))
-    return msgspec.structs.replace(document, key=(_server(tool), tool.id))
-
-
-def _item(tool: _LabelledToolLine, taken: Collection[ToolKey]) -> Item:
-    server, name = _server(tool), tool.name
-    # A server has unique names, a set need not; punctuation does not change the words of a name.
-    while (server, name) in taken:
-        name += "~"
-    return Item(ItemKind.TOOLS, server, name, tool.name, _definition(tool))
 
 
 def _server(tool: _LabelledToolLine) -> str:
@@ -182,7 +174,11 @@ def measure(judged: Sequence[JudgedQuery]) -> RetrievalMetrics:
     def mean(values: Iterable[float]) -> float:
         return round(math.fsum(values) / count, 4) if count else 0.0
 
-    places = [[_rank_of(group, found) for group in groups] for groups, found in judged]
+    # The rank of the first tool of each group, from 1; infinite if none was found.
+    places = [
+        [next((place for place, one in enumerate(found, 1) if one in group), math.inf) for group in groups]
+        for groups, found in judged
+    ]
     return RetrievalMetrics(
         questions=count,
         recall_at_1=mean(_recall(one, 1) for one in places),
@@ -192,11 +188,6 @@ def measure(judged: Sequence[JudgedQuery]) -> RetrievalMetrics:
         reciprocal_rank=mean(1 / min(one) if one else 0.0 for one in places),
         unanswered=mean(float(not found) for _, found in judged),
     )
-
-
-def _rank_of(group: frozenset[str], found: Sequence[str]) -> float:
-    """The rank of the first tool of the group, from 1; infinite if none was found."""
-    return next((place for place, one in enumerate(found, 1) if one in group), math.inf)
 
 
 def _recall(places: Sequence[float], depth: int) -> float:
@@ -252,11 +243,6 @@ async def run_queries(
 
 def measure_latency(answers: Sequence[QueryRun]) -> QueryLatency:
     """The latency of these queries."""
-    times = sorted(answer.seconds for answer in answers)
-    return QueryLatency(p50_ms=_milliseconds(times, 0.5), p99_ms=_milliseconds(times, 0.99))
-
-
-def _milliseconds(times: Sequence[float], share: float) -> float:
-    if not times:
-        return 0.0
-    return round(1000 * times[min(len(times) - 1, int(share * len(times)))], 3)
+    times = sorted(answer.seconds for answer in answers) or [0.0]
+    p50, p99 = (times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.99))
+    return QueryLatency(round(1000 * p50, 3), round(1000 * p99, 3))

@@ -63,13 +63,9 @@ def _joined(*parts: Sequence[str]) -> list[str]:
 
 def _words(text: str, left_out: set[str]) -> list[str]:
     """The content words that are not left out, each once, in order."""
-    found = [word for word in content_words(text) if _is_content_word(word) and stem(word) not in left_out]
-    return _joined(found)
-
-
-def _is_content_word(word: str) -> bool:
     # The rest of "e.g." is no word; a single letter of another script may be one.
-    return word not in WEAK_STOP_WORDS and (len(word) > 1 or not word.isascii())
+    found = [word for word in content_words(text) if len(word) > 1 or not word.isascii()]
+    return _joined([word for word in found if word not in WEAK_STOP_WORDS and stem(word) not in left_out])
 
 
 def _commonest(words: Sequence[str], count: int, used: Mapping[str, int]) -> list[str]:
@@ -92,9 +88,15 @@ def description_advice(
 
     `missed` has the tools that its queries found instead, `used` the number of tools that use each term.
     """
-    found = [*_on_itself(document), *_on_twins(document, missed)]
+    found = list(_on_itself(document))
+    rivals = {rival.key: rival for others in missed.values() for rival in others}
+    twins = [rival for rival in rivals.values() if _likeness(document, rival) >= _ALIKE]
+    if twins:
+        found.append(
+            f"it says almost the same as {_names(twins)}: say what sets them apart, or leave one out"
+        )
     if not found:
-        found += [_on_rivals(document, missed, used)]
+        found.append(_on_rivals(document, missed, used))
     if document.parameters and not document.parameter_texts.strip():
         found.append("none of its parameters is described: say what each one is for")
     return tuple(found)
@@ -111,40 +113,24 @@ def _on_itself(document: ToolDocument) -> Iterator[str]:
         yield f"its description has only {much} something: say to what it does it, and what comes back"
 
 
-def _on_twins(document: ToolDocument, missed: Mapping[str, Sequence[ToolDocument]]) -> Iterator[str]:
-    rivals = {rival.key: rival for found in missed.values() for rival in found}
-    twins = [rival for rival in rivals.values() if _likeness(document, rival) >= _ALIKE]
-    if twins:
-        yield f"it says almost the same as {_names(twins)}: say what sets them apart, or leave one out"
-
-
 def _on_rivals(
     document: ToolDocument, missed: Mapping[str, Sequence[ToolDocument]], used: Mapping[str, int]
 ) -> str:
     if not missed:
         return "apart from its name it says too little to be asked for: say to what, and what comes back"
-    request, found = next(
-        ((text, rivals) for text, rivals in missed.items() if rivals), (next(iter(missed)), ())
-    )
-    if not found:
+    request = next((text for text, rivals in missed.items() if rivals), next(iter(missed)))
+    if not missed[request]:
         return f"{request!r} finds nothing: say in plain words what it does"
-    own = sorted(_own_words(document, found[0]), key=lambda word: used.get(stem(word), 0))
+    rival = missed[request][0]
+    # Words of this tool's description that are neither in its name nor in the other tool.
+    names = f"{document.key[0]} {document.name} {document.title}"
+    known = set(terms(f"{names} {rival.name} {rival.title} {rival.description}"))
+    described = dict.fromkeys(content_words(document.description))
+    own = [word for word in described if word not in WEAK_STOP_WORDS and known.isdisjoint(terms(word))]
     if not own:
-        return (
-            f"{request!r} finds {_names(found[:1])}, and only its name sets it apart: say what only it does"
-        )
-    words = _listed(own[:_MOST_LISTED])
-    return f"{request!r} finds {_names(found[:1])}: begin with what sets it apart ({words})"
-
-
-def _own_words(document: ToolDocument, rival: ToolDocument) -> list[str]:
-    """Words of this tool's description that are neither in its name nor in the other tool."""
-    other = set(terms(f"{rival.name} {rival.title} {rival.description}"))
-    names = set(terms(f"{document.key[0]} {document.name} {document.title}"))
-    own_words = dict.fromkeys(
-        word for word in content_words(document.description) if word not in WEAK_STOP_WORDS
-    )
-    return [word for word in own_words if not set(terms(word)) & (other | names)]
+        return f"{request!r} finds {_names([rival])}, and only its name sets it apart: say what only it does"
+    words = _listed(sorted(own, key=lambda word: used.get(stem(word), 0))[:_MOST_LISTED])
+    return f"{request!r} finds {_names([rival])}: begin with what sets it apart ({words})"
 
 
 def _likeness(one: ToolDocument, other: ToolDocument) -> float:
@@ -166,6 +152,8 @@ def _listed(words: Sequence[str]) -> str:
 
 # The rank down to which a tool counts as found.
 _JUDGED_DEPTH: Final = 5
+# The tools that each query for a tool found.
+_Answers = Mapping[ToolKey, Mapping[str, Sequence[ToolKey]]]
 
 
 class ToolName(msgspec.Struct, frozen=True, order=True):
@@ -247,34 +235,22 @@ def check_searchability(
     found: dict[ToolKey, dict[str, Sequence[ToolKey]]] = defaultdict(dict)
     for one, keys in zip(queries, answers, strict=True):
         found[one.wanted][one.text] = keys
-    by_key = {document.key: document for document in documents}
-    judged = zip(queries, answers, strict=True)
-    return SearchabilityCheck(
-        metrics=measure(
-            [([frozenset([_id(one.wanted)])], [_id(key) for key in keys]) for one, keys in judged]
-        ),
-        servers=_servers(documents, found),
-        confusions=_confusions(found),
-        weaknesses=_weaknesses(by_key, found),
-    )
-
-
-def _id(key: ToolKey) -> str:
-    return "\0".join(key)
-
-
-def _servers(
-    documents: Sequence[ToolDocument], found: Mapping[ToolKey, Mapping[str, Sequence[ToolKey]]]
-) -> tuple[ServerRecall, ...]:
+    judged = [
+        ([frozenset(["\0".join(one.wanted)])], ["\0".join(key) for key in keys])
+        for one, keys in zip(queries, answers, strict=True)
+    ]
     by_server: dict[str, list[ToolKey]] = defaultdict(list)
     for document in documents:
         by_server[document.key[0]].append(document.key)
-    return tuple(_server(name, keys, found) for name, keys in by_server.items())
+    return SearchabilityCheck(
+        metrics=measure(judged),
+        servers=tuple(_server(name, keys, found) for name, keys in by_server.items()),
+        confusions=_confusions(found),
+        weaknesses=_weaknesses({document.key: document for document in documents}, found),
+    )
 
 
-def _server(
-    name: str, keys: Sequence[ToolKey], found: Mapping[ToolKey, Mapping[str, Sequence[ToolKey]]]
-) -> ServerRecall:
+def _server(name: str, keys: Sequence[ToolKey], found: _Answers) -> ServerRecall:
     answers = [(key, answer) for key in keys for answer in found.get(key, {}).values()]
 
     def recall(depth: int) -> float:
@@ -283,7 +259,7 @@ def _server(
     return ServerRecall(name, len(keys), len(answers), recall(1), recall(_JUDGED_DEPTH))
 
 
-def _confusions(found: Mapping[ToolKey, Mapping[str, Sequence[ToolKey]]]) -> tuple[Confusion, ...]:
+def _confusions(found: _Answers) -> tuple[Confusion, ...]:
     first = Counter(
         (ToolName(*wanted), ToolName(*keys[0]))
         for wanted, answers in found.items()
@@ -294,9 +270,7 @@ def _confusions(found: Mapping[ToolKey, Mapping[str, Sequence[ToolKey]]]) -> tup
     return tuple(Confusion(wanted, other, times) for (wanted, other), times in ordered)
 
 
-def _weaknesses(
-    by_key: Mapping[ToolKey, ToolDocument], found: Mapping[ToolKey, Mapping[str, Sequence[ToolKey]]]
-) -> tuple[HardToFindTool, ...]:
+def _weaknesses(by_key: Mapping[ToolKey, ToolDocument], found: _Answers) -> tuple[HardToFindTool, ...]:
     used = document_frequencies(by_key.values())
     weak = []
     for key, document in by_key.items():

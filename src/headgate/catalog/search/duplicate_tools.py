@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Set
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
@@ -63,14 +63,11 @@ class _ComparedTool:
         self.parameters = frozenset(document.parameters.split())
         self.server_words = _server_words(document.key[0])
         self.bare_name = _bare_name(document.key[0], document.name[:_LONGEST_NAME])
-        self._described: frozenset[str] | None = None
 
-    @property
+    @cached_property
     def described(self) -> frozenset[str]:
         """The words of the description."""
-        if self._described is None:
-            self._described = frozenset(words(self.document.description[:_LONGEST_COMPARED]))
-        return self._described
+        return frozenset(words(self.document.description[:_LONGEST_COMPARED]))
 
     def blocking_keys(self) -> Iterator[Hashable]:
         """Keys that duplicates share, so that few documents are compared in full."""
@@ -81,16 +78,14 @@ class _ComparedTool:
     def is_same(self, other: "_ComparedTool") -> bool:
         if self.document.read_only != other.document.read_only:
             return False
-        if self.bare_name == other.bare_name:
-            return word_overlap(self.parameters, other.parameters) >= _NEARLY_ALL and self._says_the_same(
-                other
+        if self.bare_name != other.bare_name:
+            # A server that describes two of its tools in the same words still has two tools.
+            return self.document.key[0] != other.document.key[0] and (
+                self.document.description == other.document.description
+                and self.parameters == other.parameters
             )
-        # A server that describes two of its tools in the same words still has two tools.
-        return self.document.key[0] != other.document.key[0] and (
-            self.document.description == other.document.description and self.parameters == other.parameters
-        )
-
-    def _says_the_same(self, other: "_ComparedTool") -> bool:
+        if word_overlap(self.parameters, other.parameters) < _NEARLY_ALL:
+            return False
         if min(len(self.described), len(other.described)) < _SHORTEST_SHARED:
             return False
         # "Cities of Uganda" by the server uganda and "cities of Egypt" by the server egypt are two tools.

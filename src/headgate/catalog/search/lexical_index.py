@@ -135,7 +135,8 @@ class LexicalIndex:
         ranking = self._rank(parse_query(query), search_filter)
         if ranking is None or ranking.confidence < floor:
             return []
-        return [self._hit(one, ranking) for one in self._ordered(ranking.scores)[:limit]]
+        ordered = sorted(ranking.scores, key=lambda one: (-one.value, self._documents[one.number].key))
+        return [self._hit(one, ranking) for one in ordered[:limit]]
 
     def document(self, key: ToolKey) -> ToolDocument | None:
         """The document of a tool, if it is indexed."""
@@ -170,8 +171,7 @@ class LexicalIndex:
         number = self._next
         self._next += 1
         fields = field_terms(document)
-        found = term_impacts(fields)
-        self._postings.add(number, found)
+        self._postings.add(number, term_impacts(fields))
         self._documents[number] = document
         self._vectors[number] = vector_of_fields(fields, load_lexicon())
         return number
@@ -197,9 +197,6 @@ class LexicalIndex:
             vector_similarity(parsed_query, vectors, load_lexicon()),
             confidence(words, self._postings, best.number),
         )
-
-    def _ordered(self, placed: Sequence[BlendedScore]) -> list[BlendedScore]:
-        return sorted(placed, key=lambda one: (-one.value, self._documents[one.number].key))
 
     def _hit(self, placed: BlendedScore, ranking: BlendedRanking) -> ToolHit:
         document = self._documents[placed.number]

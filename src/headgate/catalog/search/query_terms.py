@@ -40,21 +40,16 @@ def parse_query(query: str) -> ParsedQuery:
     weights: dict[str, float] = {}
     clauses: list[tuple[str, ...]] = []
     for clause in _CLAUSE_END.split(query[:_LONGEST]):
-        found = _weighted(clause)
+        found: dict[str, float] = {}
+        for word in content_words(clause)[:_LONGEST_CLAUSE]:
+            term, weight = stem(word), _WEAK_STOP_WORD_WEIGHT if word in WEAK_STOP_WORDS else 1.0
+            found[term] = max(weight, found.get(term, 0.0))
         for term, weight in found.items():
             if term in weights or len(weights) < _MOST_TERMS:
                 weights[term] = max(weight, weights.get(term, 0.0))
         if len(found) >= _SHORTEST_CLAUSE:
             clauses.append(tuple(found))
     return ParsedQuery(weights, tuple(clauses[:_MOST_CLAUSES]) if len(clauses) > 1 else ())
-
-
-def _weighted(text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for word in content_words(text)[:_LONGEST_CLAUSE]:
-        term = stem(word)
-        found[term] = max(_WEAK_STOP_WORD_WEIGHT if word in WEAK_STOP_WORDS else 1.0, found.get(term, 0.0))
-    return found
 
 
 # A related word counts less than the word itself, and more if no tool has the word.
@@ -117,24 +112,19 @@ def _match_term(term: str, weight: float, postings: InvertedIndex) -> QueryTerm:
     rarity = postings.inverse_document_frequency(term)
     known = postings.posting(term) is not None
     matches = [TermMatch(term, "same", weight * rarity, _MOST_SAME, 1.0)] if known else []
-    if weight < 1.0:
-        # A weak stop word has no related words.
-        return _query_term(term, weight * rarity, matches)
     share = _RELATED_TO_KNOWN if known else _RELATED_TO_UNKNOWN
-    for other, closeness in related_terms(term).items():
+    # A weak stop word has no related words.
+    is_strong = weight >= 1.0
+    for other, closeness in related_terms(term).items() if is_strong else ():
         if postings.posting(other) is not None:
             gain = weight * share * closeness * min(rarity, postings.inverse_document_frequency(other))
             matches.append(TermMatch(other, "related", gain, _MOST_OTHER))
-    if not matches:
+    if is_strong and not matches:
         for other, likeness in postings.trigrams.similar(term).items():
             gain = weight * _ALIKE * likeness * min(rarity, postings.inverse_document_frequency(other))
             matches.append(TermMatch(other, "alike", gain, _MOST_OTHER, likeness))
-    return _query_term(term, weight * rarity, matches)
-
-
-def _query_term(term: str, worth: float, matches: list[TermMatch]) -> QueryTerm:
     read = tuple((-int(match.gain * _GAIN_SCALE), match.term, match.max_entries) for match in matches)
-    return QueryTerm(term, worth, tuple(matches), read)
+    return QueryTerm(term, weight * rarity, tuple(matches), read)
 
 
 def matched_query_terms(

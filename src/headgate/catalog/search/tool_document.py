@@ -43,7 +43,9 @@ def document_of(server: str, name: str, public_name: str, definition: bytes) -> 
     texts: list[str] = []
     for parameter, schema in _parameters(tool.inputSchema, _DEEPEST):
         names.append(parameter)
-        texts += [text for text in _schema_texts(schema) if text]
+        for part in (schema, as_object(schema.get("items"))):
+            choices = as_list(part.get("enum"))[:_MOST_CHOICES]
+            texts += filter(None, map(as_text, [part.get("description"), *choices]))
     return ToolDocument(
         key=(server, name),
         public_name=public_name,
@@ -63,13 +65,6 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, dict[str, Any]]]
         if depth and isinstance(inner, dict):
             yield from _parameters(inner, depth - 1)
             yield from _parameters(inner.get("items"), depth - 1)
-
-
-def _schema_texts(schema: dict[str, Any]) -> Iterator[str]:
-    for part in (schema, as_object(schema.get("items"))):
-        yield as_text(part.get("description"))
-        choices = as_list(part.get("enum"))[:_MOST_CHOICES]
-        yield from (choice for choice in choices if isinstance(choice, str))
 
 
 class SearchField(msgspec.Struct, frozen=True):
@@ -97,15 +92,15 @@ MAX_IMPACT: Final = 255
 
 def field_terms(document: ToolDocument) -> tuple[list[str], ...]:
     """The terms of each field, in the order of SEARCH_FIELDS."""
-    return (
-        terms(f"{document.name} {document.title}")
-        if document.title != document.name
-        else terms(document.name),
-        terms(document.key[0]),
-        terms(document.description),
-        terms(document.parameters),
-        terms(document.parameter_texts),
+    name, title = document.name, document.title
+    texts = (
+        name if title == name else f"{name} {title}",
+        document.key[0],
+        document.description,
+        document.parameters,
+        document.parameter_texts,
     )
+    return tuple(map(terms, texts))
 
 
 def term_impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
@@ -122,12 +117,8 @@ def term_impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
 
 # Shifts a component to the range of text vectors, and rounds it.
 _ROUNDING_OFFSET: Final = ZERO_POINT + 0.5
-
-
 # Name, server, description, parameters, their descriptions: the purpose counts more than the parameters.
 _VECTOR_FIELD_WEIGHTS: Final = (1.0, 0.5, 1.0, 0.2, 0.1)
-
-
 # The purpose of a tool is at the beginning.
 _MOST_FIELD_TERMS: Final = 200
 

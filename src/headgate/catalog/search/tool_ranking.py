@@ -47,9 +47,11 @@ class SearchFilter:
         found = self._scan_entries(*postings.top_entries(term, postings.size), most)
         if found is not None:
             return found
+        if self._visible_numbers is None:
+            self._visible_numbers = {number for number, one in self._documents.items() if self._admits(one)}
         posting = postings.posting(term) or {}
         numbers, impacts = by_impact(
-            {number: posting[number] for number in self._all_visible() & posting.keys()}
+            {number: posting[number] for number in self._visible_numbers & posting.keys()}
         )
         end = min(most, len(impacts))
         while 0 < end < len(impacts) and impacts[end] == impacts[end - 1]:
@@ -66,16 +68,12 @@ class SearchFilter:
             if self._scan_budget <= 0:
                 return None
             self._scan_budget -= 1
-            if self._is_visible(number):
+            if number not in self._decided:
+                self._decided[number] = self._admits(self._documents[number])
+            if self._decided[number]:
                 kept.append(number)
                 theirs.append(impact)
         return array("L", kept), bytes(theirs)
-
-    def _is_visible(self, number: int) -> bool:
-        known = self._decided.get(number)
-        if known is None:
-            known = self._decided[number] = self._admits(self._documents[number])
-        return known
 
     def _admits(self, document: ToolDocument) -> bool:
         return (
@@ -83,11 +81,6 @@ class SearchFilter:
             and (not self._read_only or document.read_only)
             and (self._allowed is None or self._allowed(document.key))
         )
-
-    def _all_visible(self) -> set[int]:
-        if self._visible_numbers is None:
-            self._visible_numbers = {number for number, one in self._documents.items() if self._admits(one)}
-        return self._visible_numbers
 
 
 # The weight of the best clause of a long query against the whole query.
@@ -130,7 +123,7 @@ def rank_by_words(
 
 
 def _candidates(
-    words: Sequence[QueryTerm], postings: InvertedIndex, search_filter: SearchFilter | None
+    words: Sequence[QueryTerm], postings: InvertedIndex, visible: SearchFilter | None
 ) -> list[int]:
     """The best documents by the entries read, and all that equal the last of them."""
     scans = sorted([one for word in words for one in word.scan_order])
@@ -140,10 +133,10 @@ def _candidates(
     for loss, term, most in scans:
         if left <= 0:
             break
-        if search_filter is None:
+        if visible is None:
             numbers, impacts = postings.top_entries(term, min(most, left))
         else:
-            numbers, impacts = search_filter.top_visible_entries(term, min(most, left), postings)
+            numbers, impacts = visible.top_visible_entries(term, min(most, left), postings)
         left -= len(numbers)
         for number, impact in zip(numbers, impacts, strict=True):
             totals[number] = known(number, 0) - loss * impact
