@@ -1,8 +1,8 @@
 """Parses JSON level by level, each value as its bytes, within a budget of work."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import DecodeError, Raw, defstruct
 from msgspec.json import Decoder
@@ -28,6 +28,7 @@ _MOST_PICKED: Final = 4
 
 _object = Decoder(dict[str, Raw])
 _array = Decoder(list[Raw])
+_Opened = TypeVar("_Opened")
 
 
 class BoundedJson:
@@ -38,7 +39,7 @@ class BoundedJson:
         self._units_left_for_exact_path = _MOST_EXACT_PATH_UNITS
         # A value becomes bytes when it is first read; most never are.
         self._objects: dict[bytes, dict[str, Raw | bytes]] = {}
-        self._arrays: dict[bytes, list[Raw] | list[bytes]] = {}
+        self._arrays: dict[bytes, Sequence[Raw | bytes]] = {}
         self._picked: dict[bytes, dict[str, bytes]] = {}
 
     @property
@@ -87,11 +88,14 @@ class BoundedJson:
             return self.member(value, name)
         if not self._affords(len(value)):
             return b""
-        found = _pick_member(value, name)
-        if found is None:
+        try:
+            one = defstruct("One", [("member", Raw, Raw(b""))], rename={"member": name})
+            (found,) = astuple(Decoder(one).decode(value))
+        except (ValueError, DecodeError, RecursionError):
+            # A name with a quote, or input that only the slow parser accepts.
             return self.member(value, name)
-        picked[name] = found
-        return found
+        picked[name] = bytes(found)
+        return picked[name]
 
     def count(self, value: bytes) -> int:
         """The number of elements of an array; 0 for any other value."""
@@ -109,70 +113,57 @@ class BoundedJson:
     def _object(self, value: bytes) -> dict[str, Raw | bytes]:
         if value[:1] != b"{":
             return {}
-        opened = self._objects.get(value)
-        if opened is None:
-            opened = self._open_object(value)
+        if value not in self._objects:
+            opened = self._open(value, _decode_object, _scan_object)
             if opened is None:
                 # Not cached: the exact path may still afford it.
                 return {}
             self._objects[value] = opened
             self._units_left -= _UNITS_A_MEMBER * len(opened)
-        return opened
+        return self._objects[value]
 
-    def _open_object(self, value: bytes) -> dict[str, Raw | bytes] | None:
-        """The members; None if the budget does not allow it."""
+    def _array(self, value: bytes) -> Sequence[Raw | bytes]:
+        if value[:1] != b"[":
+            return []
+        if value not in self._arrays:
+            opened = self._open(value, _decode_array, array_elements)
+            if opened is None:
+                return []
+            self._arrays[value] = opened
+            self._units_left -= _UNITS_AN_ELEMENT * len(opened)
+        return self._arrays[value]
+
+    def _open(
+        self, value: bytes, decode: Callable[[bytes], _Opened], scan: Callable[[bytes], _Opened]
+    ) -> _Opened | None:
+        """The members or elements, none of broken JSON; None if the budget does not allow it."""
         if not self._affords(len(value)):
             return None
         try:
-            return dict(_object.decode(value))
+            return decode(value)
         except (DecodeError, UnicodeDecodeError, RecursionError):
             # Some servers send half of a surrogate pair, which this parser refuses.
             pass
         if not self._affords(_UNITS_A_SLOW_BYTE * len(value)):
             return None
         try:
-            text = value.decode()
-            return {one.key: text[one.start : one.end].encode() for one in object_members(text)}
+            return scan(value)
         except (ValueError, RecursionError):
-            return {}
-
-    def _array(self, value: bytes) -> list[Raw] | list[bytes]:
-        if value[:1] != b"[":
-            return []
-        opened = self._arrays.get(value)
-        if opened is None:
-            opened = self._open_array(value)
-            if opened is None:
-                return []
-            self._arrays[value] = opened
-            self._units_left -= _UNITS_AN_ELEMENT * len(opened)
-        return opened
-
-    def _open_array(self, value: bytes) -> list[Raw] | list[bytes] | None:
-        """The elements; None if the budget does not allow it."""
-        if not self._affords(len(value)):
-            return None
-        try:
-            return _array.decode(value)
-        except (DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        if not self._affords(_UNITS_A_SLOW_BYTE * len(value)):
-            return None
-        try:
-            return array_elements(value)
-        except ValueError:
-            return []
+            return decode(b"{}" if value[:1] == b"{" else b"[]")
 
     def _affords(self, units: int) -> bool:
         self._units_left -= units
         return self._units_left >= 0
 
 
-def _pick_member(value: bytes, name: str) -> bytes | None:
-    """One member; None for a name with a quote and for input that only the slow parser accepts."""
-    try:
-        one = defstruct("One", [("member", Raw, Raw(b""))], rename={"member": name})
-        (found,) = astuple(Decoder(one).decode(value))
-    except (ValueError, DecodeError, RecursionError):
-        return None
-    return bytes(found)
+def _decode_array(value: bytes) -> Sequence[Raw | bytes]:
+    return _array.decode(value)
+
+
+def _decode_object(value: bytes) -> dict[str, Raw | bytes]:
+    return dict(_object.decode(value))
+
+
+def _scan_object(value: bytes) -> dict[str, Raw | bytes]:
+    text = value.decode()
+    return {one.key: text[one.start : one.end].encode() for one in object_members(text)}

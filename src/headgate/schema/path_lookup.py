@@ -81,6 +81,20 @@ class PathNotFound(NamedTuple):
     part: SchemaPart
 
 
+class Subschema(NamedTuple):
+    """One object of keywords that applies to a schema."""
+
+    value: bytes
+    # The keywords on the way; references add none.
+    at: tuple[str, ...] = ()
+    hops: int = 0
+    # Whether it applies to the contents: the elements of an array, the values of a map.
+    inside: bool = False
+
+
+_Faces = Callable[[bytes], Iterator[Subschema]]
+
+
 class NavigableSchema:
     """The inputSchema of one tool, parsed only along the path."""
 
@@ -117,9 +131,13 @@ class NavigableSchema:
         return SchemaPart(value, tuple(path), container=value[:1] == b"[")
 
     def _walk(self, path: Sequence[str]) -> PathFound | PathNotFound:
-        # First, so that the search cannot use up its budget.
+        # First, so that the search cannot use up its budget: the part at the literal path, of which each step
+        # is a property or a keyword of the part before it.
+        straight: SchemaPart | None = self._root
         with self.json.exact_path_budget():
-            straight = self._exact_part(path)
+            for step in path:
+                if straight is not None:
+                    straight = next(self._next_parts(straight, step, self.subschemas.with_references), None)
         reached, deepest = self._root, 0
         found: SchemaPart | None = None
         others: dict[tuple[str, ...], None] = {}
@@ -140,15 +158,6 @@ class NavigableSchema:
             return PathFound(straight, [])
         return PathNotFound(tuple(path[:deepest]), path[deepest], reached)
 
-    def _exact_part(self, path: Sequence[str]) -> SchemaPart | None:
-        """The part at the literal path: each step is a property or a keyword of the part before it."""
-        part: SchemaPart | None = self._root
-        for step in path:
-            if part is None:
-                return None
-            part = next(self._next_parts(part, step, self.subschemas.with_references), None)
-        return part
-
     def _steps(self, path: Sequence[str]) -> Iterator[tuple[int, SchemaPart]]:
         """Every reachable part with its depth, depth first; a dead end backtracks."""
         ways: list[Iterator[SchemaPart]] = [iter([self._root])]
@@ -160,19 +169,13 @@ class NavigableSchema:
             depth = len(ways) - 1
             yield depth, part
             if depth < len(path) and self.json.spend(_UNITS_A_STEP):
-                ways.append(self._possible_parts(part, path[depth]))
-
-    def _possible_parts(self, part: SchemaPart, step: str) -> Iterator[SchemaPart]:
-        """The meanings of a step: a property, then a keyword, then a property of the contents."""
-        yield from self._next_parts(part, step, self.subschemas.with_branches)
-        if not part.container:
-            for subschema in self.subschemas.of_contents(part.value):
-                yield from self._properties(part, subschema, step)
+                walker = self.subschemas
+                ways.append(self._next_parts(part, path[depth], walker.with_branches, walker.of_contents))
 
     def _next_parts(
-        self, part: SchemaPart, step: str, faces: Callable[[bytes], Iterator["Subschema"]]
+        self, part: SchemaPart, step: str, faces: _Faces, contents: _Faces | None = None
     ) -> Iterator[SchemaPart]:
-        """A property of one of these subschemas, then a keyword."""
+        """A property of one of these subschemas, then a keyword, then a property of the contents."""
         if part.container:
             value = self.subschemas.child_value(part.value, step)
             if value:
@@ -182,6 +185,8 @@ class NavigableSchema:
             yield from self._properties(part, subschema, step)
         for subschema in faces(part.value):
             yield from self._keywords(part, subschema, step)
+        for subschema in contents(part.value) if contents is not None else ():
+            yield from self._properties(part, subschema, step)
 
     def _properties(self, part: SchemaPart, subschema: "Subschema", step: str) -> Iterator[SchemaPart]:
         for keyword, at in (("properties", (step,)), ("patternProperties", ("patternProperties", step))):
@@ -209,17 +214,20 @@ class NavigableSchema:
     def children(self, part: SchemaPart, most: int) -> SchemaChildren:
         """The parts one step further: properties, or those of the contents, or keywords with schemas."""
         if part.container:
-            return self._contents(part.value, most)
+            names = list(self.json.names(part.value)) or list(map(str, range(self.json.count(part.value))))
+            inside = {name: self.subschemas.child_value(part.value, name) for name in names[:most]}
+            return SchemaChildren({name: SchemaChild(one) for name, one in inside.items()}, len(names))
         for faces in (self.subschemas.with_branches, self.subschemas.of_contents):
             children = self._properties_of(faces(part.value), most)
             if children.total:
                 return children
-        return self._keywords_of(part)
-
-    def _contents(self, value: bytes, most: int) -> SchemaChildren:
-        names = list(self.json.names(value)) or list(map(str, range(self.json.count(value))))
-        first = {name: SchemaChild(self.subschemas.child_value(value, name)) for name in names[:most]}
-        return SchemaChildren(first, len(names))
+        first: dict[str, SchemaChild] = {}
+        for subschema in islice(self.subschemas.with_branches(part.value), _MOST_OTHERS):
+            for keyword in _KEYWORDS.intersection(self.json.names(subschema.value)):
+                value = self.json.member(subschema.value, keyword)
+                if value[:1] in (b"{", b"["):
+                    first.setdefault(keyword, SchemaChild(value))
+        return SchemaChildren(dict(sorted(first.items())), len(first))
 
     def _properties_of(self, faces: "Iterator[Subschema]", most: int) -> SchemaChildren:
         first: dict[str, SchemaChild] = {}
@@ -233,26 +241,6 @@ class NavigableSchema:
                 for name in islice(self.json.names(properties), most - len(first)):
                     first.setdefault(name, SchemaChild(self.json.member(properties, name), name in needed))
         return SchemaChildren(first, len(names))
-
-    def _keywords_of(self, part: SchemaPart) -> SchemaChildren:
-        first: dict[str, SchemaChild] = {}
-        for subschema in islice(self.subschemas.with_branches(part.value), _MOST_OTHERS):
-            for keyword in _KEYWORDS.intersection(self.json.names(subschema.value)):
-                value = self.json.member(subschema.value, keyword)
-                if value[:1] in (b"{", b"["):
-                    first.setdefault(keyword, SchemaChild(value))
-        return SchemaChildren(dict(sorted(first.items())), len(first))
-
-
-class Subschema(NamedTuple):
-    """One object of keywords that applies to a schema."""
-
-    value: bytes
-    # The keywords on the way; references add none.
-    at: tuple[str, ...] = ()
-    hops: int = 0
-    # Whether it applies to the contents: the elements of an array, the values of a map.
-    inside: bool = False
 
 
 class SubschemaWalker:
@@ -316,30 +304,22 @@ class SubschemaWalker:
             if target and subschema.hops < _MOST_HOPS:
                 # Next, because it describes the schema itself.
                 queue.appendleft(Subschema(target, subschema.at, subschema.hops + 1, subschema.inside))
-            queue.extend(self._branches(subschema))
-            later.extend(self._contents(subschema))
+            queue.extend(self._under_keywords(subschema, _BRANCHES, inside=subschema.inside))
+            later.extend(self._under_keywords(subschema, _INSIDE, inside=True))
 
-    def _branches(self, subschema: Subschema) -> Iterator[Subschema]:
-        for keyword in _BRANCHES:
-            for value, at in self._under_keyword(subschema, keyword):
-                yield Subschema(value, at, subschema.hops, subschema.inside)
-
-    def _contents(self, subschema: Subschema) -> Iterator[Subschema]:
-        for keyword in _INSIDE:
-            for value, at in self._under_keyword(subschema, keyword):
-                yield Subschema(value, at, subschema.hops, inside=True)
-
-    def _under_keyword(self, subschema: Subschema, keyword: str) -> Iterator[tuple[bytes, tuple[str, ...]]]:
-        """The schemas under a keyword, with their paths."""
-        value, at = self._json.member(subschema.value, keyword), (*subschema.at, keyword)
-        if value[:1] == b"[":
-            for position, element in enumerate(self._json.elements(value, _MOST_SUBSCHEMAS)):
-                yield element, (*at, str(position))
-        elif value[:1] == b"{" and keyword == "patternProperties":
-            for name in self._json.names(value):
-                yield self._json.member(value, name), (*at, name)
-        elif value[:1] == b"{":
-            yield value, at
+    def _under_keywords(
+        self, subschema: Subschema, keywords: Sequence[str], *, inside: bool
+    ) -> Iterator[Subschema]:
+        for keyword in keywords:
+            value, at = self._json.member(subschema.value, keyword), (*subschema.at, keyword)
+            if value[:1] == b"[":
+                for position, element in enumerate(self._json.elements(value, _MOST_SUBSCHEMAS)):
+                    yield Subschema(element, (*at, str(position)), subschema.hops, inside)
+            elif value[:1] == b"{" and keyword == "patternProperties":
+                for name in self._json.names(value):
+                    yield Subschema(self._json.member(value, name), (*at, name), subschema.hops, inside)
+            elif value[:1] == b"{":
+                yield Subschema(value, at, subschema.hops, inside)
 
     def reference_target(self, reference: bytes) -> bytes:
         """The target of an encoded `$ref`; empty if it is not in this schema."""

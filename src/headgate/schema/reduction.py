@@ -3,7 +3,7 @@
 Every reduced schema accepts whatever the whole one accepts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,16 +24,11 @@ from headgate.schema.references import resolve_reference
 _MOST_STEPS: Final = 2_000
 _MOST_BRANCHES: Final = 16
 _DEEPEST_TYPE: Final = 8
+# fmt: off
 _PARTITIONED_KEYWORDS: Final = (
-    "type",
-    "description",
-    "enum",
-    "const",
-    "format",
-    "pattern",
-    "required",
-    "default",
+    "type", "description", "enum", "const", "format", "pattern", "required", "default"
 )
+# fmt: on
 # They constrain nothing, so they apply beside a reference too.
 _PARTITIONED_ANNOTATIONS: Final = ("description", "default")
 # A recursive schema has no end.
@@ -75,7 +70,8 @@ class AcceptedTypes:
         found = declared_types(schema) or _of_values(schema) or self._of_branches(schema, depth)
         if found and schema.get("nullable") is True:
             found = (*found, "null")
-        return found if len(found) < 2 else _without_repetition(found)
+        kinds = dict.fromkeys(found)
+        return tuple(kind for kind in kinds if kind != "integer" or "number" not in kinds)
 
     def resolve(self, schema: Any) -> Any:
         """The schema that a local reference leads to; None for a dangling or remote reference."""
@@ -91,22 +87,17 @@ class AcceptedTypes:
 
     def _of_branches(self, schema: dict[str, Any], depth: int) -> tuple[str, ...]:
         for union in ("anyOf", "oneOf"):
-            found = self._of_any(schema.get(union), depth)
+            branches, found = as_list(schema.get(union)), list[str]()
+            for branch in branches if len(branches) <= _MOST_BRANCHES else ():
+                own = self.types_of(branch, depth - 1)
+                if not own:
+                    found.clear()
+                    break
+                found += own
             if found:
-                return found
-        branches = as_list(schema.get("allOf"))[:_MOST_BRANCHES]
-        return next((found for one in branches if (found := self.types_of(one, depth - 1))), ())
-
-    def _of_any(self, branches: Any, depth: int) -> tuple[str, ...]:
-        if not isinstance(branches, list) or len(branches) > _MOST_BRANCHES:
-            return ()
-        found: list[str] = []
-        for branch in branches:
-            own = self.types_of(branch, depth - 1)
-            if not own:
-                return ()
-            found += own
-        return tuple(found)
+                return tuple(found)
+        every = as_list(schema.get("allOf"))[:_MOST_BRANCHES]
+        return next(filter(None, (self.types_of(one, depth - 1) for one in every)), ())
 
 
 def _of_values(schema: dict[str, Any]) -> tuple[str, ...]:
@@ -115,13 +106,6 @@ def _of_values(schema: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(values, list) or not values or len(values) > _MOST_STEPS:
         return ()
     return ("string",) if all(isinstance(value, str) for value in values) else ()
-
-
-def _without_repetition(found: Iterable[str]) -> tuple[str, ...]:
-    kinds = dict.fromkeys(found)
-    if "number" in kinds:
-        kinds.pop("integer", None)
-    return tuple(kinds)
 
 
 class FlatSchema(NamedTuple):
@@ -154,7 +138,10 @@ def flatten_arguments(
             name: _argument(inner, types, lists) if name in typed else {} for name, inner in arguments.items()
         }
         if not every_type and len(arguments) > _FEW:
-            _drop_string_types(short["properties"], needed)
+            # Models take an optional argument without a type for a text, so texts need none.
+            for name in short["properties"].keys() - set(needed):
+                if short["properties"][name] in _STRING_TYPES:
+                    short["properties"][name] = {}
     if needed:
         short["required"] = needed
     return FlatSchema(short, arguments, len(every) - len(arguments))
@@ -164,13 +151,6 @@ def _bounded(arguments: Mapping[str, Any], required: Mapping[str, None]) -> Mapp
     named = [name for name in (*required, *arguments) if name in arguments and len(name) <= _LONGEST_NAME]
     kept = set(list(dict.fromkeys(named))[:_MOST_ARGUMENTS])
     return {name: inner for name, inner in arguments.items() if name in kept}
-
-
-def _drop_string_types(properties: dict[str, Any], needed: Sequence[str]) -> None:
-    """Models take an optional argument without a type for a text, so texts need none."""
-    for name in properties.keys() - set(needed):
-        if properties[name] in _STRING_TYPES:
-            properties[name] = {}
 
 
 def _typed(arguments: Mapping[str, Any], needed: Sequence[str], shared_names: Sequence[str]) -> Set[str]:
@@ -234,13 +214,19 @@ def _argument(schema: Any, types: AcceptedTypes, lists: int = 0) -> dict[str, An
     short: dict[str, Any] = {"type": found[0] if len(found) == 1 else found}
     if found == ("string",) or "array" in found:
         inner = as_object(types.resolve(schema))
-        choices = inner.get("enum")
-        if _few(choices):
+        choices = as_list(inner.get("enum"))
+        texts = 0 < len(choices) <= _MOST_CHOICES and all(isinstance(one, str) for one in choices)
+        if texts and sum(map(len, choices)) <= _LONGEST_CHOICES:
             short["enum"] = choices
         if "array" in found:
             # Some clients refuse an array without a schema of its items.
             listed = _list_in(inner, types) if lists else inner
-            short["items"] = {} if "prefixItems" in listed else _items(listed.get("items"), types, lists)
+            items = None if "prefixItems" in listed else listed.get("items")
+            if lists:
+                short["items"] = _argument(items, types, lists - 1)
+            else:
+                kinds = types.types_of(items)
+                short["items"] = {"type": kinds[0]} if len(kinds) == 1 else {}
     return short
 
 
@@ -255,19 +241,6 @@ def _list_in(schema: Mapping[str, Any], types: AcceptedTypes) -> Mapping[str, An
     return as_object(types.resolve(found[0])) if len(found) == 1 and "type" not in schema else schema
 
 
-def _items(schema: Any, types: AcceptedTypes, lists: int) -> dict[str, Any]:
-    if lists:
-        return _argument(schema, types, lists - 1)
-    items = types.types_of(schema)
-    return {"type": items[0]} if len(items) == 1 else {}
-
-
-def _few(choices: Any) -> bool:
-    if not isinstance(choices, list) or not 0 < len(choices) <= _MOST_CHOICES:
-        return False
-    return all(isinstance(one, str) for one in choices) and sum(map(len, choices)) <= _LONGEST_CHOICES
-
-
 def partition_schema(schema: Any, depth: int = 1) -> Any:
     """The schema with its properties down to `depth` and nothing below; itself where that is not smaller.
 
@@ -277,13 +250,9 @@ def partition_schema(schema: Any, depth: int = 1) -> Any:
         return schema
     try:
         short = _part(schema, min(depth, _DEEPEST_PART), AcceptedTypes(schema))
-        return short if _size(short) < _size(schema) else schema
+        return min(schema, short, key=lambda one: len(msgspec.json.encode(one)))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return schema
-
-
-def _size(schema: Any) -> int:
-    return len(msgspec.json.encode(schema))
 
 
 def _part(schema: Any, depth: int, types: AcceptedTypes) -> Any:

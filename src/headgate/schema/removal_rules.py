@@ -1,11 +1,11 @@
 """Which parts of a value can be removed so that it still satisfies its JSON Schema."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from headgate.schema.keywords import declared_types, says_nothing
+from headgate.schema.keywords import as_list, declared_types, says_nothing
 from headgate.schema.references import resolve_reference
 
 # Several schemas that apply to one value.
@@ -44,11 +44,22 @@ class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_element(self, index: int) -> Schemas:
         """The schemas that apply to one element of the array."""
-        return _distinct(found for schema in self.schemas for found in _element_schemas(schema, index))
+        found = []
+        for schema in self.schemas:
+            places = _prefix_items(schema)
+            behind = "additionalItems" if isinstance(schema.get("items"), list) else "items"
+            found.append(places[index] if index < len(places) else schema.get(behind, True))
+        return _distinct(found)
 
     def of_member(self, key: str) -> Schemas:
         """The schemas that apply to one member of the object."""
-        return _distinct(found for schema in self.schemas for found in _member_schemas(schema, key))
+        found: list[Any] = []
+        for schema in self.schemas:
+            # The pattern is not matched against the key: obeying a schema that does not apply does no harm.
+            found += _map(schema, "patternProperties").values()
+            named = _map(schema, "properties")
+            found.append(named[key] if key in named else schema.get("additionalProperties", True))
+        return _distinct(found)
 
 
 def _distinct(schemas: Iterable[Any]) -> Schemas:
@@ -70,17 +81,14 @@ class RemovalRuleIndex:
         """The rules for an `object`, `array` or `string` to which all these schemas apply."""
         key = kind, tuple(map(id, schemas))
         if key not in self._known:
-            self._known[key] = self._find_rules(schemas, kind)
+            found: dict[int, Mapping[str, Any]] = {}
+            try:
+                for schema in schemas:
+                    self._collect(schema, kind, found)
+                self._known[key] = _combined(tuple(found.values()), kind)
+            except _UnsupportedSchema:
+                self._known[key] = NOTHING_REMOVABLE
         return self._known[key]
-
-    def _find_rules(self, schemas: Schemas, kind: str) -> RemovalRules:
-        found: dict[int, Mapping[str, Any]] = {}
-        try:
-            for schema in schemas:
-                self._collect(schema, kind, found)
-            return _combined(tuple(found.values()), kind)
-        except _UnsupportedSchema:
-            return NOTHING_REMOVABLE
 
     def _collect(self, schema: Any, kind: str, found: dict[int, Mapping[str, Any]]) -> None:
         """Add the schema and all schemas it refers to.
@@ -97,16 +105,12 @@ class RemovalRuleIndex:
         found[id(schema)] = schema
         if "$ref" in schema:
             self._collect(self._referred(schema["$ref"]), kind, found)
-        for branch in (*_list(schema, "allOf"), *_list(schema, "anyOf"), *self._only_one(schema, kind)):
-            self._collect(branch, kind, found)
-
-    def _only_one(self, schema: Mapping[str, Any], kind: str) -> list[Any]:
-        """The branch of `oneOf` that a value of this type can satisfy, if there is only one."""
         possible = [branch for branch in _list(schema, "oneOf") if self._possible(branch, kind)]
         if len(possible) > 1:
             # A smaller value might satisfy two of them.
             raise _UnsupportedSchema
-        return possible
+        for branch in (*_list(schema, "allOf"), *_list(schema, "anyOf"), *possible):
+            self._collect(branch, kind, found)
 
     def _possible(self, schema: Any, kind: str) -> bool:
         for _ in range(_MOST_HOPS):
@@ -155,9 +159,11 @@ def _combined(schemas: Schemas, kind: str) -> RemovalRules:
             return NOTHING_REMOVABLE
         return RemovalRules(shortest=max((_number(schema, "minLength") for schema in schemas), default=0))
     if kind == "array":
+        # Fewer than its positions would satisfy the schema, but a client expects all of a tuple.
+        fewest = [max(_number(schema, "minItems"), len(_prefix_items(schema))) for schema in schemas]
         return RemovalRules(
             schemas=schemas,
-            fewest=max((_fewest(schema) for schema in schemas), default=0),
+            fewest=max(fewest, default=0),
             elements_fixed=any(schema.get("uniqueItems") for schema in schemas),
         )
     return RemovalRules(
@@ -167,35 +173,9 @@ def _combined(schemas: Schemas, kind: str) -> RemovalRules:
     )
 
 
-def _fewest(schema: Mapping[str, Any]) -> int:
-    # Fewer would satisfy the schema, but a client expects every position of a tuple.
-    return max(_number(schema, "minItems"), len(_prefix_items(schema)))
-
-
 def _prefix_items(schema: Mapping[str, Any]) -> list[Any]:
     # Up to draft 2019-09 a list under `items` had the meaning of `prefixItems`.
-    return _list(schema, "prefixItems") or (_list(schema, "items") if _is_list(schema, "items") else [])
-
-
-def _element_schemas(schema: Mapping[str, Any], index: int) -> Iterator[Any]:
-    places = _prefix_items(schema)
-    if index < len(places):
-        yield places[index]
-    elif _is_list(schema, "items"):
-        yield schema.get("additionalItems", True)
-    else:
-        yield schema.get("items", True)
-
-
-def _member_schemas(schema: Mapping[str, Any], key: str) -> Iterator[Any]:
-    # The pattern is not matched against the key: obeying a schema that does not apply does no harm.
-    yield from _map(schema, "patternProperties").values()
-    named = _map(schema, "properties")
-    yield named[key] if key in named else schema.get("additionalProperties", True)
-
-
-def _is_list(schema: Mapping[str, Any], keyword: str) -> bool:
-    return isinstance(schema.get(keyword), list)
+    return _list(schema, "prefixItems") or as_list(schema.get("items"))
 
 
 def _list(schema: Mapping[str, Any], keyword: str) -> list[Any]:
@@ -206,7 +186,7 @@ def _list(schema: Mapping[str, Any], keyword: str) -> list[Any]:
 
 
 def _map(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
-    found = schema.get(keyword, {})
+    found = schema.get(keyword)
     return found if isinstance(found, Mapping) else {}
 
 

@@ -58,7 +58,10 @@ def join_shapes(choices: Sequence[ShapeUnion]) -> tuple[ValueShape, ...]:
     for choice in choices:
         for shape in choice.shapes:
             annotations = shape.annotations or (choice.annotations if len(choice.shapes) == 1 else {})
-            if _has_annotations(annotations) or shape.kind in ("object", "array"):
+            # Annotations without text for a model are not written by any dialect.
+            notes = example_notes(annotations, default=True)
+            annotated = annotations.get("default") is not None or title_and_description(annotations, notes)
+            if annotated or shape.kind in ("object", "array"):
                 found.append(msgspec.structs.replace(shape, annotations=annotations))
             elif shape.keywords.keys() == {"enum"}:
                 place, values = lists.setdefault(shape.kind, (len(found), {}))
@@ -73,13 +76,6 @@ def join_shapes(choices: Sequence[ShapeUnion]) -> tuple[ValueShape, ...]:
     return tuple(found)
 
 
-def _has_annotations(annotations: SchemaNode) -> bool:
-    """Whether any annotation has text for a model: empty ones are not written by any dialect."""
-    return annotations.get("default") is not None or bool(
-        title_and_description(annotations, example_notes(annotations, default=False))
-    )
-
-
 def join_objects(branches: Sequence[SchemaNode], rest: SchemaNode) -> SchemaNode:
     """One object with the members of all alternatives; required are the members that all require."""
     properties: dict[str, list[Any]] = {}
@@ -90,17 +86,16 @@ def join_objects(branches: Sequence[SchemaNode], rest: SchemaNode) -> SchemaNode
             if schema not in known[-3:]:
                 known.append(schema)
         required.append(set(required_names(branch)))
+    joined = {
+        name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas} for name, schemas in properties.items()
+    }
+    # Those of `rest` first, in their order.
     own = properties_of(rest)
-    extra = {name: _either(schemas) for name, schemas in properties.items() if name not in own}
     common = set.intersection(*required) if required else set()
     return rest | {
-        "properties": own | extra,
+        "properties": own | joined | own,
         "required": [*as_list(rest.get("required")), *sorted(common)],
     }
-
-
-def _either(schemas: list[Any]) -> Any:
-    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 # Places of one schema: several times the number in a tool of the largest real server.
@@ -108,7 +103,11 @@ _MOST_PLACES: Final = 1000
 _MOST_CHARACTERS: Final = 100_000
 _ANNOTATIONS: Final = ("title", "description", "default", "example", "examples")
 # They do not constrain a value.
-_WITHOUT_EFFECT: Final = {"$schema", "$id", "$comment", "$defs", "definitions", "$anchor", "nullable"}
+# fmt: off
+_WITHOUT_EFFECT: Final = {
+    "$schema", "$id", "$comment", "$defs", "definitions", "$anchor", "nullable", *_ANNOTATIONS
+}
+# fmt: on
 _MADE_OF: Final = {
     "object": ("properties", "required", "additionalProperties", "patternProperties"),
     "array": ("items", "prefixItems", "additionalItems"),
@@ -132,8 +131,7 @@ _TELLTALE: Final = tuple(
 
 def read_shapes(schema: SchemaNode, changes: SchemaChanges) -> ShapeUnion:
     """The shape of a tool's arguments, always one object; raises UnsupportedSchema."""
-    reader = _ShapeReader(schema, changes)
-    return reader.read_root(schema)
+    return _ShapeReader(schema, changes).read_root(schema)
 
 
 class _ShapeReader:
@@ -146,25 +144,18 @@ class _ShapeReader:
     def read_root(self, schema: SchemaNode) -> ShapeUnion:
         where = "inputSchema"
         opened = self._dereferencer.dereference(schema, where, frozenset(("#",)))
-        node = opened.node
         hints: tuple[str, ...] = ()
-        branches, rest = self._branches(node, where)
-        if branches:
-            node, hints = self._one_object(branches, rest, where, opened.trail)
+        # No dialect supports alternatives at the root: one object has the members of all.
+        branches, node = self._branches(opened.node, where)
+        if branches and only_require_members(branches, node):
+            hints = self._hint(branches, where)
+        elif branches:
+            self._changes.add(where, "alternatives merged into one object")
+            nodes = [self._dereferencer.dereference(one, where, opened.trail).node for one in branches]
+            node = join_objects(nodes, node)
         self._note_unknown(node, where)
         shape = self._object(node | {"type": "object"}, where, opened.trail, 0)
         return ShapeUnion((shape,), annotations=_annotations(node), hints=hints)
-
-    def _one_object(
-        self, branches: Sequence[Any], rest: SchemaNode, where: str, trail: ReferenceTrail
-    ) -> tuple[SchemaNode, tuple[str, ...]]:
-        """Alternatives at the root, which no dialect supports, as one object with the members of all."""
-        if only_require_members(branches, rest):
-            return rest, self._hint(branches, where)
-        self._changes.add(where, "alternatives merged into one object")
-        return join_objects(
-            [self._dereferencer.dereference(one, where, trail).node for one in branches], rest
-        ), ()
 
     def read_subschema(self, schema: Any, where: str, trail: ReferenceTrail, depth: int) -> ShapeUnion:
         self._places += 1
@@ -209,11 +200,7 @@ class _ShapeReader:
     def _union(
         self, branches: list[Any], rest: SchemaNode, where: str, trail: ReferenceTrail, depth: int
     ) -> ShapeUnion:
-        own = {
-            key: value
-            for key, value in rest.items()
-            if key not in _WITHOUT_EFFECT and key not in _ANNOTATIONS
-        }
+        own = {key: value for key, value in rest.items() if key not in _WITHOUT_EFFECT}
         found = [
             self.read_subschema(
                 merge_schemas(branch, own) if own and isinstance(branch, dict) else branch,
@@ -245,21 +232,19 @@ class _ShapeReader:
             self._changes.add(where, "several types became alternatives")
         elif kinds and "type" not in node:
             self._changes.add(where, f"type {kinds[0]} added")
+        shapes = []
+        for kind in kinds:
+            if kind == "object":
+                shapes.append(self._object(node, where, trail, depth))
+                continue
+            items = self._items(node, where, trail, depth) if kind == "array" else None
+            shapes.append(ValueShape(kind, _type_keywords(kind, node), items=items))
         return ShapeUnion(
-            tuple(self._shape(kind, node, where, trail, depth) for kind in kinds),
+            tuple(shapes),
             null=null,
             nullable=node.get("nullable") is True,
             annotations=_annotations(node),
         )
-
-    def _shape(
-        self, kind: str, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int
-    ) -> ValueShape:
-        if kind == "object":
-            return self._object(node, where, trail, depth)
-        if kind == "array":
-            return ValueShape(kind, _type_keywords(kind, node), items=self._items(node, where, trail, depth))
-        return ValueShape(kind, _type_keywords(kind, node))
 
     def _object(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ValueShape:
         found = {}
@@ -272,31 +257,22 @@ class _ShapeReader:
                 self._changes.add(where, f"property {name[:60]} allows no value and was dropped")
             else:
                 found[name] = inner
-        more = node.get("additionalProperties")
-        patterns = node.get("patternProperties")
+        required = required_names(node)
+        unknown = ", ".join([name[:60] for name in required if name not in found][:5])
+        if unknown:
+            self._changes.add(where, f"required names that are no properties dropped: {unknown}")
+        more, patterns = node.get("additionalProperties"), node.get("patternProperties")
+        # The type of additional members, if it is a single one.
+        kind = self._dereferencer.dereference(more, where, trail).node.get("type")
         return ValueShape(
             "object",
             _type_keywords("object", node),
             properties=found,
-            required=self._required(node, found, where),
+            required=tuple(name for name in required if name in found),
             closed=more is False and not patterns,
             open=more is True or isinstance(more, dict) or bool(patterns),
-            values=self._values(more, where, trail),
+            values=kind if isinstance(kind, str) and kind in SHAPE_TYPES else "",
         )
-
-    def _required(self, node: SchemaNode, found: dict[str, ShapeUnion], where: str) -> tuple[str, ...]:
-        names = required_names(node)
-        unknown = [name[:60] for name in names if name not in found]
-        if unknown:
-            self._changes.add(
-                where, f"required names that are no properties dropped: {', '.join(unknown[:5])}"
-            )
-        return tuple(dict.fromkeys(name for name in names if name in found))
-
-    def _values(self, more: Any, where: str, trail: ReferenceTrail) -> str:
-        """The type of additional members, if it is a single one."""
-        kind = self._dereferencer.dereference(more, where, trail).node.get("type")
-        return kind if isinstance(kind, str) and kind in SHAPE_TYPES else ""
 
     def _items(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ShapeUnion:
         items = node.get("items")
@@ -307,12 +283,10 @@ class _ShapeReader:
             behind = node.get("additionalItems") if several is items else items
             several = [*several, *([behind] if isinstance(behind, dict) else [])]
             found = self._union(several, {}, where, trail, depth)
+        elif isinstance(items, dict):
+            found = self.read_subschema(items, f"{where}.items", trail, depth + 1)
         else:
-            found = (
-                self.read_subschema(items, f"{where}.items", trail, depth + 1)
-                if isinstance(items, dict)
-                else NEVER
-            )
+            return ANYTHING
         # No constraint, or one that no value satisfies.
         return found if found.shapes or found.null else ANYTHING
 
@@ -363,16 +337,10 @@ def _kinds(node: SchemaNode) -> tuple[list[str], bool]:
 
 def _type_keywords(kind: str, node: SchemaNode) -> SchemaNode:
     """The valid keywords of that type."""
-    keywords = {
-        key: node[key] for key in TYPE_KEYWORDS[kind] if key in node and _is_meaningful(key, node[key])
-    }
-    if "enum" in keywords:
-        keywords["enum"] = [
-            value for value in keywords["enum"] if is_of_type(value, kind) and _is_finite(value)
-        ]
-        if not keywords["enum"]:
-            del keywords["enum"]
-    return keywords
+    found = {key: node[key] for key in TYPE_KEYWORDS[kind] if key in node and _is_meaningful(key, node[key])}
+    if "enum" in found:
+        found["enum"] = [one for one in found["enum"] if is_of_type(one, kind) and _is_finite(one)]
+    return {key: value for key, value in found.items() if key != "enum" or value}
 
 
 def _is_meaningful(key: str, value: Any) -> bool:
@@ -384,13 +352,10 @@ def _is_meaningful(key: str, value: Any) -> bool:
         return value is True
     if not is_of_type(value, "number") or not _is_finite(value):
         return False
-    return key[:3] not in ("min", "max") or key in ("minimum", "maximum") or _is_count(value)
+    counts = key[:3] in ("min", "max") and key not in ("minimum", "maximum")
+    return not counts or (is_of_type(value, "integer") and 0 <= value < 2**31)
 
 
 def _is_finite(value: Any) -> bool:
     """Whether a number fits the number type of every JSON parser; True for other values."""
     return not is_of_type(value, "number") or -(2**63) < value < 2**63
-
-
-def _is_count(value: Any) -> bool:
-    return is_of_type(value, "integer") and 0 <= value < 2**31

@@ -13,22 +13,15 @@ from headgate.schema.keywords import JSON_TYPES, SchemaNode
 # `null` is a flag of a union, and no shape.
 SHAPE_TYPES: Final = JSON_TYPES[:-1]
 # The keywords of each type, beside those for members and elements.
+_OF_NUMBERS: Final = ("format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 TYPE_KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "string": ("enum", "format", "pattern", "minLength", "maxLength"),
-    "number": (
-        "enum",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-    ),
+    "number": ("enum", *_OF_NUMBERS),
+    "integer": ("enum", *_OF_NUMBERS),
     "boolean": ("enum",),
     "object": ("enum", "minProperties", "maxProperties"),
     "array": ("enum", "minItems", "maxItems", "uniqueItems"),
 }
-TYPE_KEYWORDS["integer"] = TYPE_KEYWORDS["number"]
 
 
 class ValueShape(msgspec.Struct, frozen=True):
@@ -68,12 +61,8 @@ class ShapeUnion(msgspec.Struct, frozen=True):
 
 NEVER: Final = ShapeUnion()
 ANYTHING: Final = ShapeUnion(
-    (
-        ValueShape("string"),
-        ValueShape("number"),
-        ValueShape("boolean"),
-        ValueShape("object", open=True),
-        ValueShape("array"),
+    tuple(
+        ValueShape(kind, open=kind == "object") for kind in ("string", "number", "boolean", "object", "array")
     ),
     null=True,
 )
@@ -129,15 +118,16 @@ def title_and_description(annotations: SchemaNode, notes: Iterable[str]) -> Sche
 
 def keyword_notes(keywords: SchemaNode, keys: Iterable[str]) -> list[str]:
     """Keywords with their values as text for a model."""
-    return [_keyword(key, keywords[key]) for key in keys if key in keywords]
-
-
-def _keyword(key: str, value: Any) -> str:
-    if key == "enum":
-        return f"one of {_listed(value)}"
-    if key == "uniqueItems":
-        return "no duplicates"
-    return f"{key} {value if isinstance(value, str) else _text(value)}"[:_LONGEST_VALUE]
+    notes = []
+    for key in keys:
+        value = keywords.get(key)
+        if key == "enum" and value is not None:
+            notes.append(f"one of {_listed(value)}")
+        elif key == "uniqueItems" and value is not None:
+            notes.append("no duplicates")
+        elif key in keywords:
+            notes.append(f"{key} {value if isinstance(value, str) else _text(value)}"[:_LONGEST_VALUE])
+    return notes
 
 
 def _listed(values: list[Any]) -> str:
