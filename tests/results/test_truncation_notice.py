@@ -15,8 +15,8 @@ from headgate.results.jobs import ExcerptJob, JobResult
 from headgate.results.notices import MESSAGE
 from headgate.results.result_structure import visible_size
 from headgate.results.truncation import MARKER, head_tail
+from headgate.schema.keywords import resolve_reference
 from headgate.schema.notice_compatibility import admits_notice
-from headgate.schema.references import resolve_reference
 from tests.results.sample_results import IMAGE, parsed_result, result, results, text, texts_of
 
 ID = "0123456789abcdef01234567"

@@ -25,8 +25,8 @@ from headgate.domain.identity import Identity
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse
 from headgate.domain.tool_arguments import argument_members, list_in_text, refuse_unknown, text_member
+from headgate.schema.keywords import pointer_steps, string_value
 from headgate.schema.path_lookup import LONGEST_PATH, NavigableSchema, PathFound, PathNotFound, SchemaPart
-from headgate.schema.references import pointer_steps, string_value
 
 _MOST_NAMED: Final = 20
 _LONGEST_NAME: Final = 100

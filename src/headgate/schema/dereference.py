@@ -2,8 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from headgate.schema.keywords import SchemaNode, json_type_of, listed_types
-from headgate.schema.references import resolve_reference
+from headgate.schema.keywords import SchemaNode, json_type_of, listed_types, resolve_reference
 from headgate.schema.shapes import SchemaChanges
 
 # The type of two schemas that contradict each other.
@@ -25,56 +24,38 @@ def merge_schemas(over: SchemaNode, under: SchemaNode) -> SchemaNode:
 
 
 def _joined(key: str, over: Any, under: Any) -> Any:
-    if type(over) is not type(under):
-        return _joined_of_two_types(key, over, under)
-    if key in _OF_SCHEMAS and isinstance(over, dict):
-        return over | {
-            name: _both(over[name], schema) if name in over else schema for name, schema in under.items()
-        }
-    if key in ("items", "additionalProperties") and isinstance(over, dict):
-        return _both(over, under)
-    if key == "required" and isinstance(over, list):
-        return list(dict.fromkeys(name for name in [*over, *under] if isinstance(name, str)))
-    if key == "enum" and isinstance(over, list):
-        known = {_key(value) for value in under}
-        return [value for value in over if _key(value) in known]
-    return _bound(key, over, under)
-
-
-def _joined_of_two_types(key: str, over: Any, under: Any) -> Any:
     if key == "type":
-        return _common_types(over, under)
+        # An integer is a number too.
+        first, second = listed_types(over), listed_types(under)
+        common = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
+        common += [kind for kind in second if kind == "integer" and "number" in first and kind not in common]
+        return common or NO_TYPE
+    are_objects = isinstance(over, dict) and isinstance(under, dict)
+    are_lists = isinstance(over, list) and isinstance(under, list)
+    if key in ("items", "additionalProperties") and are_objects:
+        return {"allOf": [over, under]}
     if key == "additionalProperties":
         # `false` is the strictest and `true` the most lenient.
         return (over is not False and under is not False) and (under if over is True else over)
-    return _bound(key, over, under)
-
-
-def _bound(key: str, over: Any, under: Any) -> Any:
-    if key == "type":
-        return _common_types(over, under)
-    if key == "additionalProperties":
-        return over and under
+    if key in _OF_SCHEMAS and are_objects:
+        differing = {name for name in over.keys() & under.keys() if over[name] != under[name]}
+        return over | {
+            name: {"allOf": [over[name], schema]} if name in differing else schema
+            for name, schema in under.items()
+        }
+    if key == "required" and are_lists:
+        return list(dict.fromkeys(name for name in [*over, *under] if isinstance(name, str)))
+    if key == "enum" and are_lists:
+        known = {_key(value) for value in under}
+        return [value for value in over if _key(value) in known]
     if key in _HIGHER | _LOWER and {json_type_of(over), json_type_of(under)} <= {"integer", "number"}:
         return max(over, under) if key in _HIGHER else min(over, under)
     return over
 
 
-def _both(over: Any, under: Any) -> Any:
-    return over if over == under else {"allOf": [over, under]}
-
-
 def _key(value: Any) -> str:
     """Equal for equal values only: 1 and true differ."""
     return f"{json_type_of(value)} {value!r}"
-
-
-def _common_types(over: Any, under: Any) -> Any:
-    """The types that both allow; an integer is a number too."""
-    first, second = listed_types(over), listed_types(under)
-    common = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
-    common += [kind for kind in second if kind == "integer" and "number" in first and kind not in common]
-    return common or NO_TYPE
 
 
 # References inside references, and `allOf` inside `allOf`.

@@ -20,16 +20,7 @@ _FORMATS: Final = {
     "number": {"float", "double"},
     "integer": {"int32", "int64"},
 }
-_KEPT: Final = {
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "minProperties",
-    "maxProperties",
-}
+_COUNTS: Final = {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
 # Lookaround and back references, which RE2 does not support.
 _FANCY_PATTERN: Final = re.compile(r"\(\?|\\[1-9]|\\[cux]")
 # The items of an array of anything: an array needs a schema for them.
@@ -72,14 +63,14 @@ class GeminiSchemaWriter:
                 **nullable,
                 **default,
             }
-        outs = [self._alternative(shape, f"{where}.anyOf[{at}]") for at, shape in enumerate(choice.shapes)]
+        outs: list[SchemaNode] = []
+        for at, shape in enumerate(choice.shapes):
+            written, more = self._shape(shape, f"{where}.anyOf[{at}]")
+            own = _default(shape.annotations)
+            more = [*example_notes(shape.annotations, default=not own), *more]
+            described = title_and_description(shape.annotations, more)
+            outs.append({"type": shape.kind, **described, **written, **own})
         return {"anyOf": outs, **title_and_description(choice.annotations, notes), **nullable, **default}
-
-    def _alternative(self, shape: ValueShape, where: str) -> SchemaNode:
-        written, notes = self._shape(shape, where)
-        default = _default(shape.annotations)
-        notes = [*example_notes(shape.annotations, default=not default), *notes]
-        return {"type": shape.kind, **title_and_description(shape.annotations, notes), **written, **default}
 
     def _shape(self, shape: ValueShape, where: str) -> tuple[SchemaNode, list[str]]:
         """The keywords of one type, and notes for those that the dialect does not have."""
@@ -87,24 +78,21 @@ class GeminiSchemaWriter:
         unsupported: list[str] = []
         for key, value in shape.keywords.items():
             if _is_kept(shape, key, value):
-                kept[key] = int(value) if _is_whole(key) else value
+                kept[key] = int(value) if key in _COUNTS else value
             else:
                 unsupported.append(key)
         notes = keyword_notes(shape.keywords, unsupported)
         if unsupported:
             self._changes.add(where, f"{', '.join(unsupported)} told in the description")
         if shape.kind == "array":
-            kept["items"] = self._items(shape, where)
+            items = shape.items
+            if items is None or items is ANYTHING:
+                items = ShapeUnion(_ELEMENTS)
+            kept["items"] = self._choice(items, f"{where}.items")
         elif shape.kind == "object":
             written, more = self._object(shape, where)
             return kept | written, notes + more
         return kept, notes
-
-    def _items(self, shape: ValueShape, where: str) -> SchemaNode:
-        items = shape.items
-        if items is None or items is ANYTHING:
-            items = ShapeUnion(_ELEMENTS)
-        return self._choice(items, f"{where}.items")
 
     def _object(self, shape: ValueShape, where: str) -> tuple[SchemaNode, list[str]]:
         written: SchemaNode = {}
@@ -131,11 +119,7 @@ def _is_kept(shape: ValueShape, key: str, value: Any) -> bool:
         return value in _FORMATS.get(shape.kind, ()) and (value != "enum" or "enum" in shape.keywords)
     if key == "pattern":
         return len(value) <= 500 and _FANCY_PATTERN.search(value) is None
-    return key in _KEPT
-
-
-def _is_whole(key: str) -> bool:
-    return key in _KEPT and key not in ("minimum", "maximum")
+    return key in _COUNTS or key in ("minimum", "maximum")
 
 
 def _default(annotations: SchemaNode) -> SchemaNode:

@@ -6,8 +6,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import DecodeError
 
-from headgate.schema.keywords import ANNOTATION_KEYWORDS, declared_types, says_nothing
-from headgate.schema.references import resolve_reference
+from headgate.schema.keywords import (
+    ANNOTATION_KEYWORDS,
+    COMBINING_KEYWORDS,
+    CONDITIONAL_KEYWORDS,
+    as_list,
+    declared_types,
+    resolve_reference,
+    says_nothing,
+)
 
 # The member with the notice, the cache_id, and the size of the excerpt and of the whole.
 NOTICE_MEMBER: Final = "_headgate"
@@ -57,16 +64,24 @@ class _NoticeCompatibilityCheck:
             "properties": lambda named: isinstance(named, Mapping) and NOTICE_MEMBER not in named,
             "additionalProperties": self._accepts_notice,
             "unevaluatedProperties": self._accepts_notice,
-            "patternProperties": self._pattern_ignores,
+            # No pattern is evaluated, because it may never end.
+            "patternProperties": lambda schemas: (
+                isinstance(schemas, Mapping) and all(map(self._accepts_notice, schemas.values()))
+            ),
             "propertyNames": _is_any_text,
-            **dict.fromkeys(("allOf", "anyOf", "oneOf"), self._each_ignores),
-            **dict.fromkeys(("not", "if", "then", "else"), self.ignores_notice),
+            **dict.fromkeys(
+                COMBINING_KEYWORDS,
+                lambda schemas: isinstance(schemas, list) and all(map(self.ignores_notice, schemas)),
+            ),
+            **dict.fromkeys(("not", *CONDITIONAL_KEYWORDS), self.ignores_notice),
             **dict.fromkeys(
                 ("dependentRequired", "dependentSchemas", "dependencies"), self._dependencies_ignore
             ),
             "$ref": lambda reference: self.ignores_notice(resolve_reference(self._root, reference)),
             "const": lambda value: not isinstance(value, Mapping),
-            "enum": _has_no_object,
+            "enum": lambda values: (
+                isinstance(values, list) and not any(isinstance(one, Mapping) for one in values)
+            ),
         }
 
     def ignores_notice(self, schema: Any) -> bool:
@@ -78,26 +93,23 @@ class _NoticeCompatibilityCheck:
             return True
         if not isinstance(schema, Mapping) or len(self._seen) > _MOST_SCHEMAS:
             return False
+        # Up to draft 7 the keywords beside a reference do not count.
+        named = declared_types(schema) if "$ref" not in schema else None
+        never_an_object = named is not None and "type" in schema and "object" not in named
         # A recursive schema was checked when it was first met.
-        if id(schema) in self._seen or _is_never_an_object(schema):
+        if id(schema) in self._seen or never_an_object:
             return True
         self._seen.add(id(schema))
-        return all(
-            self._keyword_ignores(schema, keyword, keyword_value) for keyword, keyword_value in schema.items()
-        )
-
-    def _keyword_ignores(self, schema: Mapping[str, Any], keyword: str, keyword_value: Any) -> bool:
-        if keyword in ("minProperties", "$id"):
-            return schema is self._root
-        rule = self._rules.get(keyword)
-        return rule(keyword_value) if rule is not None else _says_nothing_of_members(keyword)
-
-    def _each_ignores(self, schemas: Any) -> bool:
-        return isinstance(schemas, list) and all(map(self.ignores_notice, schemas))
-
-    def _pattern_ignores(self, schemas: Any) -> bool:
-        # No pattern is evaluated, because it may never end.
-        return isinstance(schemas, Mapping) and all(map(self._accepts_notice, schemas.values()))
+        for keyword, value in schema.items():
+            if keyword in ("minProperties", "$id"):
+                ignores = schema is self._root
+            elif keyword in self._rules:
+                ignores = self._rules[keyword](value)
+            else:
+                ignores = _says_nothing_of_members(keyword)
+            if not ignores:
+                return False
+        return True
 
     def _dependencies_ignore(self, dependencies: Any) -> bool:
         if not isinstance(dependencies, Mapping) or NOTICE_MEMBER in dependencies:
@@ -113,42 +125,24 @@ class _NoticeCompatibilityCheck:
             return schema
         if not isinstance(schema, Mapping) or depth > _MOST_HOPS:
             return False
-        return all(
-            self._keyword_accepts(keyword, keyword_value, depth + 1)
-            for keyword, keyword_value in schema.items()
-        )
+        return all(self._keyword_accepts(keyword, value, depth + 1) for keyword, value in schema.items())
 
-    def _keyword_accepts(self, keyword: str, keyword_value: Any, depth: int) -> bool:
+    def _keyword_accepts(self, keyword: str, value: Any, depth: int) -> bool:
         match keyword:
             case "type":
-                return "object" in (declared_types({"type": keyword_value}) or ())
+                return "object" in (declared_types({"type": value}) or ())
             case "additionalProperties":
-                return keyword_value is True or keyword_value == {}
-            case "allOf":
-                return isinstance(keyword_value, list) and all(
-                    self._accepts_notice(one, depth) for one in keyword_value
-                )
-            case "anyOf":
-                return isinstance(keyword_value, list) and any(
-                    self._accepts_notice(one, depth) for one in keyword_value
-                )
+                return value is True or value == {}
+            case "allOf" | "anyOf":
+                accepted = (self._accepts_notice(one, depth) for one in as_list(value))
+                return isinstance(value, list) and (all if keyword == "allOf" else any)(accepted)
             case "$ref":
-                return self._accepts_notice(resolve_reference(self._root, keyword_value), depth)
+                return self._accepts_notice(resolve_reference(self._root, value), depth)
         return _says_nothing_of_members(keyword)
 
 
 def _says_nothing_of_members(keyword: str) -> bool:
     return keyword in _OF_OTHER_TYPES or says_nothing(keyword)
-
-
-def _has_no_object(values: Any) -> bool:
-    return isinstance(values, list) and not any(isinstance(one, Mapping) for one in values)
-
-
-def _is_never_an_object(schema: Mapping[str, Any]) -> bool:
-    # Up to draft 7 the keywords beside a reference do not count.
-    named = declared_types(schema) if "$ref" not in schema else None
-    return named is not None and "type" in schema and "object" not in named
 
 
 def _is_any_text(schema: Any) -> bool:

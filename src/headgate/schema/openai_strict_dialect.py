@@ -1,6 +1,6 @@
 """Writes shapes as OpenAI strict schemas: closed objects in which every member is required."""
 
-from typing import Any, Final
+from typing import Final
 
 from headgate.schema.dereference import UnsupportedSchema
 from headgate.schema.keywords import SchemaNode
@@ -19,7 +19,6 @@ from headgate.schema.shapes import (
 _MOST_LEVELS: Final = 10
 _MOST_VALUES: Final = 1000
 _MOST_CHARACTERS: Final = 15_000
-_NULL: Final = {"type": "null"}
 
 
 def is_json_text(shape: ValueShape, level: int) -> bool:
@@ -66,28 +65,27 @@ class StrictSchemaWriter:
     def _choice(self, choice: ShapeUnion, where: str, level: int, *, optional: bool) -> SchemaNode:
         null = optional or choice.null or choice.nullable
         level = nesting_level_inside(choice, level)
-        texts = [shape for shape in choice.shapes if is_json_text(shape, level)]
-        outs = [
-            self._alternative(shape, f"{where}.anyOf[{at}]" if len(choice.shapes) > 1 else where, level)
-            for at, shape in enumerate(choice.shapes)
-            if not is_json_text(shape, level)
-        ]
+        texts: list[ValueShape] = []
+        outs: list[SchemaNode] = []
+        for at, shape in enumerate(choice.shapes):
+            if is_json_text(shape, level):
+                texts.append(shape)
+                continue
+            place = f"{where}.anyOf[{at}]" if len(choice.shapes) > 1 else where
+            written, more = self._shape(shape, place, level)
+            annotations = title_and_description(
+                shape.annotations, [*example_notes(shape.annotations, default=True), *more]
+            )
+            outs.append({"type": shape.kind, **annotations, **written})
         if texts:
             outs = self._with_json_text(outs, texts, choice, where)
         notes = [*choice.hints, *example_notes(choice.annotations, default=True)]
-        if len(outs) == 1 and not (null and _needs_null_alternative(outs[0])):
-            (out,) = outs
-            if null:
-                out = out | {"type": [out["type"], "null"]}
-            return _with_notes(out, choice.annotations, notes)
-        if null:
-            outs.append(dict(_NULL))
+        if null and len(outs) == 1 and outs[0]["type"] not in ("object", "array") and "enum" not in outs[0]:
+            # Only a schema that is no more than a type has room for null in it.
+            outs[0] |= {"type": [outs[0]["type"], "null"]}
+        elif null:
+            outs.append({"type": "null"})
         return _with_notes(outs[0] if len(outs) == 1 else {"anyOf": outs}, choice.annotations, notes)
-
-    def _alternative(self, shape: ValueShape, where: str, level: int) -> SchemaNode:
-        written, notes = self._shape(shape, where, level)
-        notes = [*example_notes(shape.annotations, default=True), *notes]
-        return {"type": shape.kind, **title_and_description(shape.annotations, notes), **written}
 
     def _with_json_text(
         self, outs: list[SchemaNode], texts: list[ValueShape], choice: ShapeUnion, where: str
@@ -117,25 +115,20 @@ class StrictSchemaWriter:
         if shape.kind == "array" and shape.items is not None:
             items = self._choice(shape.items, f"{where}.items", level + 1, optional=False)
             return {"items": items}, self._noted_keywords(shape, where)
-        values = shape.keywords.get("enum")
-        if values is not None and self._fits(values):
-            return {"enum": values}, self._noted_keywords(shape, where, "enum")
-        return {}, self._noted_keywords(shape, where)
+        values = shape.keywords.get("enum", [])
+        count = self._values + len(values)
+        characters = self._characters + sum(len(value) for value in values if isinstance(value, str))
+        # Whether the values fit the limits together with those before.
+        if not values or count > _MOST_VALUES or characters > _MOST_CHARACTERS:
+            return {}, self._noted_keywords(shape, where)
+        self._values, self._characters = count, characters
+        return {"enum": values}, self._noted_keywords(shape, where, "enum")
 
     def _noted_keywords(self, shape: ValueShape, where: str, *kept: str) -> list[str]:
         keys = [key for key in shape.keywords if key not in kept]
         if keys:
             self._changes.add(where, f"{', '.join(keys)} told in the description")
         return keyword_notes(shape.keywords, keys)
-
-    def _fits(self, values: list[Any]) -> bool:
-        """Whether the values fit the limits together with those before."""
-        characters = sum(len(value) for value in values if isinstance(value, str))
-        if self._values + len(values) > _MOST_VALUES or self._characters + characters > _MOST_CHARACTERS:
-            return False
-        self._values += len(values)
-        self._characters += characters
-        return True
 
     def _object(self, shape: ValueShape, where: str, level: int) -> SchemaNode:
         optional = [name for name in shape.properties if name not in shape.required]
@@ -155,11 +148,6 @@ class StrictSchemaWriter:
             "required": list(shape.properties),
             "additionalProperties": False,
         }
-
-
-def _needs_null_alternative(out: SchemaNode) -> bool:
-    """Whether null needs an alternative of its own, because the schema is more than a type."""
-    return out["type"] in ("object", "array") or "enum" in out
 
 
 def _with_notes(out: SchemaNode, annotations: SchemaNode, notes: list[str]) -> SchemaNode:

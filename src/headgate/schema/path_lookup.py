@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from headgate.schema.bounded_json import BoundedJson
-from headgate.schema.keywords import COMBINING_KEYWORDS
-from headgate.schema.references import array_index, pointer_steps, string_value
+from headgate.schema.keywords import COMBINING_KEYWORDS, array_index, pointer_steps, string_value
 
 LONGEST_PATH: Final = 100
 # Other parts that the same path could mean; a model reads few.

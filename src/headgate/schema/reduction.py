@@ -17,8 +17,8 @@ from headgate.schema.keywords import (
     declared_types,
     properties_of,
     required_names,
+    resolve_reference,
 )
-from headgate.schema.references import resolve_reference
 
 # Of one tool: more would take too long and give a longer list than a single type.
 _MOST_STEPS: Final = 2_000

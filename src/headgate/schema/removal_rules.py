@@ -5,8 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from headgate.schema.keywords import as_list, declared_types, says_nothing
-from headgate.schema.references import resolve_reference
+from headgate.schema.keywords import as_list, declared_types, resolve_reference, says_nothing
 
 # Several schemas that apply to one value.
 Schemas: TypeAlias = tuple[Mapping[str, Any], ...]
