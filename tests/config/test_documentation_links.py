@@ -48,6 +48,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(lost(page)) == []
 
 
+@pytest.mark.parametrize("name", ["architecture.md", "internals.md"])
+def test_every_module_that_is_named_exists(name: str) -> None:
+    page = (DOCS / "how-it-works" / name).read_text()
+    modules = re.findall(r"`([a-z_/0-9]+/[a-z_0-9]+\.py)`", page)
+    assert len(modules) > 20
+    assert [module for module in modules if not (ROOT / "src" / "headgate" / module).exists()] == []
+
+
 def test_every_decision_is_in_the_map() -> None:
     index = (DOCS / "decisions" / "index.md").read_text()
     for decision in sorted((DOCS / "decisions").glob("0*.md")):
