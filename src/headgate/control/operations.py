@@ -76,7 +76,13 @@ async def resolve_operation(
             or fence is None
             or not await operations.finish(op_id, fence, outcome)
         ):
-            raise _not_in_doubt(await _find_operation(operations, op_id))
+            found = await _find_operation(operations, op_id)
+            problem = f"operation {op_id} is {found.state}, not in doubt"
+            hint = f"`headgate operations show {op_id}` tells what is known of it"
+            if found.state is OperationState.INTENT:
+                problem = f"a gateway has operation {op_id} under way"
+                hint = "wait for its answer, or until it is in doubt"
+            raise InvalidArguments("operations resolve", problem, hint=hint)
         return await _find_operation(operations, op_id)
 
 
@@ -85,17 +91,3 @@ async def _find_operation(operations: RecordedOperations, op_id: str) -> Operati
     if found is None:
         raise OperationNotFound(op_id)
     return found
-
-
-def _not_in_doubt(operation: Operation) -> InvalidArguments:
-    if operation.state is OperationState.INTENT:
-        return InvalidArguments(
-            "operations resolve",
-            f"a gateway has operation {operation.op_id} under way",
-            hint="wait for its answer, or until it is in doubt",
-        )
-    return InvalidArguments(
-        "operations resolve",
-        f"operation {operation.op_id} is {operation.state}, not in doubt",
-        hint=f"`headgate operations show {operation.op_id}` tells what is known of it",
-    )

@@ -135,7 +135,16 @@ async def resolve_transaction(
         at = now()
         after = with_change(transaction, change, at)
         if not await ledger.transactions.save_decision(after, HistoryEvent(at, change.text), change.steps):
-            raise await _resolved_concurrently(ledger, transaction.transaction_key)
+            # Another decision was recorded first, and this one was not.
+            current = await ledger.transactions.load(transaction.transaction_key)
+            if current is None:
+                raise _unknown(transaction.id)
+            why = f" ({current.reason})" if current.reason else ""
+            raise TransactionFailed(
+                f"a gateway or another operator was quicker, so nothing was recorded: "
+                f"transaction {current.id} is {phase_name(current.phase)} now{why}",
+                hint=f"`headgate transactions show {current.id}` tells what is known of it",
+            )
         doubts = [found.op_id for found in operations.values() if found.state is OperationState.DOUBT]
         return TransactionResolution(after, decision, doubts, runs, source.path.parent)
 
@@ -200,17 +209,4 @@ def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
     return TransactionFailed(
         f"the ids of {len(places)} transactions begin with {id[:100]!r}: {named}{more}",
         hint="give more of the id",
-    )
-
-
-async def _resolved_concurrently(ledger: OperatorLedger, place: TransactionKey) -> TransactionFailed:
-    """Another decision was recorded first, and this one was not."""
-    now = await ledger.transactions.load(place)
-    if now is None:
-        return _unknown(place.id)
-    why = f" ({now.reason})" if now.reason else ""
-    return TransactionFailed(
-        f"a gateway or another operator was quicker, so nothing was recorded: "
-        f"transaction {place.id} is {phase_name(now.phase)} now{why}",
-        hint=f"`headgate transactions show {place.id}` tells what is known of it",
     )

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 
 from headgate.domain.item import Item, ItemKind
+from headgate.domain.json_decoding import decode_or
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, ToolClass, ToolSafety, UpstreamPolicy
 
@@ -103,7 +104,9 @@ class DeliveryPolicy:
         """Whether the configured header or argument gives the tool a key."""
         if policy.key_header or not policy.key_argument:
             return bool(policy.key_header)
-        if _may_accept_argument(item.definition, policy.key_argument):
+        definition = decode_or(item.definition or b"{}", _ToolInputDefinition, _ToolInputDefinition())
+        # A schema that lists no argument may accept any.
+        if policy.key_argument in (definition.input_schema.properties or (policy.key_argument,)):
             return True
         # A misspelt argument must not cause double execution.
         if (item.server, item.name) not in self._warned:
@@ -115,23 +118,11 @@ class DeliveryPolicy:
         return False
 
 
-def _may_accept_argument(definition: bytes, argument: str) -> bool:
-    """Whether the input schema lists the argument, or lists none."""
-    try:
-        known = msgspec.json.decode(definition or b"{}", type=_ToolInputDefinition).input_schema.properties
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return True
-    return not known or argument in known
-
-
 def _annotated_class(definition: bytes) -> ToolClass:
     """The class according to the annotations; without any it is UNSAFE, as in the MCP specification."""
     if b"Hint" not in definition:
         return ToolClass.UNSAFE
-    try:
-        hints = msgspec.json.decode(definition, type=_AnnotatedDefinition).annotations
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return ToolClass.UNSAFE
+    hints = decode_or(definition, _AnnotatedDefinition, _AnnotatedDefinition()).annotations
     if hints.read_only_hint:
         return ToolClass.READ
     return ToolClass.IDEMPOTENT if hints.idempotent_hint else ToolClass.UNSAFE

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError
 
+from headgate.domain.json_decoding import decode_or
+
 # A declaration of more than this is nothing that any server acts on.
 MAX_CAPABILITIES_BYTES = 16 * 1024
 _CAPABILITY_BY_METHOD = {
@@ -38,7 +40,8 @@ class ClientProfile(msgspec.Struct, frozen=True):
             return bool(self.input_capabilities)
         if capability != "elicitation":
             return capability in self.input_capabilities
-        return f"elicitation.{_elicitation_mode(params)}" in self.input_capabilities
+        elicitation = decode_or(params or b"{}", _ElicitationParams, _ElicitationParams("unreadable"))
+        return f"elicitation.{elicitation.mode}" in self.input_capabilities
 
     def unsupported_reason(self, method: str) -> str:
         """Why the client does not support this request, in words for a model."""
@@ -48,13 +51,6 @@ class ClientProfile(msgspec.Struct, frozen=True):
         if capability in self.input_capabilities:
             return f"the client does not support this kind of {capability}"
         return f"the client does not support {capability}"
-
-
-def _elicitation_mode(params: bytes) -> str:
-    try:
-        return msgspec.json.decode(params or b"{}", type=_ElicitationParams).mode
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return "unreadable"
 
 
 PLAIN_PROFILE = ClientProfile()
@@ -105,10 +101,7 @@ class _ClientInfo(msgspec.Struct):
 
 @lru_cache(maxsize=256)
 def _read_client_name(info: bytes) -> str:
-    try:
-        return msgspec.json.decode(info, type=_ClientInfo).name[:_MAX_CLIENT_NAME]
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+    return decode_or(info, _ClientInfo, _ClientInfo()).name[:_MAX_CLIENT_NAME]
 
 
 def client_name(info: bytes) -> str:

@@ -2,12 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import Raw
+
+from headgate.domain.json_decoding import decode_or
 
 # In the environment of a child: the gateways that started it, the first one first.
 CHAIN_VARIABLE: Final = "HEADGATE_CHAIN"
@@ -86,9 +87,6 @@ def gateways_in_meta(meta: Raw | bytes) -> frozenset[str]:
     raw = bytes(meta)
     if META_GATEWAYS.encode() not in raw:
         return frozenset()
-    try:
-        named = msgspec.json.decode(raw, type=dict[str, Raw]).get(META_GATEWAYS, b"[]")
-        found: Iterable[str] = msgspec.json.decode(named, type=list[str])
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return frozenset()
-    return frozenset(one for one in list(found)[:_MAX_GATEWAYS] if _ID.fullmatch(one))
+    named: Raw | bytes = decode_or(raw, dict[str, Raw], dict[str, Raw]()).get(META_GATEWAYS, b"[]")
+    found = decode_or(named, list[str], list[str]())
+    return frozenset(one for one in found[:_MAX_GATEWAYS] if _ID.fullmatch(one))

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from headgate.domain.json_decoding import decode_or
 from headgate.domain.secret_detection import (
     is_absent,
     is_credential,
@@ -378,10 +379,7 @@ _MOST_READ_BYTES = 256 * 1024
 
 def redact_json(document: bytes) -> str:
     """A JSON document as a text, without the values of members that are named like secrets."""
-    try:
-        value = msgspec.json.decode(document) if len(document) <= _MOST_READ_BYTES else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = None
+    value = decode_or(document, object, None) if len(document) <= _MOST_READ_BYTES else None
     if value is None:
         return redact_secrets(document[:_MOST_READ_BYTES].decode("utf-8", "replace"))
     return msgspec.json.encode(_without_secret_values(value)).decode()

@@ -12,6 +12,7 @@ from msgspec import DecodeError, Raw, ValidationError
 from msgspec.inspect import EnumType, ListType, LiteralType, RawType, StrType, UnionType, type_info
 
 from headgate.domain.errors import InvalidArguments, UnknownArgument
+from headgate.domain.json_decoding import decode_or
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _Value = TypeVar("_Value")
@@ -127,19 +128,16 @@ def _is_text(given: Mapping[str, Raw], name: str) -> bool:
 
 def _as_list(value: Raw) -> Raw:
     """The list of texts that a text holds as JSON, or a list of that one text."""
-    try:
-        text = msgspec.json.decode(value, type=str)
-    except (DecodeError, UnicodeDecodeError):
+    text = decode_or(value, str, None)
+    if text is None:
         return value
     texts = list_in_text(text, list[str])
     return Raw(msgspec.json.encode([text] if texts is None else texts))
 
 
 def _stripped(value: Raw) -> Raw:
-    try:
-        return Raw(msgspec.json.encode(msgspec.json.decode(value, type=str).strip()))
-    except (DecodeError, UnicodeDecodeError):
-        return value
+    text = decode_or(value, str, None)
+    return value if text is None else Raw(msgspec.json.encode(text.strip()))
 
 
 def list_in_text(text: str, kind: type[list[_Value]]) -> list[_Value] | None:
@@ -215,10 +213,7 @@ def _is_none(value: Raw) -> bool:
 
 def text_member(given: Mapping[str, Raw], name: str) -> str:
     """The text of a member, such as the tool that a call names; empty where it is missing or no text."""
-    try:
-        return msgspec.json.decode(given.get(name, b'""'), type=str)
-    except (DecodeError, UnicodeDecodeError):
-        return ""
+    return decode_or(given.get(name, b'""'), str, "")
 
 
 def refuse_unknown(

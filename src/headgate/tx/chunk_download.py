@@ -6,6 +6,7 @@ import logging
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -122,19 +123,12 @@ async def _fetch_one(transfer: RmcpTransfer, index: int, fetch: Fetch) -> bytes:
             if tries == _TRIES or exception_failure(error).effect is Effect.NONE:
                 raise
             continue
-        data = _verified_chunk(chunk)
-        if data is not None:
-            return data
+        with suppress(NotBase64, ValueError, TypeError):
+            data = b64decode(chunk.get("data") or "", validate=True)
+            if hashlib.sha256(data).hexdigest() == chunk.get("sha256"):
+                return data
         problem = f"chunk {index} of {transfer.total} of a large result does not match its sha-256"
     raise _integrity_error(problem)
-
-
-def _verified_chunk(chunk: Mapping[str, Any]) -> bytes | None:
-    try:
-        data = b64decode(chunk.get("data") or "", validate=True)
-    except (NotBase64, ValueError, TypeError):
-        return None
-    return data if hashlib.sha256(data).hexdigest() == chunk.get("sha256") else None
 
 
 def _decoded(whole: bytes) -> dict[str, Any]:

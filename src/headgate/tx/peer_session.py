@@ -172,7 +172,15 @@ class PeerSession:
         if tool not in self._kinds:
             if self.is_lost:
                 await self.reopen()
-            self._kinds.update(await self._list_tool_classes())
+            cursor: str | None = None
+            for _ in range(_MOST_PAGES):
+                page = await self._page(cursor)
+                self._kinds.update(
+                    {listed.name: _annotated_class(listed.annotations) for listed in page.tools}
+                )
+                cursor = getattr(page, "next_cursor", None)
+                if not cursor:
+                    break
         return self.known_kind_of(tool)
 
     def known_kind_of(self, tool: str) -> ToolClass:
@@ -183,11 +191,17 @@ class PeerSession:
         sdk_dispatcher = getattr(session, _DISPATCHER, None)
         if sdk_dispatcher is None:
             return session
-        self._dispatcher = RmcpDispatcher(
+        self._dispatcher = dispatcher = RmcpDispatcher(
             sdk_dispatcher, self._offered, ChunkDownloader(self._config.max_transfer_bytes)
         )
-        setattr(session, _DISPATCHER, self._dispatcher)
-        stack.callback(_uninstall_dispatcher, session, self._dispatcher)
+        setattr(session, _DISPATCHER, dispatcher)
+
+        def uninstall() -> None:
+            # Not if another dispatcher wraps this one by now.
+            if getattr(session, _DISPATCHER) is dispatcher:
+                setattr(session, _DISPATCHER, dispatcher.sdk_dispatcher)
+
+        stack.callback(uninstall)
         return session
 
     async def _negotiate(self, session: Any) -> None:
@@ -212,17 +226,6 @@ class PeerSession:
             dispatcher.is_negotiated = True
             log.debug("the server does not negotiate rmcp", exc_info=True)
 
-    async def _list_tool_classes(self) -> dict[str, ToolClass]:
-        listed: dict[str, ToolClass] = {}
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            page = await self._page(cursor)
-            listed.update({tool.name: _annotated_class(tool.annotations) for tool in page.tools})
-            cursor = getattr(page, "next_cursor", None)
-            if not cursor:
-                break
-        return listed
-
     async def _page(self, cursor: str | None) -> Any:
         if cursor is None:
             return await self.session.list_tools()
@@ -232,12 +235,6 @@ class PeerSession:
         from mcp_types import PaginatedRequestParams  # noqa: PLC0415
 
         return await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-
-
-def _uninstall_dispatcher(session: Any, dispatcher: RmcpDispatcher) -> None:
-    # Not if another dispatcher wraps this one by now.
-    if getattr(session, _DISPATCHER) is dispatcher:
-        setattr(session, _DISPATCHER, dispatcher.sdk_dispatcher)
 
 
 def _annotated_class(annotations: Any) -> ToolClass:

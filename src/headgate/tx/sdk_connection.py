@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headgate.domain.errors import Effect
@@ -127,7 +127,15 @@ class RmcpDispatcher:
         result = await self.sdk_dispatcher.send_raw_request(method, params, opts)
         if method != "tools/call" or "chunking" not in self.features:
             return result
-        return await self._transfers.assemble(result, self._fetching(params or {}, opts or {}))
+        # Chunks are fetched with the metadata and options of the call.
+        given: Params = (params or {}).get("_meta") or {}
+        meta = {key: value for key, value in given.items() if key.startswith(META_PREFIX)}
+
+        async def fetch(method: str, chunk: Params) -> dict[str, Any]:
+            request = {**chunk, "_meta": meta} if meta else chunk
+            return await self.sdk_dispatcher.send_raw_request(method, request, _options(opts or {}, method))
+
+        return await self._transfers.assemble(result, fetch)
 
     @property
     def is_closed(self) -> bool:
@@ -175,17 +183,6 @@ class RmcpDispatcher:
     def _with_rmcp(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
         declared = dict.fromkeys(self.names, rmcp.capability(self._offered))
         return {**capabilities, "experimental": {**(capabilities.get("experimental") or {}), **declared}}
-
-    def _fetching(self, params: Params, opts: Params) -> Callable[[str, Params], Awaitable[dict[str, Any]]]:
-        """A function that fetches chunks with the metadata and options of the call."""
-        given = params.get("_meta") or {}
-        meta = {key: value for key, value in given.items() if key.startswith(META_PREFIX)}
-
-        async def fetch(method: str, chunk: Params) -> dict[str, Any]:
-            request = {**chunk, "_meta": meta} if meta else chunk
-            return await self.sdk_dispatcher.send_raw_request(method, request, _options(opts, method))
-
-        return fetch
 
 
 # Headers of the stateless era that mirror method, name and arguments.

@@ -138,8 +138,10 @@ class TxSession:
         limit = self.config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
         if on_doubt not in ("fail", "retry"):
             raise ValueError(f'on_doubt must be "fail" or "retry", not {on_doubt!r}')
-        if idempotency_key is not None:
-            self._warn_once()
+        if idempotency_key is not None and not self._is_warned and not self.is_durable:
+            self._is_warned = True
+            reason = self.fallback or "the server has no idempotency among its features"
+            log.warning("idempotency keys are kept by this process alone, and end with it: %s", reason)
         return await self.deliver(
             TxRequest(
                 request_id=str(uuid4()),
@@ -161,8 +163,14 @@ class TxSession:
 
     async def deliver(self, request: TxRequest) -> TxResult:
         """As `call_tool`, for a finished request."""
-        if request.progress_callback is not None:
-            request.progress_callback = _acknowledging(request, request.progress_callback)
+        if (callback := request.progress_callback) is not None:
+
+            async def progressed(*progress: Any, **named: Any) -> None:
+                # A peer that reports progress has accepted the call.
+                request.state = RequestState.ACKNOWLEDGED
+                await callback(*progress, **named)
+
+            request.progress_callback = progressed
         if request.idempotency_key is None:
             answer = await self._call(request)
         else:
@@ -170,14 +178,6 @@ class TxSession:
         if answer.error_code in _RAISED:
             answer.unwrap()
         return answer
-
-    def _warn_once(self) -> None:
-        """Warn a program that chooses keys, if they do not survive it."""
-        if self._is_warned or self.is_durable:
-            return
-        self._is_warned = True
-        reason = self.fallback or "the server has no idempotency among its features"
-        log.warning("idempotency keys are kept by this process alone, and end with it: %s", reason)
 
     async def _call(self, request: TxRequest) -> TxResult:
         self._active[request.request_id] = request
@@ -261,15 +261,6 @@ class TxSession:
 
 
 _RAISED = frozenset({"CONFLICT", "IN_DOUBT"})
-
-
-def _acknowledging(request: TxRequest, callback: Callable[..., Any]) -> Callable[..., Any]:
-    async def progressed(*progress: Any, **named: Any) -> None:
-        # A peer that reports progress has accepted the call.
-        request.state = RequestState.ACKNOWLEDGED
-        await callback(*progress, **named)
-
-    return progressed
 
 
 def _still_running(request: TxRequest) -> TxResult:

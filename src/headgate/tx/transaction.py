@@ -151,11 +151,11 @@ class Transaction:
     @property
     def not_undone(self) -> tuple[str, ...]:
         """The steps that a rollback could not undo, each as one sentence."""
-        return (
-            tuple(_unresolved_reason(step) for step in self._unresolved())
-            if self._phase is Phase.STUCK
-            else ()
-        )
+        if self._phase is not Phase.STUCK:
+            return ()
+        blocking = [step for step in self._steps if step.state in (StepState.SENT, StepState.DOUBT)]
+        left = [self._steps[number - 1] for number in saga_rules.steps_not_undone(self._steps)]
+        return tuple(map(_unresolved_reason, blocking + left))
 
     async def call_tool(
         self,
@@ -361,10 +361,6 @@ class Transaction:
 
     def _remaining_ms(self) -> float:
         return self._timeout_ms - (self._clock() - self._began) * 1000
-
-    def _unresolved(self) -> list[SagaStep]:
-        blocking = [step for step in self._steps if step.state in (StepState.SENT, StepState.DOUBT)]
-        return blocking + [self._steps[number - 1] for number in saga_rules.steps_not_undone(self._steps)]
 
     def _ended_error(self) -> TxError:
         return TxError(f"transaction {self.transaction_id} is over: {self.state}", "TRANSACTION_ERROR")

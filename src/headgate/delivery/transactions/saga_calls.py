@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 from msgspec.structs import replace
 
 from headgate.delivery.argument_template import fill_template
@@ -21,6 +21,7 @@ from headgate.delivery.transactions.transaction_store import (
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import MAX_QUOTE, HeadgateError, quoted
 from headgate.domain.identity import Identity
+from headgate.domain.json_decoding import UNREADABLE, decode_or
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from headgate.protocol.jsonrpc import decode_object, encode_object
@@ -28,7 +29,6 @@ from headgate.protocol.jsonrpc import decode_object, encode_object
 META_KEY = "io.headgate/transaction"
 # A larger result does not fill the arguments of a compensation.
 _MOST_READ_BYTES = 8 * 1024 * 1024
-_UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _StepContentBlock(msgspec.Struct):
@@ -57,14 +57,11 @@ def error_text(answer: McpResponse) -> str | None:
 def full_error_text(answer: McpResponse) -> str | None:
     """The error that the server reports, in full; None for a success."""
     if answer.error:
-        try:
-            return msgspec.json.decode(answer.error, type=_StepErrorObject).message
-        except _UNREADABLE:
-            return ""
+        return decode_or(answer.error, _StepErrorObject, _StepErrorObject()).message
     if not isinstance(answer.result, bytes) or b'"isError"' not in answer.result:
         # A result on disk is too large to be an error.
         return None
-    result = _decoded_result(answer.result)
+    result = decode_or(answer.result, _StepToolResult, _StepToolResult())
     if not result.is_error:
         return None
     return next((block.text for block in result.content if block.text), "")
@@ -89,21 +86,11 @@ def _answer_value(answer: McpResponse) -> Any:
         if result.size > _MOST_READ_BYTES:
             return {}
         result = b"".join(result.chunks())
-    decoded = _decoded_result(result)
+    decoded = decode_or(result, _StepToolResult, _StepToolResult())
     if decoded.structured_content is not None:
         return decoded.structured_content
     text = next((block.text for block in decoded.content if block.type == "text"), "")
-    try:
-        return msgspec.json.decode(text)
-    except _UNREADABLE:
-        return {"text": text}
-
-
-def _decoded_result(result: bytes) -> _StepToolResult:
-    try:
-        return msgspec.json.decode(result, type=_StepToolResult)
-    except _UNREADABLE:
-        return _StepToolResult()
+    return decode_or(text, object, {"text": text})
 
 
 def with_transaction_note(answer: McpResponse, note: dict[str, Any], text: str) -> McpResponse:
@@ -119,7 +106,7 @@ def with_transaction_note(answer: McpResponse, note: dict[str, Any], text: str) 
             blocks = msgspec.json.decode(members.get("content", b"[]"), type=list[Raw])
             blocks.append(Raw(msgspec.json.encode({"type": "text", "text": text})))
             members["content"] = Raw(msgspec.json.encode(blocks))
-    except _UNREADABLE:
+    except UNREADABLE:
         return answer
     return replace(answer, result=encode_object(members))
 

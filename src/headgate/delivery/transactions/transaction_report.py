@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 
 from headgate.delivery.errors import OperationInProgress, TransactionFailed
 from headgate.delivery.ledger import Operation
@@ -20,6 +20,7 @@ from headgate.delivery.transactions.saga_rules import (
 )
 from headgate.delivery.transactions.transaction_store import HistoryEvent, StepRecord, TransactionRecord
 from headgate.domain.errors import Effect, HeadgateError
+from headgate.domain.json_decoding import decode_or
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.redaction import redact
 from headgate.protocol.result_conversion import without_connection_keys
@@ -126,11 +127,8 @@ def _answer_details(answer: McpResponse) -> dict[str, Any]:
         return {"answer_bytes": answer.result.size}
     result = without_connection_keys(answer.result)
     name, document = ("answer_error", answer.error) if answer.error else ("answer", result)
-    try:
-        msgspec.json.decode(document)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return {"answer_bytes": len(document)}
-    return {name: Raw(document)}
+    readable = decode_or(document, object, ...) is not ...
+    return {name: Raw(document)} if readable else {"answer_bytes": len(document)}
 
 
 def format_time(seconds: float) -> str:

@@ -14,6 +14,7 @@ import struct
 import threading
 import zlib
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,11 +61,11 @@ class AnswerFiles:
             file = io.FileIO(self._directory / name, "rb")
         except FileNotFoundError:
             raise StoreFailed("the file of the answer is gone") from None
-        if os.fstat(file.fileno()).st_size != size:
-            file.close()
-            raise StoreFailed("the file of the answer is damaged")
         body = PayloadFile(file, 0, size)
-        if checksum not in (UNKNOWN_CHECKSUM, _checksum(body)):
+        whole = os.fstat(file.fileno()).st_size == size
+        if whole and checksum != UNKNOWN_CHECKSUM:
+            whole = checksum == reduce(lambda found, chunk: zlib.crc32(chunk, found), body.chunks(), 0)
+        if not whole:
             file.close()
             raise StoreFailed("the file of the answer is damaged")
         return body
@@ -84,13 +85,6 @@ class AnswerFiles:
         return [
             (name, part[0], int(part[1])) for name, part in parts if len(part) == 3 and part[1].isdecimal()
         ]
-
-
-def _checksum(body: PayloadFile) -> int:
-    checksum = 0
-    for chunk in body.chunks():
-        checksum = zlib.crc32(chunk, checksum)
-    return checksum
 
 
 # A file gets its lock before its final name.
@@ -206,12 +200,11 @@ class LedgerMarkFile:
             content = read_regular(self._path)
         except FileNotFoundError:
             return None
-        if len(content) != _LAYOUT.size:
-            raise _mark_damaged(self._path)
-        form, id, commits, checksum = _LAYOUT.unpack(content)
-        if form != _FORM or checksum != zlib.crc32(content[:-4]):
-            raise _mark_damaged(self._path)
-        return LedgerMark(id, commits)
+        if len(content) == _LAYOUT.size:
+            form, id, commits, checksum = _LAYOUT.unpack(content)
+            if form == _FORM and checksum == zlib.crc32(content[:-4]):
+                return LedgerMark(id, commits)
+        raise LedgerDamaged(f"{self._path.name} is changed")
 
     def create(self, mark: LedgerMark) -> None:
         """Write the mark, durable, unless another gateway has written one."""
@@ -287,7 +280,3 @@ class DamageFile:
 def _packed_mark(mark: LedgerMark) -> bytes:
     content = b"%s%s%s" % (_FORM, mark.id, mark.commits.to_bytes(8))
     return content + zlib.crc32(content).to_bytes(4)
-
-
-def _mark_damaged(path: Path) -> LedgerDamaged:
-    return LedgerDamaged(f"{path.name} is changed")

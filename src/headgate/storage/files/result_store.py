@@ -112,7 +112,9 @@ class LocalResultStore:
         self._hits += 1
         if isinstance(entry.content, bytes):
             return entry
-        return msgspec.structs.replace(entry, content=_duplicated(entry.content))
+        # Another descriptor of the same file: it outlives the entry.
+        file, start = io.FileIO(os.dup(entry.content.fileno()), "rb"), entry.content.start
+        return msgspec.structs.replace(entry, content=PayloadFile(file, start, entry.content.size))
 
     async def remove(self, agent: str, id: str) -> bool:
         """Remove an entry; False when there is no such entry (any more)."""
@@ -219,11 +221,6 @@ def _close_all(files: list[FileContent]) -> None:
             file.close()
         except OSError as error:
             log.warning("result not closed", extra={"reason": str(error)})
-
-
-def _duplicated(content: FileContent) -> PayloadFile:
-    # Another descriptor of the same file: it outlives the entry.
-    return PayloadFile(io.FileIO(os.dup(content.fileno()), "rb"), content.start, content.size)
 
 
 def _write(directory: Path, content: Payload) -> PayloadFile:

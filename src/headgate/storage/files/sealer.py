@@ -60,8 +60,15 @@ class Sealer:
 
     def open(self, purpose: str, token: str) -> bytes:
         """The content sealed for this purpose; raises SealInvalid or SealExpired."""
-        sealed = _decoded(token)
-        content = self._decrypted(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _FORM + purpose.encode())
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 (see below)
+
+        sealed, bound = _decoded(token), _FORM + purpose.encode()
+        for cipher in self._load_ciphers():
+            with suppress(InvalidTag, ValueError):
+                content = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound)
+                break
+        else:
+            raise SealInvalid("the token was not sealed here, not for this, or was changed")
         return self._unexpired(content)
 
     def sign(self, purpose: str, content: bytes, seconds: float) -> str:
@@ -85,16 +92,6 @@ class Sealer:
         if self._clock() > expiry:
             raise SealExpired("the token has expired")
         return dated[_EXPIRY.size :]
-
-    def _decrypted(self, nonce: bytes, sealed: bytes, bound: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 (see below)
-
-        for cipher in self._load_ciphers():
-            try:
-                return cipher.decrypt(nonce, sealed, bound)
-            except (InvalidTag, ValueError):
-                continue
-        raise SealInvalid("the token was not sealed here, not for this, or was changed")
 
     def _load_ciphers(self) -> "tuple[AESGCM, ...]":
         if not self._ciphers:

@@ -171,13 +171,14 @@ class StateFile:
             # No loop to block.
             self._write(self._changes, msgspec.json.encode(self._state))
             return
-        if self._timer is None:
-            self._timer = loop.call_later(self._pause_seconds, self._write_in_thread, loop)
 
-    def _write_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        content = msgspec.json.encode(self._state)
-        self._writing = loop.run_in_executor(None, self._write, self._changes, content)
+        def write_in_thread() -> None:
+            self._timer = None
+            content = msgspec.json.encode(self._state)
+            self._writing = loop.run_in_executor(None, self._write, self._changes, content)
+
+        if self._timer is None:
+            self._timer = loop.call_later(self._pause_seconds, write_in_thread)
 
     def _write(self, change: int, content: bytes) -> None:
         """Write the state after a change, unless a later one was written."""

@@ -23,6 +23,7 @@ from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, tool_hashes
 from headgate.domain.errors import StoreFailed
 from headgate.domain.item import ItemKind
+from headgate.domain.json_decoding import decode_or
 from headgate.domain.regular_file import check_regular
 from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
@@ -82,6 +83,9 @@ _DELETE_VECTOR = """
 class _NamedDefinition(msgspec.Struct):
     name: str = ""
     description: str | None = None
+
+
+_NO_NAME = _NamedDefinition()
 
 
 class SqliteCatalogStore:
@@ -182,7 +186,7 @@ class SqliteCatalogStore:
         rows = [
             (server, position, named.name, named.description, *_hashes(definition), definition, now, spec)
             for position, definition in enumerate(definitions)
-            if (named := _decode_name(definition)).name
+            if (named := decode_or(definition, _NamedDefinition, _NO_NAME)).name
         ]
         connection.executemany(_UPSERT_TOOL, rows)
         # Compared by name, because a clock may be set back.
@@ -340,10 +344,3 @@ def _is_broken(error: sqlite3.DatabaseError) -> bool:
 def _hashes(definition: bytes) -> tuple[str, str]:
     both = tool_hashes(definition)
     return both.search, both.approval
-
-
-def _decode_name(definition: bytes) -> _NamedDefinition:
-    try:
-        return msgspec.json.decode(definition, type=_NamedDefinition)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _NamedDefinition()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final
+from typing import Final
 
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.storage.files.ledger_files import (
@@ -80,8 +80,16 @@ class LedgerGuard(DatabaseGuard):
                     raise LedgerDamaged(f"{self.path.name} is missing") from None
                 if size == 0:
                     raise LedgerDamaged(f"{self.path.name} is empty")
-            inspect = _prepare_known if mark is not None else _prepare
-            connection = open_database_file(self.path, migrations, busy_seconds, inspect=inspect)
+
+            def prepare(connection: Connection, version: int) -> None:
+                if mark is not None:
+                    check_schema(connection, version)
+                if not version:
+                    # Returns free pages to the disk; it must precede the first table.
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+
+            connection = open_database_file(self.path, migrations, busy_seconds, inspect=prepare)
             try:
                 self._compare(connection, mark)
             except BaseException:
@@ -151,18 +159,6 @@ class LedgerGuard(DatabaseGuard):
     def remove_mark(self) -> None:
         """Remove the mark before the file is renamed; raises OSError."""
         self._mark.remove()
-
-
-def _prepare_known(connection: Connection, version: int) -> None:
-    check_schema(connection, version)
-    _prepare(connection, version)
-
-
-def _prepare(connection: Connection, version: int) -> None:
-    if not version:
-        # Returns free pages to the disk; it must precede the first table.
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
 
 
 def check_schema(connection: Connection, version: int) -> None:
@@ -328,23 +324,17 @@ def _add_checksums(connection: Connection) -> None:
     names = [row[1] for row in connection.execute("PRAGMA table_info(old_operations)")]
     copied = connection.cursor().execute("SELECT * FROM old_operations ORDER BY number")
     while some := copied.fetchmany(_READ_AT_ONCE):
-        for row in some:
-            _copy_operation(connection, dict(zip(names, row, strict=True)))
+        for values in some:
+            row = dict(zip(names, values, strict=True))
+            error, result = row["answer_error"], row["result"]
+            checksum = rows.answer_checksum_of(error, result)
+            row |= {"dropped": 0, "body_checksum": UNKNOWN_CHECKSUM, "answer_checksum": checksum}
+            facts = [row[name] for name in rows.FACTS]
+            keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
+            rows.insert_row(connection, facts, error, result)
     _copy_transactions(connection)
     for name in ("operations", "transactions", "steps"):
         connection.execute(f"DROP TABLE old_{name}")
-
-
-def _copy_operation(connection: Connection, row: dict[str, Any]) -> None:
-    error, result = row["answer_error"], row["result"]
-    row |= {
-        "dropped": 0,
-        "body_checksum": UNKNOWN_CHECKSUM,
-        "answer_checksum": rows.answer_checksum_of(error, result),
-    }
-    facts = [row[name] for name in rows.FACTS]
-    keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
-    rows.insert_row(connection, facts, error, result)
 
 
 def _copy_transactions(connection: Connection) -> None:

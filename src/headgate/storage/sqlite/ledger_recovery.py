@@ -121,9 +121,10 @@ def _add_record(found: _RecoveredLedger, values: list[Any]) -> None:
             facts[index] = float(facts[index])
     whole = checksum == rows.checksum_of(facts) and isinstance(error, bytes) and isinstance(result, bytes)
     if not whole:
-        lost = _lost_call(facts)
-        if lost is not None and len(found.damaged) < _MAX_REPORTED:
-            found.damaged[lost.op_id] = lost
+        row = dict(zip(rows.FACTS, facts, strict=True))
+        lost = {name: row[name] for name in LostCall.__struct_fields__}
+        if all(isinstance(value, str) for value in lost.values()) and len(found.damaged) < _MAX_REPORTED:
+            found.damaged[lost["op_id"]] = LostCall(**lost)
         return
     call = _RecoveredCall(facts, error, result)
     operation = rows.operation_of(facts)
@@ -147,14 +148,6 @@ def _recency(call: _RecoveredCall) -> tuple[object, ...]:
         operation.state is OperationState.DONE, operation.fence, operation.updated, ended, dropped,
         not call.lost_answer,
     )  # fmt: skip
-
-
-def _lost_call(facts: Sequence[Any]) -> LostCall | None:
-    row = dict(zip(rows.FACTS, facts, strict=True))
-    names = ("op_id", "key", "server", "tool", "state")
-    if not all(isinstance(row[name], str) for name in names):
-        return None
-    return LostCall(**{name: row[name] for name in names})
 
 
 def _drop_expired(found: _RecoveredLedger, since: float, doubts_since: float) -> None:
@@ -299,7 +292,11 @@ def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
     with closing(connection):
         connection.execute("BEGIN IMMEDIATE")
         for call in found.calls.values():
-            _insert_call(connection, call)
+            facts, error, result, _ = call
+            if _doubtful(facts):
+                facts, error, result = rows.doubtful_facts(facts, _RECOVERED), b"", b""
+            keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
+            rows.insert_row(connection, facts, error, result)
         for number, facts, steps, events in found.transactions:
             transactions.insert_transaction(connection, number, facts)
             for step in steps:
@@ -311,14 +308,6 @@ def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     guard.remove_mark()
     return identity
-
-
-def _insert_call(connection: Connection, call: _RecoveredCall) -> None:
-    facts, error, result, _ = call
-    if _doubtful(facts):
-        facts, error, result = rows.doubtful_facts(facts, _RECOVERED), b"", b""
-    keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
-    rows.insert_row(connection, facts, error, result)
 
 
 def _set_aside(path: Path, aside: Path) -> Path | None:

@@ -242,7 +242,10 @@ def finish(
         if connection.execute(_FINISH, (*_ending(facts), checksum_of(facts), *written, *old)).rowcount == 1:
             return True
     row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
-    if row is None or row.fact("fence") != fence or not _may_end(row.fact("state"), outcome.state):
+    if row is None or row.fact("fence") != fence:
+        return False
+    final = outcome.state in (OperationState.DONE, OperationState.FAILED)
+    if row.fact("state") not in (("intent", "in_doubt") if final else ("intent",)):
         return False
     facts = _finished(row.facts, outcome, stored, written, now, dropped=dropped)
     _write(connection, row.number, facts, written)
@@ -282,10 +285,6 @@ def drop_answer(connection: Connection, number: int) -> str:
         raise LedgerDamaged(f"an index names row {number} of the recorded calls, which is missing")
     _write(connection, number, _changed(row, **(_NO_ANSWER | {"dropped": 1})), (b"", b""))
     return str(row.fact("body"))
-
-
-def _may_end(state: str, then: OperationState) -> bool:
-    return state == "intent" or (state == "in_doubt" and then in (OperationState.DONE, OperationState.FAILED))
 
 
 def _changed(row: _VerifiedRow, **changes: Any) -> list[Any]:

@@ -85,15 +85,11 @@ def _page_records(page: bytes, start: int, newest: _NewestPage, columns: int) ->
     for cell in range(min(cells, len(page) // 4)):
         at = int.from_bytes(page[start + 8 + 2 * cell : start + 10 + 2 * cell])
         try:
-            yield _cell_record(page, at, newest, columns)
+            length, at = _varint(page, at)
+            number, at = _varint(page, at)
+            yield number, _values(_payload(page, at, length, newest), columns)
         except (_NotARecord, IndexError, UnicodeDecodeError, struct.error):
             continue
-
-
-def _cell_record(page: bytes, at: int, newest: _NewestPage, columns: int) -> Record:
-    length, at = _varint(page, at)
-    number, at = _varint(page, at)
-    return number, _values(_payload(page, at, length, newest), columns)
 
 
 def _payload(page: bytes, at: int, length: int, newest: _NewestPage) -> bytes:

@@ -74,10 +74,7 @@ _PHASE: Final = FACTS.index("phase")
 _TRANSACTION_REASON: Final = FACTS.index("reason")
 _NUMBER, _STATE, _REMEDY, _ERROR = (STEP_FACTS.index(name) for name in ("number", "state", "remedy", "error"))
 # A step in flight becomes one in doubt, because the record of its call may be lost.
-_DOUBTED: Final = {
-    StepState.SENT.value: StepState.DOUBT.value,
-    StepState.UNDOING.value: StepState.UNDO_DOUBT.value,
-}
+_DOUBTED: Final = {StepState.SENT.value: StepState.DOUBT, StepState.UNDOING.value: StepState.UNDO_DOUBT}
 
 
 class RecoveredTransaction(NamedTuple):
@@ -109,11 +106,10 @@ def without_lost_sends(kept: RecoveredTransaction, *, stale: bool) -> RecoveredT
     """
     if Phase(kept.facts[_PHASE]).is_final:
         return kept
-    facts, steps, history = (
-        list(kept.facts),
-        [_doubtful_step(step) for step in kept.steps],
-        list(kept.history),
-    )
+    facts, history = list(kept.facts), list(kept.history)
+    steps = [
+        _with_state(step, _DOUBTED[step[_STATE]]) if step[_STATE] in _DOUBTED else step for step in kept.steps
+    ]
     action, number = next_rollback_action([_recovered_step(step) for step in steps])
     if stale and action is not RollbackAction.END and not kept.is_stuck:
         if action is RollbackAction.UNDO:
@@ -124,11 +120,6 @@ def without_lost_sends(kept: RecoveredTransaction, *, stale: bool) -> RecoveredT
         facts[_PHASE], facts[_TRANSACTION_REASON] = Phase.STUCK.value, _REASON
         history.append((kept.number, time.time(), f"waits for a person: {_REASON}"))
     return RecoveredTransaction(kept.number, facts, steps, history)
-
-
-def _doubtful_step(step: list[Any]) -> list[Any]:
-    state = _DOUBTED.get(step[_STATE])
-    return _with_state(step, StepState(state)) if state is not None else step
 
 
 def _with_state(step: list[Any], state: StepState) -> list[Any]:
