@@ -27,7 +27,7 @@ NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format pytest parts bench campaign conformance huggingface lock quantize clean
+.PHONY: help run test check format pytest parts bench campaign conformance huggingface lock reference docs coverage quantize clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,19 @@ lock: $(VENV)/dev.stamp ## Write every lock file anew
 	$(COMPILE) tests/parts/model-clients.in -o tests/parts/model-clients.lock
 	cd $(NPM) && $(NPM_LOCK)
 	cd $(MODEL_CLIENTS) && $(NPM_LOCK)
+
+reference: $(VENV)/dev.stamp ## Write the reference pages that the code knows anew
+	$(BIN)/python scripts/make_reference.py
+
+docs: $(VENV)/dev.stamp ## Build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo "open build/site/index.html"
+
+coverage: $(VENV)/dev.stamp parts ## Run the tests and say how much of the source they reach
+	$(BIN)/coverage erase
+	INSTALL_PARTS=1 $(BIN)/coverage run -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 quantize: $(VENV)/dev.stamp ## Write the patch of the offline model anew, after its package changed
 	$(BIN)/python scripts/quantize_minilm.py
