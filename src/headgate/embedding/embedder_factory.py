@@ -136,7 +136,6 @@ class HuggingFaceEmbedder:
         self.fingerprint = f"hf-{digest.hexdigest()[:24]}"
 
     def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
-        """Embed in batches, so that progress can be reported."""
         vectors: list[bytes] = []
         for start in range(0, len(texts), _HF_BATCH_TEXTS):
             if self._closed:
@@ -148,11 +147,9 @@ class HuggingFaceEmbedder:
         return vectors
 
     def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
-        """Embed the question and its clauses."""
         return self.embed(question.texts)
 
     def close(self) -> None:
-        """Stop before the next batch."""
         self._closed = True
 
     def _encoded(self, texts: list[str]) -> Any:

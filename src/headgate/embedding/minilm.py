@@ -218,11 +218,9 @@ class MiniLMEmbedder:
         return [self._unit(self._mean(read)), *clauses]
 
     def close(self) -> None:
-        """Stop before the next text."""
         self._closed = True
 
     def _mean(self, pieces: Any) -> Any:
-        """The vector of these pieces, of length one."""
         mean = pieces.mean(axis=0)
         return mean / self._numpy.linalg.norm(mean)
 

@@ -122,7 +122,6 @@ class PassageEmbedder:
         return self._dimensions
 
     async def load(self) -> None:
-        """Be ready; raises ConfigError when the model cannot be used."""
         await self._ready()
 
     async def embed_query(self, text: str) -> bytes:
@@ -160,7 +159,6 @@ class PassageEmbedder:
         return self._threaded
 
     async def close(self) -> None:
-        """Leave what is under way."""
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)

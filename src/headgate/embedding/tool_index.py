@@ -61,7 +61,6 @@ class EmbedderBackoff:
         return self.remaining_seconds
 
     def reset(self) -> None:
-        """It answers again."""
         self._next = self._first
         self._until = 0.0
 
@@ -351,8 +350,6 @@ class ToolVectorIndex:
 
 
 class _ToolTexts(NamedTuple):
-    """The embedded texts of one tool, and their hash."""
-
     texts: TextsOfTool
     hash: str
 

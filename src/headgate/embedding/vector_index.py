@@ -18,8 +18,6 @@ BYTES_PER_NUMBER = 4
 
 
 class DimensionMismatch(ValueError):
-    """A vector of another model."""
-
     def __init__(self, found: int, expected: int) -> None:
         super().__init__(f"a vector of {found} bytes, where {expected} are expected")
 

@@ -194,7 +194,6 @@ class StoreHealth:
             self._on_change(trouble)
 
     async def watch(self) -> None:
-        """Check periodically until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_seconds):

@@ -50,5 +50,4 @@ class KnowledgeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bm25_only(self) -> bool:
-        """Whether the configuration turns embeddings off."""
         return self.embedder == "BM25"

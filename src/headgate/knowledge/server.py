@@ -118,8 +118,6 @@ class KnowledgeServer:
 
 
 class OpenKnowledge:
-    """The tools of an open document server."""
-
     def __init__(self, tools: "KnowledgeTools", health: "StoreHealth", *, structured: bool) -> None:
         self._tools = tools
         self._health = health

@@ -51,7 +51,6 @@ def chunks_in(size_bytes: int) -> int:
 
 
 def postings_of(chunk_id: int, stems: Sequence[str]) -> dict[str, Posting]:
-    """The postings of one chunk, by stem."""
     length = min(len(stems), _LONGEST)
     return {
         stem: Posting(chunk_id, min(times, _MOST_TIMES), length)

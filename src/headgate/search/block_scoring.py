@@ -78,7 +78,6 @@ class _TermPostings:
         self.most = BM25.highest_score(weight)
 
     def scores(self) -> Any:
-        """The scores of the stem at its places."""
         return self._scores(self._read)
 
     def _scores(self, read: Any) -> Any:
@@ -120,5 +119,4 @@ class _ScoreArray:
         return places
 
     def ids(self, places: Any) -> Any:
-        """The chunks at these places."""
         return self._numbers[places // BLOCK_CHUNKS] * BLOCK_CHUNKS + places % BLOCK_CHUNKS

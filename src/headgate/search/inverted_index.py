@@ -26,7 +26,6 @@ class InvertedIndex:
         self.trigrams = TrigramIndex()
 
     def add(self, number: int, found: dict[str, int]) -> None:
-        """Add a document with the impacts of its terms."""
         for term, impact in found.items():
             posting = self._documents.get(term)
             if posting is None:
@@ -38,7 +37,6 @@ class InvertedIndex:
         self._resize(self.size + 1)
 
     def discard(self, number: int) -> None:
-        """Remove a document."""
         for term in self._terms.pop(number):
             posting = self._documents[term]
             del posting[number]
@@ -54,11 +52,9 @@ class InvertedIndex:
         self._highest_idf = inverse_document_frequency(size, 0)
 
     def posting(self, term: str) -> Posting | None:
-        """The documents that contain the term."""
         return self._documents.get(term)
 
     def terms_of(self, number: int) -> tuple[str, ...]:
-        """The terms of a document."""
         return self._terms[number]
 
     def inverse_document_frequency(self, term: str) -> float:
@@ -105,12 +101,10 @@ class TrigramIndex:
         self._terms: dict[str, set[str]] = defaultdict(set)
 
     def add(self, term: str) -> None:
-        """Add a term."""
         for gram in _trigrams(term):
             self._terms[gram].add(term)
 
     def discard(self, term: str) -> None:
-        """Remove a term."""
         for gram in _trigrams(term):
             self._terms[gram].discard(term)
             if not self._terms[gram]:

@@ -109,7 +109,6 @@ class BytePairMerges:
         self._wholes = _MergeTable(starts, rights, wholes)
 
     def count(self, word: bytes) -> int:
-        """The number of tokens of a word."""
         count = self._count_by_windows(word) if len(word) > _WINDOW else None
         return self.count_at_once(word) if count is None else count
 
@@ -194,8 +193,6 @@ class _MergeTable(dict[int, int]):
 
 
 class TokenVocabulary(NamedTuple):
-    """The splitter and the merges of one vocabulary."""
-
     splitter: PreTokenizer
     merges: BytePairMerges
 

@@ -33,7 +33,6 @@ _SOURCE: Final = {
 
 
 def json_document(value: object) -> str:
-    """The value as one JSON document."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
@@ -43,7 +42,6 @@ def counted_noun(count: int, one: str, several: str = "") -> str:
 
 
 def text_width() -> int:
-    """How wide a text may be."""
     return shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns
 
 
@@ -191,7 +189,6 @@ def _more(answer: Mapping[str, Any]) -> str:
 
 
 def printed_sources(answer: Mapping[str, Any]) -> str:
-    """A table of documents."""
     if not answer["sources"]:
         return "There is no such document."
     rows = [[_cell(source[key]) for key in _SOURCE.values()] for source in answer["sources"]]
@@ -267,7 +264,6 @@ def printed_statistics(statistics: StoreStatistics) -> str:
 
 
 def printed_counts(counts: Mapping[str, int]) -> str:
-    """How many lines of each kind were written."""
     return "\n".join(_lines(counts)) or "nothing"
 
 

@@ -66,7 +66,6 @@ class CommandHost(Protocol):
 
 
 def command_host() -> CommandHost:
-    """The host of the command that runs."""
     host: CommandHost = click.get_current_context().obj
     return host
 

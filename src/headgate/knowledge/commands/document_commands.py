@@ -24,7 +24,7 @@ from headgate.knowledge.data_model import Entity, Relationship, StoreStatistics,
 from headgate.knowledge.graph.graph_files import graph_lines
 from headgate.knowledge.interfaces import GraphReader, IndexWriter, KnowledgeStore, SnapshotReader
 from headgate.knowledge.options import KnowledgeOptions
-from headgate.knowledge.tools.find_vendor_info import MOST_PASSAGES
+from headgate.knowledge.tools.graph_tools import MOST_PASSAGES
 from headgate.knowledge.tools.response_modes import chunk_fields, source_fields
 
 ExportPart = Literal["all", "sources", "chunks", "graph", "mentions", "imported"]
@@ -92,7 +92,6 @@ def _unknown_name(name: str, known: Sequence[str]) -> ConfigError:
 
 
 def print_forget_result(forgotten: ForgetResult) -> str:
-    """The removed parts, in one sentence."""
     parts = []
     if forgotten.documents:
         parts.append(

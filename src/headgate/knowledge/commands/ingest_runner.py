@@ -42,8 +42,6 @@ _RETRY_SECONDS: Final = 5.0
 
 
 class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The documents and graphs to ingest."""
-
     paths: tuple[Path, ...] = ()
     graphs: tuple[Path, ...] = ()
     # For documents without a category of their own.
@@ -263,7 +261,6 @@ def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
 
 
 def _graph_fingerprints(graphs: tuple[Path, ...]) -> dict[str, object]:
-    """The fingerprints of the existing graphs."""
     found: dict[str, object] = {}
     for path in graphs:
         with suppress(OSError):

@@ -22,8 +22,6 @@ _WITH_THE_NEXT: Final = "the next ingestion makes the vectors that are missing"
 
 
 class ImportedGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of one imported graph file."""
-
     file: str
     entities: int
     relationships: int
@@ -174,7 +172,6 @@ def _facts(ingested: IngestionReport) -> Iterator[tuple[str, str]]:
 
 
 def _notes(failed: Sequence[UnreadableFile], advice: str) -> Iterator[str]:
-    """The unreadable files, and the advice."""
     if failed:
         yield ""
         groups = list(_by_reason(failed))

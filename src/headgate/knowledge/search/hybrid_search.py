@@ -71,8 +71,6 @@ Second = TypeVar("Second")
 
 
 class CachedRanking(NamedTuple):
-    """A ranking, and the data of its explanations."""
-
     ranking: ChunkRanking
     grounds: ScoreExplanations
 
@@ -255,7 +253,6 @@ class HybridSearch:
         return tuple(notice for notice in notices if notice is not None)
 
     async def _no_match_notice(self, query: SearchQuery, strategy: SearchStrategy) -> Notice | None:
-        """The notice for a search without results."""
         if strategy is SearchStrategy.BM25 and not terms(query.text):
             return _NO_WORDS
         sources = query.filters.source_filters

@@ -14,8 +14,6 @@ LONGEST_QUERY = 500
 
 
 class SearchStrategy(StrEnum):
-    """How chunks are found."""
-
     HYBRID = "hybrid"
     VECTOR = "vector"
     BM25 = "bm25"
@@ -46,8 +44,6 @@ class SearchNotice(msgspec.Struct, frozen=True, kw_only=True):
 
 # Hundreds of thousands of them are kept, and none leads back to itself.
 class RankedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One chunk of a ranking."""
-
     chunk_id: int
     # From 1.
     rank: int
@@ -144,14 +140,11 @@ _NAME: Final = re.compile(r"[A-Z\d]")
 
 
 class RoutedStrategy(NamedTuple):
-    """A strategy, and why."""
-
     strategy: SearchStrategy
     reason: str
 
     @property
     def notice(self) -> SearchNotice:
-        """The notice about the chosen strategy."""
         return SearchNotice(
             level="info",
             code="STRATEGY_CHOSEN",

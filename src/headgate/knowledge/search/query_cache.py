@@ -64,7 +64,6 @@ class QueryCache(Generic[Key, Value]):
 
     @property
     def statistics(self) -> CacheStatistics:
-        """Since it was made."""
         return CacheStatistics(self._hits, self._misses, len(self._kept), self._evictions)
 
     async def get(

@@ -141,7 +141,6 @@ def apply_boosts(score: float, shares: Mapping[str, float]) -> float:
 
 
 def clamp_score(score: float) -> float:
-    """From 0 to 1."""
     return min(1.0, max(0.0, score))
 
 
@@ -172,14 +171,12 @@ def score_results(
 
 
 def with_min_score(found: Iterable[ScoredResult], min_score: float) -> tuple[ScoredResult, ...]:
-    """The results with at least the minimum score."""
     # Rounded as it is returned: a returned score used as min_score keeps its result.
     least = round(min_score, _DIGITS)
     return tuple(one for one in found if one.score >= least)
 
 
 def assign_ranks(found: Iterable[ScoredResult]) -> tuple[RankedChunk, ...]:
-    """Each with its rank from 1."""
     return tuple(
         RankedChunk(
             chunk_id=one.fused.chunk_id,
@@ -217,7 +214,6 @@ class ScoreExplanations(NamedTuple):
 
     @classmethod
     def of(cls, found: Sequence[ScoredResult]) -> "ScoreExplanations":
-        """One of each for each that was found."""
         return cls(
             array("H", [one.fused.vector_rank for one in found]),
             array("H", [one.fused.bm25_rank for one in found]),
@@ -229,7 +225,6 @@ class ScoreExplanations(NamedTuple):
     def explain(
         self, strategy: SearchStrategy, fusion: ReciprocalRankFusion, one: RankedChunk
     ) -> dict[str, object]:
-        """The explanation of one score."""
         place = one.rank - 1
         fused = self.fused[place]
 

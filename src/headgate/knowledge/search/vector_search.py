@@ -34,7 +34,6 @@ class VectorSearchOutage(NamedTuple):
 
     @property
     def refusal(self) -> KnowledgeError:
-        """The error for strategy vector."""
         if self.retry_after_seconds is not None:
             wait = self.retry_after_seconds
             return VectorSearchUnavailable(self.reason, self.remedy, retry_after_seconds=wait)
@@ -107,7 +106,6 @@ class VectorSearch:
 
     @property
     def has_embedder(self) -> bool:
-        """Whether there is an embedder at all."""
         return self._vectors is not None
 
     async def nearest(

@@ -81,13 +81,11 @@ class ToolCall:
 
     @property
     def elapsed_ms(self) -> float:
-        """How long the call has taken so far."""
         return round((self.clock() - self.began) * 1000, 2)
 
     async def open(
         self, bound: Mapping[str, object], make: Callable[[], Awaitable[PageSnapshot[T]]]
     ) -> OpenedSnapshot[T]:
-        """See `CursorPager.open`."""
         return await self.pager.open(self.arguments["cursor"], self.caller, bound, make)
 
     def pagination(

@@ -133,7 +133,6 @@ class PageSnapshot(Generic[T]):
 
     @property
     def size(self) -> int:
-        """The number of ids in memory."""
         return sum(map(len, self.lists)) + self.more
 
 

@@ -220,7 +220,6 @@ def ranked_chunk_fields(
 
 
 def source_fields(source: SourceRecord) -> dict[str, Any]:
-    """One document."""
     return {
         "source_id": source.id,
         "source_file": source.file,

@@ -40,15 +40,11 @@ _DEPRECATED: Final = Notice(
 
 
 class ResponseFormat(StrEnum):
-    """The choices of the argument response_format."""
-
     STANDARD = "standard"
     DESKTOP = "desktop"
 
 
 class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of a call."""
-
     query: SearchQuery
     page_size: int
     fields: tuple[str, ...] | None
@@ -59,7 +55,6 @@ class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> dict[str, object]:
-        """The key that binds a cursor to its call."""
         return {
             "query": self.query.text,
             "filter": self.query.filters,
@@ -71,7 +66,6 @@ class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def known(self) -> Mapping[ResponseMode, Sequence[str]]:
-        """The fields of each mode."""
         return _EXPLAINED if self.query.explain else RESULT_FIELDS
 
 

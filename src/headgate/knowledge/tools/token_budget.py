@@ -33,8 +33,6 @@ Advice = Callable[[int], str]
 
 
 class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage of all budgets, for the metrics."""
-
     callers: int
     spent: int
     reserved: int
@@ -110,7 +108,6 @@ class TokenBudget:
 
     @property
     def usage(self) -> BudgetUsage:
-        """The spent and reserved tokens of all callers."""
         now = self._clock()
         reserved = sum(account.reserved for account in self._accounts.values())
         taken = sum(account.used(now) for account in self._accounts.values())
@@ -159,7 +156,6 @@ class _CallerAccount:
     _sum: int = 0
 
     def spend(self, tokens: int, now: float) -> None:
-        """Charge tokens for a day from now on."""
         if tokens <= 0:
             return
         step = int(now // _STEP_SECONDS)
@@ -171,7 +167,6 @@ class _CallerAccount:
         self._sum += tokens
 
     def used(self, now: float) -> int:
-        """The spent and reserved tokens."""
         while self._spent and self._spent[0][1] + DAY_SECONDS <= now:
             self._sum -= self._spent.popleft()[2]
         return self._sum + self.reserved

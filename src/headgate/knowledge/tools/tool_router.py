@@ -27,8 +27,7 @@ from headgate.knowledge.tools import semantic_search
 from headgate.knowledge.tools.arguments import ToolCall, read_arguments
 from headgate.knowledge.tools.cursor_pagination import CursorPager
 from headgate.knowledge.tools.definitions import DEFINITIONS
-from headgate.knowledge.tools.find_vendor_info import find_vendor_info
-from headgate.knowledge.tools.neighbours import neighbours
+from headgate.knowledge.tools.graph_tools import find_vendor_info, neighbours
 from headgate.knowledge.tools.response_modes import encode_answer, iso_timestamp
 from headgate.knowledge.tools.semantic_search import SemanticSearch
 from headgate.knowledge.tools.source_tools import get_chunk, get_chunks, list_sources
@@ -139,7 +138,6 @@ class KnowledgeTools:
             raise SearchFailed(entry) from error
 
     def encode_text(self, answer: Mapping[str, Any]) -> str:
-        """An answer as a model reads it."""
         return encode_answer(answer).decode()
 
     def failure_content(
@@ -163,7 +161,6 @@ class KnowledgeTools:
 
     @property
     def usage(self) -> ToolUsage:
-        """The counters of calls so far."""
         return ToolUsage(
             calls=dict(self._calls),
             failures=dict(self._failures),
