@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.protocol.framing import SseEventEnd, SseParser, line_fragments, sse_event
+from headgate.protocol.framing import SseParser, line_fragments, sse_event
 from tests.protocol.json_spelling import cut, cuts
 
 Line = tuple[bytes, bytes] | None
@@ -48,7 +48,7 @@ def read(chunks: list[bytes]) -> list[Line]:
     name, value = b"", b""
     for chunk in chunks:
         for part in reader.feed(chunk):
-            if isinstance(part, SseEventEnd):
+            if part is None:
                 found.append(None)
                 continue
             name, value = part.name, value + part.data

@@ -23,7 +23,7 @@ from headgate.domain.mcp_request import (
 )
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.protocol.jsonrpc import Envelope
-from headgate.upstream.fleet import UpstreamFleet, run_fleet
+from headgate.upstream.fleet import UpstreamFleet
 from headgate.upstream.handshake import NegotiationResult
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import OutgoingRequest, UpstreamSessionExpired, UpstreamTransport
@@ -298,7 +298,7 @@ class ScriptedFleet:
     async def fleet(
         self, name: str = "bank", seconds: float = 60.0, **more: Any
     ) -> AsyncIterator[UpstreamFleet]:
-        async with run_fleet(self.server.open, self.facts, self.facts) as fleet:
+        async with UpstreamFleet(self.server.open, self.facts, self.facts) as fleet:
             fleet.apply([spec(name, seconds, **more)])
             await fleet.await_ready(name)
             yield fleet

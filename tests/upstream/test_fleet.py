@@ -16,7 +16,7 @@ from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, ServerState, TransportType
 from headgate.upstream.example_server import TOOLS, open_example_server
-from headgate.upstream.fleet import UpstreamFleet, run_fleet
+from headgate.upstream.fleet import UpstreamFleet
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
 from headgate.upstream.transports.builtin import (
@@ -76,7 +76,7 @@ async def open_transport(
 @asynccontextmanager
 async def running(facts: RecordedUpstreamEvents, name: str, **more: Any) -> AsyncIterator[UpstreamFleet]:
     """A fleet of one server."""
-    async with run_fleet(open_transport, facts, facts) as fleet:
+    async with UpstreamFleet(open_transport, facts, facts) as fleet:
         fleet.apply([ServerSpec(name=name, transport=TransportType.BUILTIN, builtin="example", **more)])
         yield fleet
 
@@ -155,7 +155,9 @@ async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_a
 ) -> None:
     caplog.set_level(logging.INFO, "headgate.upstream")
     ward = Ward("the disk is full")
-    async with run_fleet(ward.open_transport, RecordedUpstreamEvents(), RecordedUpstreamEvents()) as fleet:
+    async with UpstreamFleet(
+        ward.open_transport, RecordedUpstreamEvents(), RecordedUpstreamEvents()
+    ) as fleet:
         fleet.apply([ServerSpec(name="bank", transport=TransportType.BUILTIN, builtin="ward")])
         await fleet.await_ready("bank")
         assert ward.health is not None

@@ -13,7 +13,7 @@ from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import UpstreamTimeout, UpstreamUnavailable, UpstreamUnreachable
 from headgate.domain.server_spec import ServerState
 from headgate.upstream.connection_pool import PoolKey
-from headgate.upstream.fleet import UpstreamFleet, run_fleet
+from headgate.upstream.fleet import UpstreamFleet
 from testkit.virtual_time import VirtualTimeLoop, virtual_time
 from tests.upstream.scripted_server import (
     LEGACY,
@@ -40,7 +40,7 @@ async def cold(harness: ScriptedFleet, *, known: bool = True, **more: Any) -> As
     """A fleet of one cold server, whose tools are known or not."""
     if known:
         harness.facts.kept.add(PLAIN_PROFILE)
-    async with run_fleet(harness.server.open, harness.facts, harness.facts) as fleet:
+    async with UpstreamFleet(harness.server.open, harness.facts, harness.facts) as fleet:
         fleet.apply([spec(cold=True, **more)])
         yield fleet
 
@@ -245,7 +245,7 @@ def broken(harness: ScriptedFleet) -> None:
 async def test_a_server_that_fails_too_often_is_left_alone_until_it_is_used() -> None:
     harness = ScriptedFleet()
     broken(harness)
-    async with run_fleet(harness.server.open, harness.facts, harness.facts) as fleet:
+    async with UpstreamFleet(harness.server.open, harness.facts, harness.facts) as fleet:
         fleet.apply([spec(max_restarts=5)])
         await asyncio.sleep(3600)
         assert (len(harness.opened), state(fleet)) == (5, ServerState.FAILED)
@@ -260,7 +260,7 @@ async def test_a_server_that_fails_too_often_is_left_alone_until_it_is_used() ->
 async def test_uses_start_a_failed_server_twice_a_minute_at_most() -> None:
     harness = ScriptedFleet()
     broken(harness)
-    async with run_fleet(harness.server.open, harness.facts, harness.facts) as fleet:
+    async with UpstreamFleet(harness.server.open, harness.facts, harness.facts) as fleet:
         fleet.apply([spec(max_restarts=3)])
         await asyncio.sleep(60)
         before, loop = len(harness.opened), asyncio.get_running_loop()
@@ -278,7 +278,7 @@ async def test_uses_start_a_failed_server_twice_a_minute_at_most() -> None:
 async def test_a_failed_server_that_works_again_serves_the_call_that_started_it() -> None:
     harness = ScriptedFleet()
     broken(harness)
-    async with run_fleet(harness.server.open, harness.facts, harness.facts) as fleet:
+    async with UpstreamFleet(harness.server.open, harness.facts, harness.facts) as fleet:
         fleet.apply([spec(max_restarts=3)])
         await soon(lambda: state(fleet) is ServerState.FAILED)
         harness.server.answers.clear()
@@ -299,7 +299,7 @@ async def test_a_crash_loop_is_bounded_and_hurts_no_other_server() -> None:
     def open_transport(which: Any, router: Any, stderr: Any) -> Any:
         return (harness.server if which.name == "bank" else other).open(which, router, stderr)
 
-    async with run_fleet(open_transport, harness.facts, harness.facts) as fleet:
+    async with UpstreamFleet(open_transport, harness.facts, harness.facts) as fleet:
         fleet.apply([spec(), spec("other")])
         await asyncio.sleep(60)
         in_the_first_minute = len(harness.opened)

@@ -54,7 +54,7 @@ from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite import catalog_store as catalog_file
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 from headgate.upstream.example_server import open_example_server
-from headgate.upstream.fleet import GatewayFederation, UpstreamFleet, run_fleet
+from headgate.upstream.fleet import GatewayFederation, UpstreamFleet
 from headgate.upstream.transports.builtin import BuiltinServer
 from headgate.upstream.transports.child_process import Watchdog, raise_file_limit
 from headgate.web.metrics import CallMetrics
@@ -121,7 +121,7 @@ async def open_gateway_runtime(
         watchdog = Watchdog()
         stack.callback(watchdog.close)
         fleet = await stack.enter_async_context(
-            run_fleet(
+            UpstreamFleet(
                 transport_opener(settings, chain, watchdog, builtin, raise_file_limit()),
                 state,
                 events,

@@ -37,11 +37,6 @@ class SseField(NamedTuple):
     ends: bool
 
 
-class SseEventEnd(NamedTuple):
-    """An empty line."""
-
-
-SSE_EVENT_END = SseEventEnd()
 # No field has a longer name; a line without a colon is buffered up to this.
 _LONGEST_NAME = 1024
 
@@ -54,8 +49,8 @@ class SseParser:
         self._name: bytes | None = None
         self._after_return = False
 
-    def feed(self, data: bytes) -> Iterator[SseField | SseEventEnd]:
-        """The fields in `data`."""
+    def feed(self, data: bytes) -> Iterator[SseField | None]:
+        """The fields in `data`; None is an empty line, which ends an event."""
         if not data:
             return
         if self._after_return and data[:1] == b"\n":
@@ -68,7 +63,7 @@ class SseParser:
         if lines[-1]:
             yield from self._piece(lines[-1], ends=False)
 
-    def _piece(self, piece: bytes, *, ends: bool) -> Iterator[SseField | SseEventEnd]:
+    def _piece(self, piece: bytes, *, ends: bool) -> Iterator[SseField | None]:
         if self._name is None:
             self._head += piece
             name, colon, value = self._head.partition(b":")
@@ -76,7 +71,7 @@ class SseParser:
             if not ends and (not colon or not value) and len(self._head) < _LONGEST_NAME:
                 return
             if ends and not self._head:
-                yield SSE_EVENT_END
+                yield None
                 return
             # A line without a colon by now is no known field.
             self._name = name if colon or ends else b""

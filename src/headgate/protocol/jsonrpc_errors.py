@@ -18,16 +18,6 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 
-HTTP_STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    METHOD_NOT_FOUND: 404,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400,
-    UNSUPPORTED_VERSION: 400,
-}
-
 # A server sends these for a call that it has not begun; each with the code that clients get.
 REJECTION_CODES: Final = {
     PARSE_ERROR: "INVALID_MESSAGE",
@@ -38,6 +28,10 @@ REJECTION_CODES: Final = {
     MISSING_CAPABILITY: "INVALID_MESSAGE",
     UNSUPPORTED_VERSION: "VERSION_MISMATCH",
 }
+
+
+# Those are errors of the client, with the HTTP status of these.
+HTTP_STATUS = dict.fromkeys(REJECTION_CODES, 400) | {METHOD_NOT_FOUND: 404}
 
 
 class RequestRejection(msgspec.Struct, frozen=True):

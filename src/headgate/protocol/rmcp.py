@@ -51,16 +51,11 @@ class RmcpRequestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 # The allowed values of each member.
 _ALLOWED: Final = {
+    **dict.fromkeys(("request_id", "transaction_id", "idempotency_key", "timestamp"), "a text"),
+    **dict.fromkeys(("sequence", "retry_count", "timeout_ms"), "a whole number"),
     "version": f"a text such as {VERSION}",
-    "request_id": "a text",
-    "transaction_id": "a text",
-    "sequence": "a whole number",
-    "idempotency_key": "a text",
     "on_doubt": 'the text "retry"',
     "expect_ack": "true or false",
-    "retry_count": "a whole number",
-    "timeout_ms": "a whole number",
-    "timestamp": "a text",
 }
 
 

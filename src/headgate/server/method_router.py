@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -102,6 +103,7 @@ class _ListParams(msgspec.Struct, rename={"meta": "_meta"}):
 
 
 _MethodHandler = Callable[[Envelope, ClientContext], Awaitable[Reply]]
+_GatewayMethod = Callable[[McpRequest], Awaitable[McpResponse]]
 
 
 class MethodRouter:
@@ -121,8 +123,8 @@ class MethodRouter:
         self._client_services = client_services
         self.subscriptions = SubscriptionBudget()
         both: dict[str, _MethodHandler] = {
-            "prompts/get": self._get_prompt,
-            "resources/read": self._read_resource,
+            "prompts/get": partial(self._send_named, "name", gateway.get_prompt),
+            "resources/read": partial(self._send_named, "uri", gateway.read_resource),
             "completion/complete": self._complete,
             **dict.fromkeys(KIND_BY_LIST_METHOD, self._list),
         }
@@ -196,13 +198,11 @@ class MethodRouter:
 
     # Requests to servers.
 
-    async def _get_prompt(self, envelope: Envelope, context: ClientContext) -> Reply:
-        request = mcp_requests.named_request(envelope, context, "name")
-        return await self._reply_from_gateway(envelope, context, request, self._gateway.get_prompt)
-
-    async def _read_resource(self, envelope: Envelope, context: ClientContext) -> Reply:
-        request = mcp_requests.named_request(envelope, context, "uri")
-        return await self._reply_from_gateway(envelope, context, request, self._gateway.read_resource)
+    async def _send_named(
+        self, member: str, work: _GatewayMethod, envelope: Envelope, context: ClientContext
+    ) -> Reply:
+        request = mcp_requests.named_request(envelope, context, member)
+        return await self._reply_from_gateway(envelope, context, request, work)
 
     async def _complete(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.completion_request(envelope, context)
@@ -221,11 +221,7 @@ class MethodRouter:
         return await self._reply_from_gateway(envelope, context, request, forward)
 
     async def _reply_from_gateway(
-        self,
-        envelope: Envelope,
-        context: ClientContext,
-        request: McpRequest,
-        work: Callable[[McpRequest], Awaitable[McpResponse]],
+        self, envelope: Envelope, context: ClientContext, request: McpRequest, work: _GatewayMethod
     ) -> Reply:
         id, method = bytes(envelope.id), envelope.method
         try:
@@ -250,9 +246,7 @@ class MethodRouter:
             return encode_upstream_error(id, answer)
         return encode_reply(id, method, request.name or method, answer, context.era)
 
-    async def _retry_after_listing(
-        self, request: McpRequest, work: Callable[[McpRequest], Awaitable[McpResponse]]
-    ) -> McpResponse:
+    async def _retry_after_listing(self, request: McpRequest, work: _GatewayMethod) -> McpResponse:
         """The answer once servers have listed: the client may know the item from before a restart."""
         await self._client_services.await_listings(request.profile, request.session, request.caller)
         return await work(request)

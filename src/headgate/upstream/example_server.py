@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -17,15 +17,47 @@ import msgspec
 
 from headgate.upstream.transports.builtin import BuiltinCall, BuiltinTool, InvalidToolArgument, ReportHealth
 
+_TOOLS: list[BuiltinTool] = []
+_TEXT = {"type": "string", "description": "The text"}
+_Run = Callable[[dict[str, Any], BuiltinCall], Awaitable[str]]
 
+
+def _tool(
+    name: str, description: str, *, hints: dict[str, bool] | None = None, **properties: dict[str, Any]
+) -> Callable[[_Run], _Run]:
+    """Adds a tool; a property without a default is required."""
+    required = [key for key, schema in properties.items() if "default" not in schema]
+    definition = {
+        "name": name,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": properties, "required": required},
+        "annotations": {"readOnlyHint": True, "openWorldHint": False, **(hints or {})},
+    }
+
+    def add(run: _Run) -> _Run:
+        _TOOLS.append(BuiltinTool(definition, run))
+        return run
+
+    return add
+
+
+_IDEMPOTENT = {"idempotentHint": True}
+_TIMEZONE = {"type": "string", "description": "IANA name, e.g. Europe/Berlin", "default": "UTC"}
+_EXPRESSION = {"type": "string", "description": "e.g. (3 + 4) * 2 ** 5"}
+_ALGORITHMS = ["sha256", "sha512", "sha1", "md5"]
+_ALGORITHM = {"type": "string", "enum": _ALGORITHMS, "default": "sha256"}
+_SIZE = {"type": "integer", "minimum": 1, "maximum": 64, "default": 16}
+_SECONDS = {"type": "number", "minimum": 0, "maximum": 60, "default": 1}
+
+
+@_tool("time", "Current date and time in a timezone.", timezone=_TIMEZONE)
 async def _time(arguments: dict[str, Any], call: BuiltinCall) -> str:
     name = arguments.get("timezone", "UTC")
     try:
         zone = UTC if name == "UTC" else ZoneInfo(str(name))
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidToolArgument(
-            f"Unknown timezone {str(name)[:50]!r}; use a name like 'Europe/Berlin' or 'UTC'."
-        ) from error
+        advice = "use a name like 'Europe/Berlin' or 'UTC'"
+        raise InvalidToolArgument(f"Unknown timezone {str(name)[:50]!r}; {advice}.") from error
     return datetime.now(zone).isoformat(timespec="seconds")
 
 
@@ -43,6 +75,7 @@ _OPERATIONS: dict[type[ast.AST], Callable[..., float]] = {
 _LONGEST_EXPRESSION = 200
 
 
+@_tool("calculate", "Evaluate an arithmetic expression.", hints=_IDEMPOTENT, expression=_EXPRESSION)
 async def _calculate(arguments: dict[str, Any], call: BuiltinCall) -> str:
     expression = _text(arguments, "expression")
     if len(expression) > _LONGEST_EXPRESSION:
@@ -64,6 +97,7 @@ def _evaluate(node: ast.AST) -> float:
     raise ValueError("only numbers and + - * / // % ** ( ) are understood")
 
 
+@_tool("count_text", "Count characters, words, lines and bytes of a text.", hints=_IDEMPOTENT, text=_TEXT)
 async def _count(arguments: dict[str, Any], call: BuiltinCall) -> str:
     text = _text(arguments, "text")
     counts = {
@@ -75,13 +109,15 @@ async def _count(arguments: dict[str, Any], call: BuiltinCall) -> str:
     return msgspec.json.encode(counts).decode()
 
 
+@_tool("hash_text", "Hash a text.", hints=_IDEMPOTENT, text=_TEXT, algorithm=_ALGORITHM)
 async def _hash(arguments: dict[str, Any], call: BuiltinCall) -> str:
     algorithm = str(arguments.get("algorithm", "sha256"))
-    if algorithm not in ("sha256", "sha512", "sha1", "md5"):
+    if algorithm not in _ALGORITHMS:
         raise InvalidToolArgument(f"Unknown algorithm {algorithm!r}; use sha256, sha512, sha1 or md5.")
     return hashlib.new(algorithm, _text(arguments, "text").encode(), usedforsecurity=False).hexdigest()
 
 
+@_tool("random_token", "A random token in hexadecimal, from the system's secure source.", bytes=_SIZE)
 async def _token(arguments: dict[str, Any], call: BuiltinCall) -> str:
     size = arguments.get("bytes", 16)
     if not isinstance(size, int) or not 1 <= size <= 64:
@@ -89,6 +125,10 @@ async def _token(arguments: dict[str, Any], call: BuiltinCall) -> str:
     return secrets.token_hex(size)
 
 
+_WAIT = "Wait some seconds and report progress meanwhile, to try out progress and cancellation."
+
+
+@_tool("wait", _WAIT, seconds=_SECONDS)
 async def _wait(arguments: dict[str, Any], call: BuiltinCall) -> str:
     seconds = arguments.get("seconds", 1)
     if not isinstance(seconds, int | float) or not 0 <= seconds <= 60:
@@ -107,67 +147,7 @@ def _text(arguments: dict[str, Any], name: str) -> str:
     return value
 
 
-def _tool(
-    name: str, description: str, properties: dict[str, Any], required: list[str], run: Any, **hints: bool
-) -> BuiltinTool:
-    schema = {"type": "object", "properties": properties, "required": required}
-    annotations = {"readOnlyHint": True, "openWorldHint": False, **hints}
-    definition = {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
-    return BuiltinTool(definition, run)
-
-
-_TEXT = {"type": "string", "description": "The text"}
-
-TOOLS = (
-    _tool(
-        "time",
-        "Current date and time in a timezone.",
-        {"timezone": {"type": "string", "description": "IANA name, e.g. Europe/Berlin", "default": "UTC"}},
-        [],
-        _time,
-    ),
-    _tool(
-        "calculate",
-        "Evaluate an arithmetic expression.",
-        {"expression": {"type": "string", "description": "e.g. (3 + 4) * 2 ** 5"}},
-        ["expression"],
-        _calculate,
-        idempotentHint=True,
-    ),
-    _tool(
-        "count_text",
-        "Count characters, words, lines and bytes of a text.",
-        {"text": _TEXT},
-        ["text"],
-        _count,
-        idempotentHint=True,
-    ),
-    _tool(
-        "hash_text",
-        "Hash a text.",
-        {
-            "text": _TEXT,
-            "algorithm": {"type": "string", "enum": ["sha256", "sha512", "sha1", "md5"], "default": "sha256"},
-        },
-        ["text"],
-        _hash,
-        idempotentHint=True,
-    ),
-    _tool(
-        "random_token",
-        "A random token in hexadecimal, from the system's secure source.",
-        {"bytes": {"type": "integer", "minimum": 1, "maximum": 64, "default": 16}},
-        [],
-        _token,
-    ),
-    _tool(
-        "wait",
-        "Wait some seconds and report progress meanwhile, to try out progress and cancellation.",
-        {"seconds": {"type": "number", "minimum": 0, "maximum": 60, "default": 1}},
-        [],
-        _wait,
-    ),
-)
+TOOLS = tuple(_TOOLS)
 
 
 @asynccontextmanager

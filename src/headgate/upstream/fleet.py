@@ -4,10 +4,10 @@ gateways behind them.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -256,22 +256,12 @@ class UpstreamFleet:
         names = [supervisor.spec.name for supervisor in settled if not supervisor.is_ready]
         return tuple(name for name in names if not self._events.has_listing(name, PLAIN_PROFILE))
 
-    async def close(self) -> None:
-        await self._background.close()
+    async def __aenter__(self) -> Self:
+        return self
 
-
-@asynccontextmanager
-async def run_fleet(
-    open_transport: OpenTransport,
-    versions: ProtocolVersionStore,
-    events: UpstreamEvents,
-    first_listing_seconds: float = FIRST_LISTING_SECONDS,
-) -> AsyncIterator[UpstreamFleet]:
-    fleet = UpstreamFleet(open_transport, versions, events, first_listing_seconds)
-    try:
-        yield fleet
-    finally:
-        await asyncio.shield(fleet.close())
+    async def __aexit__(self, *_: object) -> None:
+        """Close every server, all at once."""
+        await asyncio.shield(self._background.close())
 
 
 class GatewayFederation:

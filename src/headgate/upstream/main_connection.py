@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.domain.errors import (
@@ -92,27 +93,26 @@ class StderrTail(deque[str]):
         return list(self)[len(self) - new :]
 
 
+@dataclass(eq=False)
 class MainConnection:
     """Keeps one connection open, reconnects it with backoff, and keeps the reason of the last failure."""
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        open_transport: OpenTransport,
-        versions: ProtocolVersionStore,
-        router: NotificationRouter,
-        observer: "UpstreamSupervisor",
-    ) -> None:
-        self.spec = spec
+    spec: ServerSpec
+    _open_transport: OpenTransport
+    _versions: ProtocolVersionStore
+    _router: NotificationRouter
+    _observer: "UpstreamSupervisor"
+
+    def __post_init__(self) -> None:
         self.peer: McpPeer | None = None
-        self.state = ServerState.STARTING if spec.enabled else ServerState.DISABLED
+        self.state = ServerState.STARTING if self.spec.enabled else ServerState.DISABLED
         self.last_error: str | None = None
         self.next_attempt = 0.0
         self.connections = 0
         # Connections opened because the one before was lost.
         self.restarts = 0
         self.stderr = StderrTail()
-        self._secrets = known_secrets(spec)
+        self._secrets = known_secrets(self.spec)
         # The total of lines before the current connection.
         self._stderr_before = 0
         # Set once it is connected, or has failed once.
@@ -121,10 +121,6 @@ class MainConnection:
         self.retired = False
         # Set when maintenance may be due.
         self.maintenance_due = asyncio.Event()
-        self._open_transport = open_transport
-        self._versions = versions
-        self._router = router
-        self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._changes: set[asyncio.Future[None]] = set()
         self._was_ready = False

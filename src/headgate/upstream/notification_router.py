@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -166,22 +166,17 @@ class _CancelledParams(msgspec.Struct):
     requestId: Raw = Raw(b"")  # noqa: N815 (the protocol's spelling)
 
 
+@dataclass(eq=False)
 class NotificationRouter:
     """Routes what a server sends on one connection; `owner` is the only client that uses it, if any."""
 
-    def __init__(
-        self,
-        server: str,
-        listener: ServerEventListener,
-        profile: ClientProfile = PLAIN_PROFILE,
-        owner: ClientSession | None = None,
-        pending_inputs: PendingInputs | None = None,
-    ) -> None:
-        self._pending_inputs = pending_inputs or PendingInputs()
-        self._server = server
-        self.listener = listener
-        self._profile = profile
-        self._owner = owner
+    _server: str
+    listener: ServerEventListener
+    _profile: ClientProfile = PLAIN_PROFILE
+    _owner: ClientSession | None = None
+    _pending_inputs: PendingInputs = field(default_factory=PendingInputs)
+
+    def __post_init__(self) -> None:
         self._in_flight: dict[int, InFlightRequest] = {}
         self._server_requests: dict[bytes, asyncio.Task[None]] = {}
         # The requests in flight whose timers each server request suspends.

@@ -130,7 +130,7 @@ async def stream_events(
     try:
         async for chunk in decoded_chunks(response, limits.largest):
             for part in reader.feed(chunk):
-                if not isinstance(part, SseField):
+                if part is None:
                     position.advance()
                     if assembly.size:
                         position.moved = True

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from headgate.domain.errors import GatewayLoop, UpstreamLost, UpstreamUnreachable
@@ -36,25 +37,23 @@ from headgate.upstream.pending_requests import PendingRequests, SendUnconfirmed
 from headgate.upstream.transport import SendAttempt
 
 
+@dataclass(eq=False)
 class SseTransport:
     """The connection to one HTTP+SSE server."""
 
     pid = None
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        limits: MessageLimits,
-        router: NotificationRouter,
-        via: bytes = b"",
-        resolver: HostResolver | None = None,
-    ) -> None:
-        """`via` is the header line with the gateways on the way, this one last."""
-        self._spec = spec
-        self.limits = limits
-        self._client = client_for(spec, configured_host(spec.headers), resolver)
-        self._headers = via + configured_header_lines(spec.headers)
-        self._pending = PendingRequests(spec.name, self._post_message, router)
+    _spec: ServerSpec
+    limits: MessageLimits
+    _router: NotificationRouter
+    # The header line with the gateways on the way, this one last.
+    _via: bytes = b""
+    _resolver: HostResolver | None = None
+
+    def __post_init__(self) -> None:
+        self._client = client_for(self._spec, configured_host(self._spec.headers), self._resolver)
+        self._headers = self._via + configured_header_lines(self._spec.headers)
+        self._pending = PendingRequests(self._spec.name, self._post_message, self._router)
         self.round_trip = self._pending.send_correlated
         loop = asyncio.get_running_loop()
         self._endpoint: asyncio.Future[str] = loop.create_future()

@@ -60,33 +60,29 @@ _EXIT_SECONDS = 1.0
 _LAST_OUTPUT_SECONDS = 0.1
 
 
+@dataclass(eq=False)
 class StdioTransport:
     """The connection to one child process over its pipes."""
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        process: ChildProcess,
-        limits: MessageLimits,
-        router: NotificationRouter,
-        stderr: deque[str],
-    ) -> None:
-        self.pid: int | None = process.pid
-        self.limits = limits
-        self._spec = spec
-        self._process = process
-        self._stderr = stderr
-        # Of this child alone; `stderr` is shared by all children of the server.
+    _spec: ServerSpec
+    _process: ChildProcess
+    limits: MessageLimits
+    _router: NotificationRouter
+    _stderr: deque[str]
+
+    def __post_init__(self) -> None:
+        self.pid: int | None = self._process.pid
+        # Of this child alone; `_stderr` is shared by all children of the server.
         self._last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._half_line = b""
         self._loop = asyncio.get_running_loop()
-        self._pending = PendingRequests(spec.name, self._write_line, router)
+        self._pending = PendingRequests(self._spec.name, self._write_line, self._router)
         # Correlation by id is all that a call needs on a pipe.
         self.round_trip = self._pending.send_correlated
         self._lost: asyncio.Future[str] = self._loop.create_future()
         self._stdin: WriteCoalescer | None = None
         self._stdout = LineReader(
-            process, MessageAssembler(limits), self._pending, self._mark_lost, self._output_closed
+            self._process, MessageAssembler(self.limits), self._pending, self._mark_lost, self._output_closed
         )
         self._written = 0
         self._unread_check: asyncio.TimerHandle | None = None

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from headgate.domain.errors import (
@@ -102,38 +103,36 @@ class _HttpInFlightRequest(InFlightRequest):
             self._limit.reschedule(0.0)
 
 
+@dataclass(eq=False)
 class StreamableHttpTransport:
     """The connection to one server over streamable HTTP."""
 
     pid = None
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        limits: MessageLimits,
-        router: NotificationRouter,
-        background: BackgroundTasks,
-        via: bytes = b"",
-        resolver: HostResolver | None = None,
-    ) -> None:
-        """`via` is the header line with the gateways on the way, this one last."""
-        self._spec = spec
-        self.limits = limits
-        self._router = router
-        self._background = background
-        self._client = client_for(spec, configured_host(spec.headers), resolver)
-        self._url, self._target = spec.url, self._client.origin.target
-        self._own_headers = via + configured_header_lines(spec.headers)
+    _spec: ServerSpec
+    limits: MessageLimits
+    _router: NotificationRouter
+    _background: BackgroundTasks
+    # The header line with the gateways on the way, this one last.
+    _via: bytes = b""
+    _resolver: HostResolver | None = None
+
+    def __post_init__(self) -> None:
+        self._client = client_for(self._spec, configured_host(self._spec.headers), self._resolver)
+        self._url, self._target = self._spec.url, self._client.origin.target
+        self._own_headers = self._via + configured_header_lines(self._spec.headers)
         self._headers = _ACCEPT + self._own_headers
         self._era: Era | None = None
         self._session = b""
         # Whether the stream of server messages is yet to be opened.
         self._stream_pending = False
         self._last = 0
-        self._replies = ReplyQueue(self.send_notification, router)
+        self._replies = ReplyQueue(self.send_notification, self._router)
         self._late = LateExchanges()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._streams = ResumableStreams(self._get, limits, self._lost, router.listener.on_stream_resumed)
+        self._streams = ResumableStreams(
+            self._get, self.limits, self._lost, self._router.listener.on_stream_resumed
+        )
 
     def set_protocol_version(self, version: str) -> None:
         self._era = era_of(version)
