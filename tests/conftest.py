@@ -51,7 +51,7 @@ def free_port_fixture() -> int:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
+def start_gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
     """Return a function that starts a gate, with the arguments of `running_gate`; it stops with the test."""
     with ExitStack() as gates:
         started = 0

@@ -38,13 +38,13 @@ def fill(directory: Path, era: str, **said: Any) -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_server_that_says_megabytes_of_itself_is_cut(
-    gateway: Start, tmp_path: Path, transport: str, era: str
+    start_gateway: Start, tmp_path: Path, transport: str, era: str
 ) -> None:
     experiments = {f"com.example/{number}": {"text": "x" * 90} for number in range(10_000)}
     said = {"instructions": HUGE, "serverInfo": INFO}
     fill(tmp_path / "canned", era, capabilities=CAPABILITIES | {"experimental": experiments}, **said)
     with canned(tmp_path / "canned", transport) as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         gate.wait_until_ready("it")
         for welcome in (
             Handshaker(gate.url).welcome,
@@ -63,7 +63,7 @@ def test_a_server_that_says_megabytes_of_itself_is_cut(
         assert sum(file.stat().st_size for file in gate.data_dir.glob("*.json")) < 100_000
 
 
-def test_the_advice_of_all_servers_together_is_bounded_and_fair(gateway: Start, tmp_path: Path) -> None:
+def test_the_advice_of_all_servers_together_is_bounded_and_fair(start_gateway: Start, tmp_path: Path) -> None:
     with ExitStack() as servers:
         entries = {}
         for number in range(8):
@@ -73,7 +73,7 @@ def test_the_advice_of_all_servers_together_is_bounded_and_fair(gateway: Start, 
         for number in range(8, 12):
             fill(tmp_path / f"canned{number}", "legacy", instructions=f"long {number} " + "x" * 30_000)
             entries[f"s{number}"] = servers.enter_context(canned(tmp_path / f"canned{number}"))
-        gate = gateway(configuration(entries))
+        gate = start_gateway(configuration(entries))
         gate.wait_until_ready(*entries)
         advice = Handshaker(gate.url).welcome["instructions"]
         assert len(advice) < MOST_OF_ALL + 1000
@@ -83,8 +83,8 @@ def test_the_advice_of_all_servers_together_is_bounded_and_fair(gateway: Start, 
         assert advice.count("Cut by the gateway") == 8
 
 
-def test_a_greeting_without_end_is_refused_with_the_reason(gateway: Start, tmp_path: Path) -> None:
+def test_a_greeting_without_end_is_refused_with_the_reason(start_gateway: Start, tmp_path: Path) -> None:
     fill(tmp_path / "canned", "legacy", instructions="x" * 9_000_000)
     with canned(tmp_path / "canned") as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         assert "no handshake (8 MiB)" in gate.servers()["it"]["last_error"]

@@ -42,10 +42,10 @@ CASES = [(how, end) for how in ("setsid", "daemon") for end in ENDS] + [("bare",
 
 @pytest.mark.parametrize(("how", "end"), CASES)
 def test_a_process_in_a_session_of_its_own_ends_with_its_server(
-    gateway: Start, how: str, end: Callable[[GatewayProcess, int], None]
+    start_gateway: Start, how: str, end: Callable[[GatewayProcess, int], None]
 ) -> None:
     command = server_command("servers.process_spawner")
-    gate = gateway(configuration({"parent": stdio_entry(command)}))
+    gate = start_gateway(configuration({"parent": stdio_entry(command)}))
     gate.wait_until_ready("parent")
     reply = Stateless(gate.url).call("parent_start", {"how": how})["result"]
     server, started = map(int, reply["content"][0]["text"].split())
@@ -58,10 +58,10 @@ def test_a_process_in_a_session_of_its_own_ends_with_its_server(
             os.kill(started, signal.SIGKILL)
 
 
-def test_the_processes_of_another_server_are_left_alone(gateway: Start) -> None:
+def test_the_processes_of_another_server_are_left_alone(start_gateway: Start) -> None:
     command = server_command("servers.process_spawner")
     entry = stdio_entry(command)
-    gate = gateway(configuration({"one": entry, "two": entry}))
+    gate = start_gateway(configuration({"one": entry, "two": entry}))
     gate.wait_until_ready("one", "two")
     client = Stateless(gate.url)
     texts = [client.call(f"{name}_start", {"how": "daemon"})["result"] for name in ("one", "two")]

@@ -62,11 +62,11 @@ def error_of(result: Message) -> Message:
 @pytest.mark.parametrize("spoil", [fill, block])
 @pytest.mark.parametrize("transport", ["stdio", "json", "stream", "sse"])
 def test_an_answer_that_cannot_be_written_costs_its_own_call(
-    gateway: Start, tmp_path: Path, transport: str, spoil: Callable[[GatewayProcess], None]
+    start_gateway: Start, tmp_path: Path, transport: str, spoil: Callable[[GatewayProcess], None]
 ) -> None:
     journal, wait_for = tmp_path / "journal", tmp_path / "go on"
     with payments(transport, journal) as entry, ThreadPoolExecutor(8) as pool:
-        gate = gateway(configuration({"payments": entry}))
+        gate = start_gateway(configuration({"payments": entry}))
         gate.wait_until_ready("payments")
         spoil(gate)
         held = [pool.submit(pay, gate, f"held {n}", f"key {n}", wait_for=str(wait_for)) for n in range(5)]
@@ -87,11 +87,11 @@ def test_an_answer_that_cannot_be_written_costs_its_own_call(
 
 @pytest.mark.parametrize("transport", ["stdio", "json"])
 def test_a_payment_whose_answer_is_lost_is_known_as_done(
-    gateway: Start, tmp_path: Path, transport: str
+    start_gateway: Start, tmp_path: Path, transport: str
 ) -> None:
     journal = tmp_path / "journal"
     with payments(transport, journal) as entry:
-        gate = gateway(configuration({"payments": entry}))
+        gate = start_gateway(configuration({"payments": entry}))
         gate.wait_until_ready("payments")
         block(gate)
         first = pay(gate, "rent", "march", size=LARGE)

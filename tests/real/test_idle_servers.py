@@ -61,7 +61,7 @@ async def visit_at_once(gate: GatewayProcess) -> None:
 
 
 async def test_a_server_that_never_starts_is_left_alone_and_hurts_no_other(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
     spawned = tmp_path / "spawned"
     broken: list[str] = noted([sys.executable, "-S", "-c", "raise SystemExit('no licence')"], spawned)
@@ -69,7 +69,7 @@ async def test_a_server_that_never_starts_is_left_alone_and_hurts_no_other(
         "broken": stdio_entry(broken, maxRestarts=3),
         "example": {"builtin": "example"},
     }
-    gate = gateway(configuration(servers), start_seconds=START_SECONDS)
+    gate = start_gateway(configuration(servers), start_seconds=START_SECONDS)
     wait_until_in(gate, "broken", "failed")
     assert "no licence" in gate.servers()["broken"]["last_error"]
     assert len(lines_of(spawned)) == 3

@@ -36,8 +36,8 @@ def escaped(text: str) -> str:
 
 
 @pytest.fixture
-def gate(gateway: Start, tmp_path: Path) -> GatewayProcess:
-    gate = gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
+def gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
+    gate = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
     gate.wait_until_ready("own")
     return gate
 
@@ -104,9 +104,9 @@ def test_other_results_stay_as_they_are(gate: GatewayProcess, text: str) -> None
 
 
 @pytest.fixture
-def whole(gateway: Start, tmp_path: Path) -> GatewayProcess:
+def whole(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     servers = {"mcpServers": {"own": scripted(tmp_path / "journal")}}
-    gate = gateway(servers | {"proxySettings": {"enableAutoTruncation": False}})
+    gate = start_gateway(servers | {"proxySettings": {"enableAutoTruncation": False}})
     gate.wait_until_ready("own")
     return gate
 

@@ -45,12 +45,12 @@ def write_all(directory: Path, **more: Any) -> None:
 @pytest.mark.parametrize("padding", ["", LARGE], ids=["small", "on disk"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_bad_byte_costs_the_definition_that_it_is_in(
-    gateway: Start, tmp_path: Path, transport: str, padding: str
+    start_gateway: Start, tmp_path: Path, transport: str, padding: str
 ) -> None:
     directory = tmp_path / "canned"
     write_all(directory, **({"_padding": padding} if padding else {}))
     with canned(directory, transport) as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         gate.wait_until_ready("it")
         client = Handshaker(gate.url)
         for method, (member, key, items) in KINDS.items():
@@ -65,12 +65,14 @@ def test_a_bad_byte_costs_the_definition_that_it_is_in(
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_listing_with_a_bad_byte_is_remembered(gateway: Start, tmp_path: Path, transport: str) -> None:
+def test_a_listing_with_a_bad_byte_is_remembered(
+    start_gateway: Start, tmp_path: Path, transport: str
+) -> None:
     directory = tmp_path / "canned"
     write_all(directory)
     with canned(directory, transport) as entry:
         for _ in range(2):
-            gate = gateway(configuration({"it": entry}), options=["--data-dir", str(tmp_path / "data")])
+            gate = start_gateway(configuration({"it": entry}), options=["--data-dir", str(tmp_path / "data")])
             gate.wait_until_ready("it")
             names = [tool["name"] for tool in Handshaker(gate.url).ask("tools/list", {})["result"]["tools"]]
             assert {"it_a", "it_c"} <= set(names)
@@ -80,7 +82,7 @@ def test_a_listing_with_a_bad_byte_is_remembered(gateway: Start, tmp_path: Path,
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_bad_byte_in_the_instructions_costs_that_byte(
-    gateway: Start, tmp_path: Path, transport: str
+    start_gateway: Start, tmp_path: Path, transport: str
 ) -> None:
     directory = tmp_path / "canned"
     write_all(directory)
@@ -88,20 +90,20 @@ def test_a_bad_byte_in_the_instructions_costs_that_byte(
     write(directory, initialize=greeting(instructions="Ask nicely @"))
     file.write_bytes(file.read_bytes().replace(b"@", b"\xff"))
     with canned(directory, transport) as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         gate.wait_until_ready("it")
         assert "Ask nicely \ufffd" in Handshaker(gate.url).welcome["instructions"]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_bad_byte_in_a_result_still_fails_its_call_alone(
-    gateway: Start, tmp_path: Path, transport: str
+    start_gateway: Start, tmp_path: Path, transport: str
 ) -> None:
     directory = tmp_path / "canned"
     write_all(directory)
     write(directory, call_c=b'{"content":[{"type":"text","text":"\xff"}]}')
     with canned(directory, transport) as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         gate.wait_until_ready("it")
         client = Stateless(gate.url)
         error = client.call("it_c", {})["result"]["_meta"]["io.headgate/error"]

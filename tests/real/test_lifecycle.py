@@ -41,10 +41,10 @@ Start = Callable[..., GatewayProcess]
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_killed_child_fails_its_calls_and_is_replaced(
-    gateway: Start, tmp_path: Path, era: str
+    start_gateway: Start, tmp_path: Path, era: str
 ) -> None:
     journal = tmp_path / "journal"
-    gate = gateway(
+    gate = start_gateway(
         configuration({"one": stdio_entry(era_command(era, journal))}), start_seconds=START_SECONDS
     )
     gate.wait_until_ready("one", seconds=START_SECONDS)
@@ -75,7 +75,7 @@ def remote_server(kind: str, parts: Parts, place: Path, port: int) -> AbstractCo
 
 @pytest.mark.parametrize("kind", ["legacy", "modern", "sse"])
 async def test_a_remote_server_that_was_restarted_is_found_again(
-    gateway: Start, parts: Parts, tmp_path: Path, kind: str
+    start_gateway: Start, parts: Parts, tmp_path: Path, kind: str
 ) -> None:
     port = free_port()
     tool, arguments = ("echo", {"text": "hello"}) if kind != "sse" else ("echo", {"message": "hello"})
@@ -84,7 +84,7 @@ async def test_a_remote_server_that_was_restarted_is_found_again(
     run = partial(remote_server, kind, parts, tmp_path, port)
     with ExitStack() as first_life:
         first_life.enter_context(run())
-        gate = gateway(configuration({"far": entry}), start_seconds=START_SECONDS)
+        gate = start_gateway(configuration({"far": entry}), start_seconds=START_SECONDS)
         gate.wait_until_ready("far", seconds=START_SECONDS)
         mcp_client = McpClient(gate.url, "modern")
         async with mcp_client.client:
@@ -95,10 +95,10 @@ async def test_a_remote_server_that_was_restarted_is_found_again(
 
 
 async def test_a_call_to_a_server_that_is_down_fails_at_once_and_says_so(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
     with era_server("legacy", tmp_path / "journal") as url:
-        gate = gateway(configuration({"far": {"url": url}}), start_seconds=START_SECONDS)
+        gate = start_gateway(configuration({"far": {"url": url}}), start_seconds=START_SECONDS)
         gate.wait_until_ready("far", seconds=START_SECONDS)
     mcp_client = McpClient(gate.url, "modern")
     async with mcp_client.client, asyncio.timeout(5):
@@ -176,9 +176,9 @@ def test_a_gate_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path
         wait_until(lambda: not still_alive(family | {client.pid}), NOTICE_SECONDS, "no process is left")
 
 
-async def test_a_stopping_gate_finishes_the_calls_that_run(gateway: Start, tmp_path: Path) -> None:
+async def test_a_stopping_gate_finishes_the_calls_that_run(start_gateway: Start, tmp_path: Path) -> None:
     journal, release = tmp_path / "journal", tmp_path / "release"
-    gate = gateway(
+    gate = start_gateway(
         configuration({"one": stdio_entry(era_command("legacy", journal))}), start_seconds=START_SECONDS
     )
     gate.wait_until_ready("one", seconds=START_SECONDS)

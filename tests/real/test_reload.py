@@ -120,10 +120,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
-async def test_a_broken_edit_keeps_the_old_configuration(gateway: Start, tmp_path: Path, text: str) -> None:
+async def test_a_broken_edit_keeps_the_old_configuration(
+    start_gateway: Start, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "listing.json").write_text('{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}')
     entry = stdio_entry(listing_command("label", tmp_path / "listing.json"))
-    gate = gateway(configuration({"old": entry}))
+    gate = start_gateway(configuration({"old": entry}))
     gate.wait_until_ready("old")
     mcp_client = McpClient(gate.url, "modern")
     async with mcp_client.client, mcp_client.watching():

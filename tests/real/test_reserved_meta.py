@@ -45,11 +45,11 @@ def reserved(message: Any) -> list[str]:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_result_says_nothing_in_the_name_of_the_gateway(
-    gateway: Start, tmp_path: Path, transport: str, spelling: str
+    start_gateway: Start, tmp_path: Path, transport: str, spelling: str
 ) -> None:
     fill(tmp_path / "canned", SPELLINGS[spelling])
     with canned(tmp_path / "canned", transport) as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         gate.wait_until_ready("it")
         result = Stateless(gate.url).call("it_say", {})["result"]
         assert reserved(result) == []
@@ -61,12 +61,12 @@ def test_a_result_says_nothing_in_the_name_of_the_gateway(
 @pytest.mark.parametrize("shown", ["excerpt", "whole"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_large_result_says_nothing_in_the_name_of_the_gateway(
-    gateway: Start, tmp_path: Path, transport: str, shown: str
+    start_gateway: Start, tmp_path: Path, transport: str, shown: str
 ) -> None:
     text = {"content": [{"type": "text", "text": "x" * 1_500_000}], "_meta": META}
     fill(tmp_path / "canned", json.dumps(text))
     with canned(tmp_path / "canned", transport) as entry:
-        gate = gateway(configuration({"it": entry}, enableAutoTruncation=shown == "excerpt"))
+        gate = start_gateway(configuration({"it": entry}, enableAutoTruncation=shown == "excerpt"))
         gate.wait_until_ready("it")
         result = Stateless(gate.url).call("it_say", {})["result"]
         assert result["_meta"]["example.com/own"] == KEPT["example.com/own"]
@@ -78,7 +78,7 @@ def test_a_large_result_says_nothing_in_the_name_of_the_gateway(
             assert len(result["content"][0]["text"]) == 1_500_000
 
 
-def test_a_stateless_server_says_who_it_is_to_the_gateway_alone(gateway: Start, tmp_path: Path) -> None:
+def test_a_stateless_server_says_who_it_is_to_the_gateway_alone(start_gateway: Start, tmp_path: Path) -> None:
     info = {"io.modelcontextprotocol/serverInfo": {"name": "it", "title": "t" * 5_000_000, "version": "1"}}
     text = {
         "resultType": "complete",
@@ -92,7 +92,7 @@ def test_a_stateless_server_says_who_it_is_to_the_gateway_alone(gateway: Start, 
     )  # fmt: skip
     (tmp_path / "canned" / "initialize").unlink()
     with canned(tmp_path / "canned", "http") as entry:
-        gate = gateway(configuration({"it": entry}, enableAutoTruncation=False))
+        gate = start_gateway(configuration({"it": entry}, enableAutoTruncation=False))
         gate.wait_until_ready("it")
         for client in (Stateless(gate.url), Handshaker(gate.url)):
             reply = client.ask("tools/call", {"name": "it_say", "arguments": {}})
@@ -104,7 +104,7 @@ def test_a_stateless_server_says_who_it_is_to_the_gateway_alone(gateway: Start, 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_listings_and_notifications_say_nothing_in_the_name_of_the_gateway(
-    gateway: Start, tmp_path: Path, transport: str
+    start_gateway: Start, tmp_path: Path, transport: str
 ) -> None:
     progress = {"progressToken": "@", "progress": 1, "_meta": META}
     heard = [
@@ -124,7 +124,7 @@ def test_listings_and_notifications_say_nothing_in_the_name_of_the_gateway(
         resources_read={"contents": [], "_meta": META},
     )  # fmt: skip
     with canned(tmp_path / "canned", transport) as entry:
-        gate = gateway(configuration({"it": entry}))
+        gate = start_gateway(configuration({"it": entry}))
         gate.wait_until_ready("it")
         client = Handshaker(gate.url)
         for method, member in (

@@ -23,9 +23,9 @@ LARGE = 8000
 Start = Callable[..., GatewayProcess]
 
 
-def started(gateway: Start, **settings: Any) -> GatewayProcess:
+def started(start_gateway: Start, **settings: Any) -> GatewayProcess:
     wanted = {"listResultTools": True, "maxMemoryPerAgent": 0} | settings
-    gate = gateway(configuration({"quarry": quarry_entry()}, **wanted), start_seconds=START_SECONDS)
+    gate = start_gateway(configuration({"quarry": quarry_entry()}, **wanted), start_seconds=START_SECONDS)
     gate.wait_until_ready("quarry", seconds=START_SECONDS)
     return gate
 
@@ -68,9 +68,9 @@ def spool_files(gate: GatewayProcess) -> list[str]:
 
 @pytest.mark.parametrize("isolated", [True, False])
 async def test_every_result_is_on_disk_and_every_tool_reads_it(
-    gateway: Start, tmp_path: Path, *, isolated: bool
+    start_gateway: Start, tmp_path: Path, *, isolated: bool
 ) -> None:
-    gate = started(gateway, enableAgentIsolation=isolated)
+    gate = started(start_gateway, enableAgentIsolation=isolated)
     async with agent_of(gate) as agent:
         ids = await stored(agent, tmp_path, *range(5))
 
@@ -89,13 +89,13 @@ async def test_every_result_is_on_disk_and_every_tool_reads_it(
         assert len(spool_files(gate)) == 6
 
 
-async def test_the_limits_of_entries_and_bytes_hold(gateway: Start, tmp_path: Path) -> None:
-    gate = started(gateway, maxEntriesPerAgent=3)
+async def test_the_limits_of_entries_and_bytes_hold(start_gateway: Start, tmp_path: Path) -> None:
+    gate = started(start_gateway, maxEntriesPerAgent=3)
     async with agent_of(gate) as agent:
         ids = await stored(agent, tmp_path, *range(5))
         assert await owners_of(agent, ids) == [None, None, 2, 3, 4]
         wait_until(lambda: len(spool_files(gate)) == 3, 10, "the files of evicted results are closed")
-    small = started(gateway, cacheMaxBytes=MIB)
+    small = started(start_gateway, cacheMaxBytes=MIB)
     assert MIB / 3 < len(json.dumps(users(0, LARGE))) < MIB / 2
     async with agent_of(small) as agent:
         ids = await stored(agent, tmp_path, *range(4), count=LARGE)
@@ -104,9 +104,9 @@ async def test_the_limits_of_entries_and_bytes_hold(gateway: Start, tmp_path: Pa
 
 
 async def test_a_session_that_ends_and_a_gateway_that_ends_leave_no_file(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = started(gateway)
+    gate = started(start_gateway)
     async with agent_of(gate) as agent:
         await stored(agent, tmp_path, *range(3))
         assert len(spool_files(gate)) == 3

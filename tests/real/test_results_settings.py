@@ -32,16 +32,18 @@ LARGE = said(json.dumps(USERS))
 Start = Callable[..., GatewayProcess]
 
 
-def started(gateway: Start, *, environment: dict[str, str] | None = None, **settings: Any) -> GatewayProcess:
+def started(
+    start_gateway: Start, *, environment: dict[str, str] | None = None, **settings: Any
+) -> GatewayProcess:
     """A gate before the quarry."""
     config = configuration({"quarry": quarry_entry()}, **({"listResultTools": True} | settings))
-    gate = gateway(config, environment=environment, start_seconds=START_SECONDS)
+    gate = start_gateway(config, environment=environment, start_seconds=START_SECONDS)
     gate.wait_until_ready("quarry", seconds=START_SECONDS)
     return gate
 
 
-def test_an_expired_id_is_answered_as_one_that_nobody_has(gateway: Start, tmp_path: Path) -> None:
-    gate = started(gateway, cacheTTLSeconds=1)
+def test_an_expired_id_is_answered_as_one_that_nobody_has(start_gateway: Start, tmp_path: Path) -> None:
+    gate = started(start_gateway, cacheTTLSeconds=1)
     client = Handshaker(gate.url)
     cache_id = id_of(call(client, "quarry_dig", file=buried(tmp_path, LARGE)))
 
@@ -57,9 +59,9 @@ def test_an_expired_id_is_answered_as_one_that_nobody_has(gateway: Start, tmp_pa
         assert json.dumps(expired) == json.dumps(nobody).replace("f" * 24, cache_id)
 
 
-def test_head_and_tail_are_shown_where_the_environment_says_so(gateway: Start, tmp_path: Path) -> None:
+def test_head_and_tail_are_shown_where_the_environment_says_so(start_gateway: Start, tmp_path: Path) -> None:
     environment = {"MCPPROXY_TRUNCATE_OUTPUT_LEN": "200"}
-    gate = started(gateway, environment=environment, enableAgentIsolation=False)
+    gate = started(start_gateway, environment=environment, enableAgentIsolation=False)
     whole = LARGE["content"][0]["text"]
     ann, bob = Handshaker(gate.url), Handshaker(gate.url)
 
@@ -79,8 +81,8 @@ def test_head_and_tail_are_shown_where_the_environment_says_so(gateway: Start, t
 
 
 @pytest.mark.parametrize("limit", [1, 50, 131, 132, 1000, 100_000_000])
-def test_head_and_tail_never_make_an_answer_longer(gateway: Start, tmp_path: Path, limit: int) -> None:
-    gate = started(gateway, environment={"MCPPROXY_TRUNCATE_OUTPUT_LEN": str(limit)})
+def test_head_and_tail_never_make_an_answer_longer(start_gateway: Start, tmp_path: Path, limit: int) -> None:
+    gate = started(start_gateway, environment={"MCPPROXY_TRUNCATE_OUTPUT_LEN": str(limit)})
     client = Handshaker(gate.url)
     cut = 0
     for more in (-1, 0, 1, 31, 33, 200, 300, 400, 600, 1000, 3000):
@@ -99,8 +101,8 @@ def test_head_and_tail_never_make_an_answer_longer(gateway: Start, tmp_path: Pat
     assert bool(cut) is (limit <= 5000)
 
 
-def test_tools_that_are_not_listed_are_called_all_the_same(gateway: Start, tmp_path: Path) -> None:
-    gate = started(gateway, listResultTools=False)
+def test_tools_that_are_not_listed_are_called_all_the_same(start_gateway: Start, tmp_path: Path) -> None:
+    gate = started(start_gateway, listResultTools=False)
     client = Handshaker(gate.url)
 
     cut = call(client, "quarry_dig", file=buried(tmp_path, LARGE))
@@ -116,9 +118,9 @@ def test_tools_that_are_not_listed_are_called_all_the_same(gateway: Start, tmp_p
 
 
 def test_one_server_without_a_prefix_has_its_own_names_and_the_tools_theirs(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = started(gateway, prefix=False, maxResponseSize=500)
+    gate = started(start_gateway, prefix=False, maxResponseSize=500)
     client = Stateless(gate.url)
     file = buried(tmp_path, LARGE)
 
@@ -134,8 +136,8 @@ def test_one_server_without_a_prefix_has_its_own_names_and_the_tools_theirs(
             assert len(texts(reply)[0]) <= 500
 
 
-def test_nothing_is_cut_where_nothing_is_to_be_cut(gateway: Start, tmp_path: Path) -> None:
-    gate = started(gateway, enableAutoTruncation=False)
+def test_nothing_is_cut_where_nothing_is_to_be_cut(start_gateway: Start, tmp_path: Path) -> None:
+    gate = started(start_gateway, enableAutoTruncation=False)
 
     result = call(Handshaker(gate.url), "quarry_dig", file=buried(tmp_path, LARGE))
 
@@ -144,9 +146,9 @@ def test_nothing_is_cut_where_nothing_is_to_be_cut(gateway: Start, tmp_path: Pat
 
 
 def test_the_limit_may_be_one_of_tokens_and_the_notice_in_the_words_of_the_operator(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = started(gateway, maxResponseTokens=100, truncationMessage="{size} in {cache_id} of {braces}")
+    gate = started(start_gateway, maxResponseTokens=100, truncationMessage="{size} in {cache_id} of {braces}")
     client = Handshaker(gate.url)
 
     assert is_whole(call(client, "quarry_dig", file=buried(tmp_path, said("word " * 40))))

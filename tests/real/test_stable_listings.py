@@ -180,9 +180,9 @@ def test_a_change_while_the_gate_was_away_is_counted(market: Market) -> None:
 # What is chosen by itself.
 
 
-async def test_auto_shows_less_when_there_is_more_and_says_so(tmp_path: Path, gateway: Start) -> None:
+async def test_auto_shows_less_when_there_is_more_and_says_so(tmp_path: Path, start_gateway: Start) -> None:
     write_listing(tmp_path / "stall.json", [RESTOCK])
-    gate = gateway(
+    gate = start_gateway(
         {"mcpServers": {"stall": stdio_entry(changing_listing_command("stall", tmp_path / "stall.json"))}},
         environment=BY_WORDS,
     )

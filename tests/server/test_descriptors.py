@@ -39,8 +39,8 @@ def stopped(gate: GatewayProcess) -> Iterator[None]:
         os.kill(gate.pid, signal.SIGCONT)
 
 
-def test_clients_that_come_at_once_wait_in_the_backlog(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_clients_that_come_at_once_wait_in_the_backlog(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE}})
     with ExitStack() as connections, stopped(gate):
         # The kernel takes them for a gate that does not run, as long as the backlog has room.
         for _ in range(WAITING):
@@ -49,9 +49,9 @@ def test_clients_that_come_at_once_wait_in_the_backlog(gateway: Start) -> None:
 
 
 def test_the_gate_may_open_what_the_hard_limit_allows_and_children_what_it_was_given(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}}, ulimit="-Sn 512")
+    gate = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}}, ulimit="-Sn 512")
     gate.wait_until_ready("own")
     soft, hard = file_limits(gate.pid)
     assert soft == min(hard, 1024 * 1024) > 512
@@ -72,8 +72,10 @@ def held_until_refused(gate: GatewayProcess, connections: ExitStack, most: int) 
     raise AssertionError(f"{most} connections, and none was refused")
 
 
-def test_without_descriptors_left_new_clients_get_an_answer_and_others_are_served(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"example": EXAMPLE}}, ulimit="-n 64")
+def test_without_descriptors_left_new_clients_get_an_answer_and_others_are_served(
+    start_gateway: Start,
+) -> None:
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE}}, ulimit="-n 64")
     with connect(gate) as early, ExitStack() as connections:
         answer = held_until_refused(gate, connections, 64)
         assert status_of(answer) == 503

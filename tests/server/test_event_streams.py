@@ -124,9 +124,9 @@ def acknowledgement(stream: Stream) -> dict[str, Any]:
 
 
 @pytest.fixture
-def own_gate(gateway: Start, tmp_path: Path) -> GatewayProcess:
+def own_gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     """Return a gate whose list of tools may change."""
-    own = gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
+    own = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
     settle(own)
     return own
 
@@ -180,8 +180,8 @@ def test_a_filter_that_makes_no_sense_is_refused(gate: GatewayProcess, wanted: d
     assert answer.json()["error"]["code"] == -32602
 
 
-def test_a_gate_that_ends_says_so_on_every_stream(gateway: Start) -> None:
-    short = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_a_gate_that_ends_says_so_on_every_stream(start_gateway: Start) -> None:
+    short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     settle(short)
     session = Session(short)
     with (
@@ -198,8 +198,8 @@ def test_a_gate_that_ends_says_so_on_every_stream(gateway: Start) -> None:
                 stream.event()
 
 
-def test_a_gate_that_ends_answers_the_calls_under_way_first(gateway: Start) -> None:
-    short = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_a_gate_that_ends_answers_the_calls_under_way_first(start_gateway: Start) -> None:
+    short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     params = {"name": "example_wait", "arguments": {"seconds": 1}, "_meta": {"progressToken": 1}}
     body = json.dumps(modern_request("tools/call", params)).encode()
     with opened(short, "POST", "/mcp", modern_headers("tools/call", "example_wait"), body) as stream:
@@ -209,8 +209,8 @@ def test_a_gate_that_ends_answers_the_calls_under_way_first(gateway: Start) -> N
         assert stream.message()["result"]["content"][0]["text"] == "waited 1 s"
 
 
-def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(gateway: Start) -> None:
-    short = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(start_gateway: Start) -> None:
+    short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     session = Session(short)
     params = {"name": "example_wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}}
     body = json.dumps(modern_request("tools/call", params)).encode()
@@ -232,11 +232,11 @@ def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(gateway: Start) ->
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_gate_that_ends_lets_its_servers_end_in_good_order(
-    gateway: Start, tmp_path: Path, sign: signal.Signals
+    start_gateway: Start, tmp_path: Path, sign: signal.Signals
 ) -> None:
     journal = tmp_path / "journal"
     journal.touch()
-    short = gateway({"mcpServers": {"own": scripted(journal, FAREWELL_SECONDS="0.5")}})
+    short = start_gateway({"mcpServers": {"own": scripted(journal, FAREWELL_SECONDS="0.5")}})
     short.wait_until_ready()
     short.process.send_signal(sign)
     code = short.process.wait(WAIT_SECONDS)
@@ -338,9 +338,9 @@ def names(gate: GatewayProcess) -> list[str]:
     return [tool["name"] for tool in modern(gate, "tools/list").json()["result"]["tools"]]
 
 
-def test_the_lists_of_a_server_that_was_switched_off_are_gone(gateway: Start, tmp_path: Path) -> None:
+def test_the_lists_of_a_server_that_was_switched_off_are_gone(start_gateway: Start, tmp_path: Path) -> None:
     config: dict[str, Any] = {"mcpServers": {"example": EXAMPLE, "own": scripted(tmp_path / "journal")}}
-    own = gateway(config)
+    own = start_gateway(config)
     settle(own)
     with subscribed(own, "L1") as stream:
         acknowledgement(stream)

@@ -34,10 +34,10 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def alone(gateway: Callable[..., GatewayProcess], notes: Path) -> GatewayProcess:
+def alone(start_gateway: Callable[..., GatewayProcess], notes: Path) -> GatewayProcess:
     """Return a gate of which this test is the only client."""
     settings = {"enableAutoTruncation": False}
-    gate = gateway({"mcpServers": {"own": scripted(notes)}, "proxySettings": settings})
+    gate = start_gateway({"mcpServers": {"own": scripted(notes)}, "proxySettings": settings})
     settle(gate)
     return gate
 

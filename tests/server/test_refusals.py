@@ -354,8 +354,8 @@ def test_a_client_that_asks_before_it_sends_is_told_to_go_on(gate: GatewayProces
         assert status_of(until_closed(connection)) == 200
 
 
-def test_who_sends_too_slowly_is_shown_out(gateway: Start) -> None:
-    impatient = gateway(
+def test_who_sends_too_slowly_is_shown_out(start_gateway: Start) -> None:
+    impatient = start_gateway(
         {
             "mcpServers": {"example": EXAMPLE},
             "proxySettings": {"headerTimeoutSeconds": 0.3, "bodyTimeoutSeconds": 0.3},
@@ -389,8 +389,8 @@ def _drip(connection: socket.socket) -> None:
     raise AssertionError("it was never shown out")
 
 
-def test_a_new_session_takes_the_place_of_the_one_idle_for_longest(gateway: Start) -> None:
-    small = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
+def test_a_new_session_takes_the_place_of_the_one_idle_for_longest(start_gateway: Start) -> None:
+    small = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
     first, second = Session(small), Session(small)
     # The gate's clock ticks in milliseconds.
     time.sleep(0.02)
@@ -403,8 +403,8 @@ def test_a_new_session_takes_the_place_of_the_one_idle_for_longest(gateway: Star
     assert small.metrics()["headgate_sessions"] == 2
 
 
-def test_sessions_in_use_are_kept_and_one_too_many_is_503(gateway: Start) -> None:
-    small = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
+def test_sessions_in_use_are_kept_and_one_too_many_is_503(start_gateway: Start) -> None:
+    small = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
     first, second = Session(small), Session(small)
     with listening(first), listening(second):
         refused = post(small, request("initialize", {"protocolVersion": "2025-06-18"}))
@@ -416,8 +416,8 @@ def test_sessions_in_use_are_kept_and_one_too_many_is_503(gateway: Start) -> Non
         assert send(small, "GET", "/sse", {}).status == 503
 
 
-def test_a_session_is_not_idle_while_its_stream_was_open(gateway: Start) -> None:
-    brief = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"sessionIdleSeconds": 6}})
+def test_a_session_is_not_idle_while_its_stream_was_open(start_gateway: Start) -> None:
+    brief = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"sessionIdleSeconds": 6}})
     session = Session(brief)
     with listening(session):
         # Longer than a session may be idle, and than the gate takes to look for idle ones.
@@ -466,8 +466,8 @@ def test_an_old_client_gets_a_stream_that_it_can_read(gate: GatewayProcess) -> N
     assert b"chunked" not in received
 
 
-def test_a_stateless_request_needs_no_room(gateway: Start) -> None:
-    small = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 1}})
+def test_a_stateless_request_needs_no_room(start_gateway: Start) -> None:
+    small = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 1}})
     Session(small)
     answer = post(small, modern_request("tools/list"), modern_headers("tools/list"))
     assert answer.status == 200
@@ -517,9 +517,9 @@ def test_own_pages_and_programs_need_no_origin(gate: GatewayProcess, path: str, 
     assert got(gate, path, {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}) == 200
 
 
-def test_a_page_of_an_allowed_origin_may_call_across_sites(gateway: Start) -> None:
+def test_a_page_of_an_allowed_origin_may_call_across_sites(start_gateway: Start) -> None:
     settings = {"allowedOrigins": ["http://app.example"]}
-    gate = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": settings})
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": settings})
     page: Sent = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
     assert got(gate, "/sse", {**page, "Origin": "http://app.example"}) == 200
     assert got(gate, "/sse", page) == 403

@@ -15,9 +15,9 @@ Start = Callable[..., GatewayProcess]
 
 
 @pytest.fixture
-def gate(gateway: Start, tmp_path: Path) -> GatewayProcess:
+def gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     journal = tmp_path / "journal"
-    gate = gateway(
+    gate = start_gateway(
         {
             "mcpServers": {"own": scripted(journal)},
             "proxySettings": {"maxSessions": 5, "maxResponseSize": 1000},

@@ -60,11 +60,11 @@ def posted(gate: GatewayProcess, body: bytes, headers: dict[str, str]) -> bytes:
 
 
 def test_calls_that_outlive_the_drain_are_answered_with_effect_unknown(
-    gateway: Callable[..., GatewayProcess], tmp_path: Path
+    start_gateway: Callable[..., GatewayProcess], tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal"
     journal.touch()
-    gate = gateway({"mcpServers": {"own": scripted(journal)}})
+    gate = start_gateway({"mcpServers": {"own": scripted(journal)}})
     settle(gate, "own")
     connections: dict[str, socket.socket] = {}
     answers: dict[str, bytes] = {}

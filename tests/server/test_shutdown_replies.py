@@ -68,12 +68,12 @@ def slow_client(gate: GatewayProcess, sent: bytes) -> socket.socket:
 
 
 def test_an_answer_that_is_being_written_at_the_end_of_the_drain_arrives_whole(
-    gateway: Callable[..., GatewayProcess], tmp_path: Path
+    start_gateway: Callable[..., GatewayProcess], tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal"
     journal.touch()
     servers = {"own": scripted(journal)}
-    gate = gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
+    gate = start_gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
     settle(gate, "own")
     clients = {name: slow_client(gate, sent) for name, sent in large_answers(gate).items()}
     beginnings = {name: client.recv(1000) for name, client in clients.items()}

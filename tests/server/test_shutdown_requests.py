@@ -94,10 +94,10 @@ def message_in(received: bytes) -> dict[str, Any]:
 
 
 def test_requests_that_outlive_the_drain_are_answered_with_an_error(
-    gateway: Callable[..., GatewayProcess], tmp_path: Path
+    start_gateway: Callable[..., GatewayProcess], tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal"
-    gate = gateway({"mcpServers": {"own": silent(journal)}})
+    gate = start_gateway({"mcpServers": {"own": silent(journal)}})
     settle(gate, "own")
     sent = {
         **old_requests(gate, JSON_HEADERS["Accept"], 1),

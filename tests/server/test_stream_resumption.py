@@ -155,9 +155,9 @@ def test_a_stream_begins_with_an_id_for_clients_that_know_what_it_is(
 
 
 @pytest.fixture
-def own_gate(gateway: Start, tmp_path: Path) -> GatewayProcess:
+def own_gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     """Return a gate whose list of tools may change."""
-    own = gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
+    own = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
     settle(own)
     return own
 
@@ -205,8 +205,8 @@ def test_a_gate_that_ends_does_not_wait_for_streams_or_for_calls_left_alone(own_
             assert set(methods(again)) <= set(LISTS)
 
 
-def test_a_gate_that_ends_lets_a_client_that_came_back_have_its_answer(gateway: Start) -> None:
-    short = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_a_gate_that_ends_lets_a_client_that_came_back_have_its_answer(start_gateway: Start) -> None:
+    short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     session = Session(short)
     params = {"name": "example_wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}}
     with asking(session, request("tools/call", params)) as stream:
@@ -234,8 +234,8 @@ def test_a_session_carries_on_after_the_gate_was_restarted(tmp_path: Path, how: 
         assert session.post(request("ping")).status == 404
 
 
-def test_a_session_carries_on_after_it_was_forgotten(gateway: Start) -> None:
-    brief = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"sessionIdleSeconds": 0.1}})
+def test_a_session_carries_on_after_it_was_forgotten(start_gateway: Start) -> None:
+    brief = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"sessionIdleSeconds": 0.1}})
     session = Session(brief)
     wait_until(lambda: brief.metrics()["headgate_sessions"] == 0, 15.0, "the session is forgotten")
     assert session.call("example_calculate", {"expression": "6*7"})["content"][0]["text"] == "42"
@@ -243,10 +243,10 @@ def test_a_session_carries_on_after_it_was_forgotten(gateway: Start) -> None:
 
 
 def test_a_session_of_one_gate_is_one_of_another_with_the_same_key_only(
-    gateway: Start, tmp_path: Path
+    start_gateway: Start, tmp_path: Path
 ) -> None:
     config = {"mcpServers": {"example": EXAMPLE}}
-    one, stranger = gateway(config), gateway(config)
+    one, stranger = start_gateway(config), start_gateway(config)
     session = Session(one)
     twin_directory = tmp_path / "twin"
     (twin_directory / "data").mkdir(parents=True)

@@ -30,10 +30,10 @@ Start = Callable[..., GatewayProcess]
 
 
 @pytest.fixture
-def alone(gateway: Start, tmp_path: Path) -> GatewayProcess:
+def alone(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     """Return a gate of which this test is the only client, so that its calls can be counted."""
     servers = {"own": scripted(tmp_path / "journal")}
-    gate = gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
+    gate = start_gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
     settle(gate)
     return gate
 

@@ -15,9 +15,9 @@ DYING = server_command("servers.outcomes", "dying")
 
 
 async def test_a_gateway_keeps_keys_and_transactions_and_sends_large_results_whole(
-    gateway: Callable[..., GatewayProcess],
+    start_gateway: Callable[..., GatewayProcess],
 ) -> None:
-    gate = gateway(configuration({"m": stdio_entry(DYING)}))
+    gate = start_gateway(configuration({"m": stdio_entry(DYING)}))
     for mode in ("legacy", "auto"):
         async with TxSession(Client(gate.url, mode=mode)) as tx:
             assert tx.features == {"ack", "retry", "idempotency", "transactions", "chunking"}
@@ -65,10 +65,10 @@ async def _pay_and_fail(t: Transaction) -> None:
 
 
 async def test_a_compensation_of_a_server_that_has_not_told_its_tools_may_be_there_later(
-    gateway: Callable[..., GatewayProcess],
+    start_gateway: Callable[..., GatewayProcess],
 ) -> None:
     starting = stdio_entry([sys.executable, "-IS", "-c", "raise SystemExit(1)"])
-    gate = gateway(configuration({"m": stdio_entry(DYING), "slow": starting}))
+    gate = start_gateway(configuration({"m": stdio_entry(DYING), "slow": starting}))
     async with TxSession(Client(gate.url)) as tx:
         begun: Any = (await tx.call_tool("transaction_begin")).unwrap()
         id = begun.structured_content["transaction_id"]

@@ -134,8 +134,8 @@ def test_a_child_that_closes_its_output_and_lives_on_is_replaced(gate: GatewayPr
     assert modern_call(gate, "mute_echo")["structuredContent"]
 
 
-def test_a_child_that_reads_nothing_fills_nobodys_memory(gateway: Start, tmp_path: Path) -> None:
-    gate = gateway({"mcpServers": {name: scripted(tmp_path / "journal") for name in ("own", "deaf")}})
+def test_a_child_that_reads_nothing_fills_nobodys_memory(start_gateway: Start, tmp_path: Path) -> None:
+    gate = start_gateway({"mcpServers": {name: scripted(tmp_path / "journal") for name in ("own", "deaf")}})
     gate.wait_until_ready()
     assert modern_call(gate, "deaf")["structuredContent"] == {"deaf": True}
     session = Session(gate)
@@ -162,9 +162,9 @@ def test_a_child_that_reads_nothing_fills_nobodys_memory(gateway: Start, tmp_pat
 
 
 @pytest.mark.parametrize("how", ["removed", "stopped"])
-def test_nothing_that_a_child_started_outlives_it(gateway: Start, tmp_path: Path, how: str) -> None:
+def test_nothing_that_a_child_started_outlives_it(start_gateway: Start, tmp_path: Path, how: str) -> None:
     config: dict[str, Any] = {"mcpServers": {"own": scripted(tmp_path / "journal")}}
-    gate = gateway(config)
+    gate = start_gateway(config)
     gate.wait_until_ready()
     family = {
         modern_call(gate, "own_family")["structuredContent"]["grandchild"],

@@ -65,37 +65,37 @@ def in_every_place(gate: GatewayProcess, cause: str) -> None:
         ("sys.stderr.flush(); os.kill(os.getpid(), signal.SIGKILL)", "it was ended by SIGKILL"),
     ],
 )
-def test_how_a_process_ended_and_its_last_lines_are_told(gateway: Start, then: str, how: str) -> None:
+def test_how_a_process_ended_and_its_last_lines_are_told(start_gateway: Start, then: str, how: str) -> None:
     code = said("reading the settings", "error: no licence", "\x1b[31ma log is in /tmp/x\x1b[0m", then=then)
-    gate = gateway({"mcpServers": {"down": python(code), "example": EXAMPLE}})
+    gate = start_gateway({"mcpServers": {"down": python(code), "example": EXAMPLE}})
     cause = failed_cause(gate)
     assert how in cause
     assert "reading the settings | error: no licence | a log is in /tmp/x" in cause
     in_every_place(gate, cause)
 
 
-def test_a_command_that_does_not_exist_is_told(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"down": {"command": "no-such-command", "maxRestarts": 1}}})
+def test_a_command_that_does_not_exist_is_told(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"down": {"command": "no-such-command", "maxRestarts": 1}}})
     cause = failed_cause(gate)
     assert "no-such-command" in cause
     in_every_place(gate, cause)
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
-def test_the_url_is_told_without_what_may_be_secret_in_it(gateway: Start, kind: str) -> None:
+def test_the_url_is_told_without_what_may_be_secret_in_it(start_gateway: Start, kind: str) -> None:
     port = closed_port()
     url = f"http://me:{SECRET}@{HOST}:{port}/s/{'k3y' * 10}/mcp?sid={SECRET}"
-    gate = gateway({"mcpServers": {"down": {"url": url, "type": kind, "maxRestarts": 1}}})
+    gate = start_gateway({"mcpServers": {"down": {"url": url, "type": kind, "maxRestarts": 1}}})
     cause = failed_cause(gate)
     assert f"(http://{HOST}:{port}/s/[REDACTED]/mcp)" in cause
     in_every_place(gate, cause)
     assert SECRET not in gate.log()
 
 
-def test_a_secret_on_stderr_is_kept_in_every_place(gateway: Start) -> None:
+def test_a_secret_on_stderr_is_kept_in_every_place(start_gateway: Start) -> None:
     padding = "x" * 480
     lines = (f"password={SECRET}", f"{padding} https://user:{SECRET}@db.example.com/", "no database")
-    gate = gateway({"mcpServers": {"down": python(said(*lines, then="sys.exit(1)"))}})
+    gate = start_gateway({"mcpServers": {"down": python(said(*lines, then="sys.exit(1)"))}})
     cause = failed_cause(gate)
     assert "no database" in cause
     in_every_place(gate, cause)
@@ -118,40 +118,46 @@ def test_a_secret_on_stderr_is_kept_in_every_place(gateway: Start) -> None:
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijklmnop",
     ],
 )
-def test_a_token_that_a_server_refuses_on_stderr_is_kept_in_every_place(gateway: Start, token: str) -> None:
+def test_a_token_that_a_server_refuses_on_stderr_is_kept_in_every_place(
+    start_gateway: Start, token: str
+) -> None:
     code = said(f"Error: {token} was rejected", then="sys.exit(1)")
-    gate = gateway({"mcpServers": {"down": python(code)}})
+    gate = start_gateway({"mcpServers": {"down": python(code)}})
     cause = failed_cause(gate)
     assert "Error: [REDACTED] was rejected" in cause
     in_every_place(gate, cause)
     assert token not in gate.log()
 
 
-def test_a_secret_of_the_entry_is_kept_wherever_its_server_writes_it(gateway: Start) -> None:
+def test_a_secret_of_the_entry_is_kept_wherever_its_server_writes_it(start_gateway: Start) -> None:
     code = said("using correct-horse-battery for prod", then="sys.exit(1)")
     entry = python(code, env={"SERVICE_TOKEN": SECRET, "STAGE": "prod"})
-    gate = gateway({"mcpServers": {"down": entry}})
+    gate = start_gateway({"mcpServers": {"down": entry}})
     cause = failed_cause(gate)
     assert "using [REDACTED] for prod" in cause
     in_every_place(gate, cause)
     assert SECRET not in gate.log()
 
 
-def test_stderr_of_an_earlier_process_is_not_taken_for_the_cause(gateway: Start, tmp_path: Path) -> None:
+def test_stderr_of_an_earlier_process_is_not_taken_for_the_cause(
+    start_gateway: Start, tmp_path: Path
+) -> None:
     flag = tmp_path / "flag"
     code = (
         f"import os, sys\nif not os.path.exists({str(flag)!r}):\n"
         f"    open({str(flag)!r}, 'w').close(); print('first trouble', file=sys.stderr); sys.exit(4)\n"
         "sys.exit(5)"
     )
-    gate = gateway({"mcpServers": {"down": python(code, maxRestarts=2)}})
+    gate = start_gateway({"mcpServers": {"down": python(code, maxRestarts=2)}})
     cause = failed_cause(gate)
     assert "exit code 5" in cause
     assert "first trouble" not in cause
 
 
-def test_a_secret_in_the_tail_of_stderr_is_not_shown(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"down": python(said(f"api_key: {SECRET}", "bye", then="sys.exit(1)"))}})
+def test_a_secret_in_the_tail_of_stderr_is_not_shown(start_gateway: Start) -> None:
+    gate = start_gateway(
+        {"mcpServers": {"down": python(said(f"api_key: {SECRET}", "bye", then="sys.exit(1)"))}}
+    )
     failed_cause(gate)
     assert gate.servers()["down"]["stderr_tail"] == ["api_key: [REDACTED]", "bye"]
 
@@ -160,10 +166,10 @@ KEY_LINES = [f"{line}" * 8 for line in ("MIIEow1B", "AAKCAQE2", "Qx7tZ0pL")]
 
 
 @pytest.mark.parametrize("before", [0, 300])
-def test_no_line_of_a_private_key_on_stderr_is_shown(gateway: Start, before: int) -> None:
+def test_no_line_of_a_private_key_on_stderr_is_shown(start_gateway: Start, before: int) -> None:
     """Also where its first line is not kept any more."""
     key = ("-----BEGIN RSA PRIVATE KEY-----", *KEY_LINES * (before or 1), "-----END RSA PRIVATE KEY-----")
-    gate = gateway({"mcpServers": {"down": python(said("bad key:", *key, "bye", then="sys.exit(1)"))}})
+    gate = start_gateway({"mcpServers": {"down": python(said("bad key:", *key, "bye", then="sys.exit(1)"))}})
     cause = failed_cause(gate)
     assert cause.endswith("[REDACTED] | bye")
     in_every_place(gate, cause)
@@ -171,7 +177,9 @@ def test_no_line_of_a_private_key_on_stderr_is_shown(gateway: Start, before: int
     assert not [line for line in KEY_LINES if line in gate.log()]
 
 
-def test_no_secret_of_an_entry_is_shown_wherever_its_server_writes_it(gateway: Start, tmp_path: Path) -> None:
+def test_no_secret_of_an_entry_is_shown_wherever_its_server_writes_it(
+    start_gateway: Start, tmp_path: Path
+) -> None:
     """The values of `env`, of options and of the URL, bare, encoded and in a sentence of the server's own."""
     values = ("Kx9-plain$value", 'zuW/83=wj"d', "n0t a word 42")
     lines = [f"tried {values[0]}!", f"as {json.dumps(values[1])}", f"with <{values[2]}> it failed"]
@@ -179,7 +187,7 @@ def test_no_secret_of_an_entry_is_shown_wherever_its_server_writes_it(gateway: S
         said(*lines, then="sys.exit(1)"), env={"SERVICE_TOKEN": values[0], "MY_API_KEY": values[1]}
     )
     entry["args"] += ["--password", values[2]]
-    gate = gateway({"mcpServers": {"down": entry}})
+    gate = start_gateway({"mcpServers": {"down": entry}})
     cause = failed_cause(gate)
     assert cause.count("[REDACTED]") == 3
     in_every_place(gate, cause)
@@ -187,10 +195,10 @@ def test_no_secret_of_an_entry_is_shown_wherever_its_server_writes_it(gateway: S
     assert not [value for value in values if value in shown or json.dumps(value)[1:-1] in shown]
 
 
-def test_a_process_that_ends_while_it_works_is_told_alike(gateway: Start, tmp_path: Path) -> None:
+def test_a_process_that_ends_while_it_works_is_told_alike(start_gateway: Start, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.touch()
-    gate = gateway({"mcpServers": {"own": scripted(journal), "example": EXAMPLE}})
+    gate = start_gateway({"mcpServers": {"own": scripted(journal), "example": EXAMPLE}})
     gate.wait_until_ready("own")
     with ThreadPoolExecutor() as threads:
         held = threads.submit(modern_call, gate, "own_hold")
@@ -204,14 +212,14 @@ def test_a_process_that_ends_while_it_works_is_told_alike(gateway: Start, tmp_pa
     assert "it was ended by SIGKILL" in text
 
 
-def test_a_rejected_and_a_disabled_server_are_on_the_pages_with_the_reason(gateway: Start) -> None:
+def test_a_rejected_and_a_disabled_server_are_on_the_pages_with_the_reason(start_gateway: Start) -> None:
     servers = {
         "example": EXAMPLE,
         "both": {"command": "x", "url": "http://127.0.0.1:1/mcp"},
         "off": {**EXAMPLE, "disabled": True},
         "lacking": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_THING}"}},
     }
-    gate = gateway({"mcpServers": servers})
+    gate = start_gateway({"mcpServers": servers})
     gate.wait_until_ready("example")
     assert gate.get("/ready").status == 200
     told = gate.servers()
@@ -235,14 +243,14 @@ def error_of(gate: GatewayProcess, tool: str) -> str:
     return text
 
 
-def test_a_call_of_a_server_that_does_not_run_names_the_reason_until_it_runs(gateway: Start) -> None:
+def test_a_call_of_a_server_that_does_not_run_names_the_reason_until_it_runs(start_gateway: Start) -> None:
     servers: dict[str, Any] = {
         "example": EXAMPLE,
         "both": {"command": "x", "url": "http://127.0.0.1:1/mcp"},
         "off": {**EXAMPLE, "disabled": True},
         "lacking": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_THING}"}},
     }
-    gate = gateway({"mcpServers": servers})
+    gate = start_gateway({"mcpServers": servers})
     gate.wait_until_ready("example")
     for name in ("both", "off", "lacking"):
         reason = gate.servers()[name]["reason"]
@@ -258,8 +266,8 @@ def test_a_call_of_a_server_that_does_not_run_names_the_reason_until_it_runs(gat
     assert "Unknown tool: 'both_echo'" in error_of(gate, "both_echo")
 
 
-def test_a_gate_whose_only_server_is_rejected_has_nothing_to_wait_for(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"empty": {}}})
+def test_a_gate_whose_only_server_is_rejected_has_nothing_to_wait_for(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"empty": {}}})
     assert gate.get("/ready").status == 200
     assert gate.servers()["empty"]["state"] == "rejected"
 
@@ -274,9 +282,9 @@ def problem(gate: GatewayProcess) -> str:
     return str(gate.ready().get("configuration_error", ""))
 
 
-def test_a_broken_edit_is_on_the_pages_until_it_is_mended(gateway: Start) -> None:
+def test_a_broken_edit_is_on_the_pages_until_it_is_mended(start_gateway: Start) -> None:
     config = {"mcpServers": {"example": EXAMPLE}}
-    gate = gateway(config)
+    gate = start_gateway(config)
     gate.wait_until_ready("example")
     before = gate.config_path.read_text(encoding="utf-8")
     assert "not in force" not in gate.get("/").body.decode()
@@ -292,8 +300,8 @@ def test_a_broken_edit_is_on_the_pages_until_it_is_mended(gateway: Start) -> Non
     assert "not in force" not in gate.get("/").body.decode()
 
 
-def test_a_server_whose_new_entry_is_rejected_runs_on_and_says_so(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_a_server_whose_new_entry_is_rejected_runs_on_and_says_so(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE}})
     gate.wait_until_ready("example")
     gate.write_config({"mcpServers": {"example": {"builtin": "example", "url": "http://127.0.0.1:1/"}}})
     wait_until(lambda: "reason" in gate.servers()["example"], WAIT_SECONDS, "the edit is told")
@@ -305,8 +313,8 @@ def test_a_server_whose_new_entry_is_rejected_runs_on_and_says_so(gateway: Start
     wait_until(lambda: "reason" not in gate.servers()["example"], WAIT_SECONDS, "it is mended")
 
 
-def test_an_edit_that_needs_a_restart_is_told(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_an_edit_that_needs_a_restart_is_told(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE}})
     gate.wait_until_ready("example")
     gate.write_config({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"prefix": False}})
     wait_until(lambda: "restart the gateway" in problem(gate), WAIT_SECONDS, "the edit is told")
@@ -314,9 +322,9 @@ def test_an_edit_that_needs_a_restart_is_told(gateway: Start) -> None:
 
 
 @pytest.mark.parametrize("pad", [0, 20_000])
-def test_a_tool_that_fails_is_not_counted_as_ok(gateway: Start, tmp_path: Path, pad: int) -> None:
+def test_a_tool_that_fails_is_not_counted_as_ok(start_gateway: Start, tmp_path: Path, pad: int) -> None:
     """Also one whose answer is so large that it is kept on disk."""
-    gate = gateway(
+    gate = start_gateway(
         {"mcpServers": {"own": scripted(tmp_path / "journal")}, "proxySettings": {"spoolAboveBytes": 16_384}}
     )
     gate.wait_until_ready("own")

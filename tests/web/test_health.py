@@ -17,26 +17,26 @@ DEAD = {"command": "no-such-command-anywhere"}
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/listing", "/"])
-def test_a_page_has_the_same_head_with_and_without_its_body(gateway: Start, path: str) -> None:
-    gate = gateway({"mcpServers": {"example": EXAMPLE}})
+def test_a_page_has_the_same_head_with_and_without_its_body(start_gateway: Start, path: str) -> None:
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE}})
     page, head = gate.get(path), send(gate, "HEAD", path, {})
     assert head.status == page.status == 200
     assert head.body == b""
     assert head.headers["content-type"] == page.headers["content-type"]
 
 
-def test_health_says_that_the_gate_is_alive_and_which_it_is(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"dead": DEAD}})
+def test_health_says_that_the_gate_is_alive_and_which_it_is(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"dead": DEAD}})
     answer = gate.get("/health")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == {"status": "ok", "version": __version__}
 
 
-def test_the_gate_is_ready_once_every_server_was_tried(gateway: Start, tmp_path: Path) -> None:
+def test_the_gate_is_ready_once_every_server_was_tried(start_gateway: Start, tmp_path: Path) -> None:
     go = tmp_path / "go"
     servers = {"example": EXAMPLE, "slow": scripted(tmp_path / "journal", WAIT_FOR=str(go))}
-    gate = gateway({"mcpServers": servers}, wait_for_servers=False)
+    gate = start_gateway({"mcpServers": servers}, wait_for_servers=False)
     before = gate.get("/ready")
     assert before.status == 503
     assert before.json()["ready"] is False
@@ -50,10 +50,10 @@ def test_the_gate_is_ready_once_every_server_was_tried(gateway: Start, tmp_path:
     assert [server["state"] for server in after["servers"]] == ["ready", "ready"]
 
 
-def test_each_server_says_how_it_is(gateway: Start, tmp_path: Path) -> None:
+def test_each_server_says_how_it_is(start_gateway: Start, tmp_path: Path) -> None:
     off: dict[str, Any] = {**EXAMPLE, "enabled": False}
     servers = {"example": EXAMPLE, "own": scripted(tmp_path / "journal"), "dead": DEAD, "off": off}
-    gate = gateway({"mcpServers": servers})
+    gate = start_gateway({"mcpServers": servers})
     gate.wait_until_ready("example", "own")
     modern_call(gate, "own_echo")
     modern(gate, "tools/call", {"name": "own_say", "arguments": {"line": '{"jsonrpc":"2.0","id":ID}'}})
@@ -82,21 +82,21 @@ def test_each_server_says_how_it_is(gateway: Start, tmp_path: Path) -> None:
     assert told["off"] == {"name": "off", "transport": "builtin", "state": "disabled", "reason": reason}
 
 
-def test_a_gate_none_of_whose_servers_works_is_not_ready(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"dead": DEAD}})
+def test_a_gate_none_of_whose_servers_works_is_not_ready(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"dead": DEAD}})
     assert gate.get("/ready").status == 503
     assert gate.get("/health").status == 200
 
 
 @pytest.mark.parametrize("servers", [{}, {"off": {**EXAMPLE, "enabled": False}}])
-def test_a_gate_without_servers_is_ready_for_some(gateway: Start, servers: dict[str, Any]) -> None:
-    gate = gateway({"mcpServers": servers})
+def test_a_gate_without_servers_is_ready_for_some(start_gateway: Start, servers: dict[str, Any]) -> None:
+    gate = start_gateway({"mcpServers": servers})
     assert gate.get("/ready").status == 200
     assert modern(gate, "tools/list").json()["result"]["tools"] == []
 
 
-def test_the_front_page_shows_the_servers(gateway: Start) -> None:
-    gate = gateway({"mcpServers": {"example": EXAMPLE, "dead": DEAD}})
+def test_the_front_page_shows_the_servers(start_gateway: Start) -> None:
+    gate = start_gateway({"mcpServers": {"example": EXAMPLE, "dead": DEAD}})
     page = gate.get("/")
     assert page.status == 200
     assert page.headers["content-type"].startswith("text/")
