@@ -43,7 +43,7 @@ async def _run(ids: list[str], *, quick: bool) -> list[Verdict]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m campaign", description="What the gate must survive.")
+    parser = argparse.ArgumentParser(prog="python -m campaign", description="What the gateway must survive.")
     parser.add_argument("cases", nargs="*", metavar="CASE-ID|SECTION",
                         help=f"only these cases (default: all); sections: {', '.join(SECTIONS)}")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="smaller sizes, for every change")

@@ -104,19 +104,19 @@ async def ambiguous(trial: Trial) -> None:
                     entry = _ENTRY | {"timeout": 0.7 if fault.at_work else 10}
                     servers[name] = audited(deeds, **entry) if where == "s" else web.entry(**entry)
         async with (
-            trial.gate(servers, spare_files=4 * len(groups), stall_seconds=0.25) as gate,
-            client(gate.port, modern=True) as caller,
+            trial.gateway(servers, spare_files=4 * len(groups), stall_seconds=0.25) as gateway,
+            client(gateway.port, modern=True) as caller,
         ):
-            found = await asyncio.gather(*(_try(gate, caller, cells) for cells in groups.values()))
+            found = await asyncio.gather(*(_try(gateway, caller, cells) for cells in groups.values()))
             cells = [one for group in found for one in group]
             await _check(trial, caller, cells, deeds)
 
 
-async def _try(gate: AsyncGatewayProcess, caller: Client, cells: list[Cell]) -> list[tuple[Cell, Answer]]:
+async def _try(gateway: AsyncGatewayProcess, caller: Client, cells: list[Cell]) -> list[tuple[Cell, Answer]]:
     answers = []
     for cell in cells:
         with contextlib.suppress(TimeoutError):
-            await gate.wait_ready([cell.server])
+            await gateway.wait_ready([cell.server])
         answers.append((cell, await _call(caller, cell)))
     return answers
 

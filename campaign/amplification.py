@@ -54,25 +54,28 @@ async def amplification(trial: Trial) -> None:
     """Nobody makes the gateway work much by saying little."""
     rounds = trial.size(quick=3, full=20)
     servers = {f"load{number}": load() for number in range(25)}
-    async with trial.gate(servers, settings=ALL_LISTED, spare_files=8) as gate, client(gate.port) as caller:
+    async with (
+        trial.gateway(servers, settings=ALL_LISTED, spare_files=8) as gateway,
+        client(gateway.port) as caller,
+    ):
         stored = stored_results.id_of(await caller.call("load0_report", {"text": "a38", "size": 100_000}))
-        operations = await _operations(gate, caller, list(servers), stored)
+        operations = await _operations(gateway, caller, list(servers), stored)
 
         async def plain() -> object:
             return await caller.call("load0_echo", {"text": _TEXT[:7_000]})
 
-        base, _, _ = await _cost(gate, plain, 10 * rounds)
-        costs = {name: await _cost(gate, run, rounds) for name, run in operations.items()}
+        base, _, _ = await _cost(gateway, plain, 10 * rounds)
+        costs = {name: await _cost(gateway, run, rounds) for name, run in operations.items()}
         _judge(trial, base, costs)
 
 
 async def _operations(
-    gate: AsyncGatewayProcess, caller: Client, servers: list[str], stored: str
+    gateway: AsyncGatewayProcess, caller: Client, servers: list[str], stored: str
 ) -> dict[str, Operation]:
     operations: dict[str, Operation] = {}
     for method, params in _REQUESTS.items():
         operations[method] = _bound(caller.request, method, params)
-    for name, definition in (await own_tools(gate, servers)).items():
+    for name, definition in (await own_tools(gateway, servers)).items():
         arguments = filled(definition, _TEXT)
         if "cache_id" in arguments:
             # Of a result that exists, with one large argument at a time, which the others would hide.
@@ -84,8 +87,8 @@ async def _operations(
     for path in ("/mcp", "/messages", "/health", "/ready", "/metrics", "/listing", "/", "/none"):
         for verb in ("GET", "POST"):
             body = _TEXT.encode() if verb == "POST" else None
-            request = http1.request(gate.port, verb, f"{path}?q={'q' * 9_000}", head, body)
-            operations[f"{verb} {path}"] = _bound(_exchange, gate.port, request)
+            request = http1.request(gateway.port, verb, f"{path}?q={'q' * 9_000}", head, body)
+            operations[f"{verb} {path}"] = _bound(_exchange, gateway.port, request)
     return operations
 
 
@@ -104,22 +107,22 @@ async def _exchange(port: int, request: bytes) -> http1.Heard:
     return await http1.converse(port, request, quiet_seconds=0.05, limit_seconds=5)
 
 
-async def _cost(gate: AsyncGatewayProcess, run: Operation, rounds: int) -> tuple[float, float, int]:
-    """CPU seconds of the gate and its processes for one, the growth of memory, and the bytes of an answer."""
+async def _cost(gateway: AsyncGatewayProcess, run: Operation, rounds: int) -> tuple[float, float, int]:
+    """CPU seconds of the gateway and its processes for one call, growth of memory, and bytes of an answer."""
     for _ in range(_WARM_ROUNDS):
         answer = await run()
-    usage, workers = Usage(gate), stored_results.WorkerMemory(gate)
-    before, held = _cpu_seconds(gate), workers.peak_mib
+    usage, workers = Usage(gateway), stored_results.WorkerMemory(gateway)
+    before, held = _cpu_seconds(gateway), workers.peak_mib
     for _ in range(rounds):
         answer = await run()
-    cpu = (_cpu_seconds(gate) - before) / rounds
+    cpu = (_cpu_seconds(gateway) - before) / rounds
     size = len(answer.data if isinstance(answer, http1.Heard) else getattr(answer, "raw", b""))
     return cpu, usage.peak_growth_mib + max(0.0, workers.peak_mib - held), size
 
 
-def _cpu_seconds(gate: AsyncGatewayProcess) -> float:
+def _cpu_seconds(gateway: AsyncGatewayProcess) -> float:
     """Of all threads of the gateway and its processes for large results, to the nanosecond."""
-    return sum(_run_nanoseconds(pid) for pid in (gate.pid, *gate.workers())) / 1e9
+    return sum(_run_nanoseconds(pid) for pid in (gateway.pid, *gateway.workers())) / 1e9
 
 
 def _run_nanoseconds(pid: int) -> int:

@@ -21,8 +21,8 @@ _ROUTES = (
 
 async def _ask(one: Poster, verb: str, path: str, headers: dict[str, str]) -> Heard:
     body = call_body(b'{"text":"x"}') if verb == "POST" else None
-    request = http1.request(one.gate.port, verb, path, one.headers | headers, body)
-    return await http1.converse(one.gate.port, request, quiet_seconds=0.05, limit_seconds=2)
+    request = http1.request(one.gateway.port, verb, path, one.headers | headers, body)
+    return await http1.converse(one.gateway.port, request, quiet_seconds=0.05, limit_seconds=2)
 
 
 @case(
@@ -33,7 +33,7 @@ async def _ask(one: Poster, verb: str, path: str, headers: dict[str, str]) -> He
 async def foreign_origins(trial: Trial) -> None:
     """Every route refuses what a page from elsewhere would send."""
     async with poster(trial) as one:
-        port = one.gate.port
+        port = one.gateway.port
         origins = (
             "http://evil.example", "https://evil.example", "null", f"http://127.0.0.1:{port + 1}",
             f"http://localhost:{port + 1}", f"http://127.0.0.1.evil.example:{port}", f"http://evil.example:{port}",
@@ -104,7 +104,7 @@ def _bad_hosts(port: int) -> dict[str, bytes]:
 async def malformed_hosts(trial: Trial) -> None:
     """No spelling of Host gets past the check or changes which path is served."""
     async with poster(trial) as one:
-        port = one.gate.port
+        port = one.gateway.port
         right = http1.request(port, "POST", "/mcp", one.headers, call_body(b'{"text":"x"}'))
         host = b"Host: 127.0.0.1:%d\r\n" % port
         requests = {
@@ -134,7 +134,7 @@ async def malformed_hosts(trial: Trial) -> None:
 
 def _own_requests(one: Poster) -> dict[str, bytes]:
     """Requests of both eras that the gateway serves, each with a session or a version that is right."""
-    modern = Client(one.gate.port, modern=True)
+    modern = Client(one.gateway.port, modern=True)
     call = {"name": "rogue_echo", "arguments": {"text": "x"}}
     return {
         "stateless call": modern.post("tools/call", call),
@@ -148,12 +148,12 @@ def _own_requests(one: Poster) -> dict[str, bytes]:
     }
 
 
-@case("R01", "Origin and Host of others on live sessions and subscriptions; where the gate listens",
+@case("R01", "Origin and Host of others on live sessions and subscriptions; where the gateway listens",
       "403 and 421 for each, before anything is read; loopback only")  # fmt: skip
 async def rebinding(trial: Trial) -> None:
     """A page from elsewhere gets nowhere even if it knows a session, and no other address is listened on."""
     async with poster(trial) as one:
-        port = one.gate.port
+        port = one.gateway.port
         host = f"Host: 127.0.0.1:{port}\r\n".encode()
         origins = ("http://evil.example", "null", f"http://127.0.0.1:{port + 1}")
         hosts = (f"evil.example:{port}", "169.254.169.254", f"localhost:{port + 1}")
@@ -174,7 +174,7 @@ async def rebinding(trial: Trial) -> None:
         trial.check("nothing was executed", one.executed() == 0, one.executed())
         served = await http1.converse(port, _own_requests(one)["stateless call"], quiet_seconds=0.05)
         trial.check("our own may", served.statuses == [200], served.statuses)
-        listening = _listening(one.gate.pid)
+        listening = _listening(one.gateway.pid)
         trial.measure("listens on", ", ".join(sorted(listening)))
         trial.check("loopback only", listening == {"127.0.0.1"}, listening)
     code, said = await _refuses_to_listen(trial.directory)

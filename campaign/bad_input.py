@@ -17,8 +17,8 @@ BODY_LIMIT = 4 * MEBIBYTE
 class Poster:
     """A client with a session that posts bodies of any kind, and the record of what was executed."""
 
-    def __init__(self, gate: AsyncGatewayProcess, caller: Client, record: Path) -> None:
-        self.gate = gate
+    def __init__(self, gateway: AsyncGatewayProcess, caller: Client, record: Path) -> None:
+        self.gateway = gateway
         self.caller = caller
         self._record = record
 
@@ -34,14 +34,14 @@ class Poster:
 
     async def post(self, body: bytes) -> Answer:
         """Send a body on a connection of its own."""
-        request = http1.request(self.gate.port, "POST", "/mcp", self.headers, body)
-        async with asyncio.timeout(20), http1.connected(self.gate.port) as connection:
+        request = http1.request(self.gateway.port, "POST", "/mcp", self.headers, body)
+        async with asyncio.timeout(20), http1.connected(self.gateway.port) as connection:
             return Answer(await connection.exchange(request))
 
     async def converse(self, body: bytes) -> http1.Heard:
         """Send a body whose answer may come before its end; gives all that was heard."""
-        request = http1.request(self.gate.port, "POST", "/mcp", self.headers, body)
-        return await http1.converse(self.gate.port, request)
+        request = http1.request(self.gateway.port, "POST", "/mcp", self.headers, body)
+        return await http1.converse(self.gateway.port, request)
 
     def executed(self) -> int:
         """How many calls reached the upstream."""
@@ -53,10 +53,10 @@ async def poster(trial: Trial) -> AsyncIterator[Poster]:
     """A gateway with one upstream that keeps a record, and a session to post in."""
     record = trial.directory / "record"
     async with (
-        trial.gate({"rogue": misbehaving("--record", str(record))}) as gate,
-        client(gate.port) as caller,
+        trial.gateway({"rogue": misbehaving("--record", str(record))}) as gateway,
+        client(gateway.port) as caller,
     ):
-        yield Poster(gate, caller, record)
+        yield Poster(gateway, caller, record)
 
 
 def call_body(arguments: bytes = b"{}") -> bytes:
@@ -75,7 +75,7 @@ def call_body(arguments: bytes = b"{}") -> bytes:
 async def too_large(trial: Trial) -> None:
     """The limit holds whatever way the length is told, and costs no memory."""
     async with poster(trial) as one:
-        port, usage = one.gate.port, Usage(one.gate)
+        port, usage = one.gateway.port, Usage(one.gateway)
         declared = http1.request(port, "POST", "/mcp", one.headers | {"Content-Length": str(BODY_LIMIT + 1)})
         heard = await http1.converse(port, declared)
         trial.measure("declared", f"{heard.statuses} {heard.seconds:.3f} s with no body sent")
@@ -103,8 +103,8 @@ async def too_large(trial: Trial) -> None:
 
 async def _lie(trial: Trial, one: Poster) -> None:
     """A Content-Length that is smaller than the body."""
-    head = http1.request(one.gate.port, "POST", "/mcp", one.headers | {"Content-Length": "60"})
-    heard = await http1.converse(one.gate.port, head + call_body())
+    head = http1.request(one.gateway.port, "POST", "/mcp", one.headers | {"Content-Length": "60"})
+    heard = await http1.converse(one.gateway.port, head + call_body())
     trial.measure("too short", f"{heard.statuses}")
     trial.check("too short: 400", heard.statuses[:1] == [400], heard.statuses)
     trial.check("too short: no success", 200 not in heard.statuses, heard.statuses)

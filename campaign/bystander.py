@@ -12,9 +12,9 @@ LATE_SECONDS = 0.5
 
 
 @contextlib.asynccontextmanager
-async def bystander(trial: Trial, gate: AsyncGatewayProcess, tool: str) -> AsyncIterator[None]:
+async def bystander(trial: Trial, gateway: AsyncGatewayProcess, tool: str) -> AsyncIterator[None]:
     """Call `tool` (an echo) until the block ends; then check that the trouble stayed where it was."""
-    async with watching(gate.port, gate.pid, tool) as seen:
+    async with watching(gateway.port, gateway.pid, tool) as seen:
         yield
     trial.measure("others", seen.longest_seconds * 1000, "ms at most")
     trial.check(

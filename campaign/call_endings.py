@@ -9,7 +9,7 @@ from campaign.trial import Trial, case
 from campaign.upstream_http import SPARE_FILES
 from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import LEGACY, MODERN, Client, client
-from testkit.clients.async_stdio import AsyncStdioClient, stdio_gate
+from testkit.clients.async_stdio import AsyncStdioClient, stdio_gateway
 from testkit.misbehaving_upstreams import MisbehavingHttpProcess, chatty, misbehaving_http, recorded
 from testkit.waiting import eventually
 
@@ -62,12 +62,12 @@ async def cancellations(trial: Trial) -> None:
     """Closing the response cancels in the stateless era, a notification in the other and on stdio."""
     async with misbehaving_http(trial.directory, "web", "--stateless") as web:
         servers, endings = _servers(trial, web), _Endings(trial, web)
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate:
+        async with trial.gateway(servers, spare_files=SPARE_FILES) as gateway:
             seconds: list[float] = []
             frames = 0
             for server in servers:
                 for leave in (_leave_half, _leave_whole, _cancel):
-                    took, after = await leave(gate, server, endings)
+                    took, after = await leave(gateway, server, endings)
                     seconds.append(took)
                     frames += after
             trial.measure(
@@ -77,7 +77,7 @@ async def cancellations(trial: Trial) -> None:
             trial.check("no frame after the client left", frames == 0, frames)
         for version in (LEGACY, MODERN):
             config = {"mcpServers": servers}
-            async with stdio_gate(trial.directory / f"stdio-{version}", config) as pipe:
+            async with stdio_gateway(trial.directory / f"stdio-{version}", config) as pipe:
                 took, more = await _cancel_on_stdio(pipe, version, endings)
                 frames += more
                 trial.measure(f"stdio {version}", f"cancelled upstream after {took:.3f} s")
@@ -86,17 +86,17 @@ async def cancellations(trial: Trial) -> None:
         trial.check("no frame after a cancellation on stdio", frames == 0, frames)
 
 
-async def _begin(gate: AsyncGatewayProcess, caller: Client, server: str) -> EventStream:
+async def _begin(gateway: AsyncGatewayProcess, caller: Client, server: str) -> EventStream:
     """A call on a stream on which something has been said."""
-    stream = await open_stream(gate.port, caller.call_request(_hold(server), progress=True))
+    stream = await open_stream(gateway.port, caller.call_request(_hold(server), progress=True))
     await stream.message()
     return stream
 
 
-async def _leave_half(gate: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
+async def _leave_half(gateway: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
     """Close only our side, so that what the gateway says afterwards can be heard."""
-    async with client(gate.port, modern=True) as caller:
-        stream = await _begin(gate, caller, server)
+    async with client(gateway.port, modern=True) as caller:
+        stream = await _begin(gateway, caller, server)
         took = await endings.next(server, stream.connection.writer.write_eof)
         frames = 0
         try:
@@ -108,17 +108,17 @@ async def _leave_half(gate: AsyncGatewayProcess, server: str, endings: _Endings)
     return took, frames
 
 
-async def _leave_whole(gate: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
-    async with client(gate.port, modern=True) as caller:
-        stream = await _begin(gate, caller, server)
+async def _leave_whole(gateway: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
+    async with client(gateway.port, modern=True) as caller:
+        stream = await _begin(gateway, caller, server)
         return await endings.next(server, stream.close), 0
 
 
-async def _cancel(gate: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
+async def _cancel(gateway: AsyncGatewayProcess, server: str, endings: _Endings) -> tuple[float, int]:
     """A client of the handshake era says so; its response ends, and nothing but its end comes."""
-    async with client(gate.port) as caller:
+    async with client(gateway.port) as caller:
         request = caller.call_request(_hold(server), progress=True)
-        stream = await open_stream(gate.port, request)
+        stream = await open_stream(gateway.port, request)
         await stream.message()
         request_id = int(request.partition(b'"id":')[2].partition(b",")[0])
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": request_id}}
@@ -174,8 +174,8 @@ async def endless_progress(trial: Trial) -> None:
     timeout, maximum = 1.0, 2.5
     async with misbehaving_http(trial.directory, "web", "--stateless") as web:
         servers, endings = _servers(trial, web, timeout=timeout, maxTimeout=maximum), _Endings(trial, web)
-        async with trial.gate(servers, spare_files=SPARE_FILES + 4) as gate:
-            callers = [Client(gate.port, modern=modern) for modern in (False, True)]
+        async with trial.gateway(servers, spare_files=SPARE_FILES + 4) as gateway:
+            callers = [Client(gateway.port, modern=modern) for modern in (False, True)]
             await asyncio.gather(*(caller.open() for caller in callers))
             calls = [(caller, server) for caller in callers for server in servers]
             answers = await asyncio.gather(

@@ -53,20 +53,20 @@ class TextDigest:
 async def huge_line(trial: Trial) -> None:
     """A result of 100 MiB on one line is delivered byte for byte, or kept where it can be read so."""
     size = 100 * MEBIBYTE
-    async with trial.gate(_rogue(), settings=WHOLE) as gate, client(gate.port) as caller:
+    async with trial.gateway(_rogue(), settings=WHOLE) as gateway, client(gateway.port) as caller:
         text = TextDigest(size)
-        answer = await _measured(trial, gate, caller, size, "whole", text)
+        answer = await _measured(trial, gateway, caller, size, "whole", text)
         trial.check("delivered whole", answer.status == 200 and text.whole, answer.status)
-        trial.check("no spool file is left", not _spooled(gate), _spooled(gate))
-    async with trial.gate(stored_results.servers()) as gate, client(gate.port) as caller:
-        excerpt = await _measured(trial, gate, caller, size, "stored")
+        trial.check("no spool file is left", not _spooled(gateway), _spooled(gateway))
+    async with trial.gateway(stored_results.servers()) as gateway, client(gateway.port) as caller:
+        excerpt = await _measured(trial, gateway, caller, size, "stored")
         trial.check("an excerpt within the limit", len(excerpt.text) <= 8_000, len(excerpt.text))
-        usage, stored = Usage(gate), stored_results.id_of(excerpt)
-        async with bystander(trial, gate, "steady_echo"):
-            await _check_places(trial, gate, caller, stored, size)
-            await _check_search(trial, gate, caller, stored, size)
+        usage, stored = Usage(gateway), stored_results.id_of(excerpt)
+        async with bystander(trial, gateway, "steady_echo"):
+            await _check_places(trial, gateway, caller, stored, size)
+            await _check_search(trial, gateway, caller, stored, size)
         stored_results.check_memory(trial, usage)
-        trial.check("it has no name in the file system", not _spooled(gate), _spooled(gate))
+        trial.check("it has no name in the file system", not _spooled(gateway), _spooled(gateway))
     if not trial.quick:
         await _check_pages(trial, size)
 
@@ -77,7 +77,7 @@ def _rogue() -> dict[str, Any]:
 
 async def _measured(
     trial: Trial,
-    gate: AsyncGatewayProcess,
+    gateway: AsyncGatewayProcess,
     caller: Client,
     size: int,
     label: str,
@@ -85,7 +85,7 @@ async def _measured(
 ) -> Answer:
     """What the gateway itself needs for one call of that size."""
     await caller.call("rogue_echo", {"text": "warm"})
-    usage = Usage(gate)
+    usage = Usage(gateway)
     answer = await caller.call("rogue_big_line", {"size": size}, take=text.take if text else None)
     cpu, growth = usage.cpu_seconds, usage.peak_growth_mib
     trial.measure(label, f"{answer.seconds:.2f} s, CPU {cpu:.2f} s, RSS +{growth:.0f} MB")
@@ -94,20 +94,20 @@ async def _measured(
     return answer
 
 
-def _spooled(gate: AsyncGatewayProcess) -> list[Path]:
-    files = (path for path in gate.log.parent.rglob("*") if path.is_file())
+def _spooled(gateway: AsyncGatewayProcess) -> list[Path]:
+    files = (path for path in gateway.log.parent.rglob("*") if path.is_file())
     return [path for path in files if path.stat().st_size > MEBIBYTE]
 
 
 async def _check_places(
-    trial: Trial, gate: AsyncGatewayProcess, caller: Client, stored: str, size: int
+    trial: Trial, gateway: AsyncGatewayProcess, caller: Client, stored: str, size: int
 ) -> None:
     """Read a page here and there, the first and the last among them."""
     offsets = [*range(0, size, size // 8), size - 100, -8_000]
     wrong, slowest = [], 0.0
     for offset in offsets:
         arguments = {"cache_id": stored, "unit": "characters", "offset": offset}
-        seconds, answer = await stored_results.timed(gate, caller.call("proxy_read", arguments))
+        seconds, answer = await stored_results.timed(gateway, caller.call("proxy_read", arguments))
         slowest = max(slowest, seconds)
         start = offset if offset >= 0 else size + offset
         if answer.text.encode() != payload.filler_at(size, start, 8_000):
@@ -117,11 +117,11 @@ async def _check_places(
 
 
 async def _check_search(
-    trial: Trial, gate: AsyncGatewayProcess, caller: Client, stored: str, size: int
+    trial: Trial, gateway: AsyncGatewayProcess, caller: Client, stored: str, size: int
 ) -> None:
     """Find the number of the last block, once, in all of it."""
     number = f"{size // payload.BLOCK_BYTES - 1:016d}"
-    seconds, answer = await stored_results.timed(gate, stored_results.search(caller, stored, number))
+    seconds, answer = await stored_results.timed(gateway, stored_results.search(caller, stored, number))
     trial.measure("search", seconds, "s")
     trial.check("found in the one line", stored_results.matches(answer) == (1, False), answer.raw[:300])
     trial.check("the hit is shown", number in answer.text, answer.text[:100])
@@ -130,7 +130,7 @@ async def _check_search(
 async def _check_pages(trial: Trial, size: int) -> None:
     """All pages together are the text; they are larger than agents would like, so that they are few."""
     settings = {"maxResponseSize": 16 * MEBIBYTE, "excerptSize": 2_000}
-    async with trial.gate(_rogue(), settings=settings) as gate, client(gate.port) as caller:
+    async with trial.gateway(_rogue(), settings=settings) as gateway, client(gateway.port) as caller:
         stored = stored_results.id_of(await caller.call("rogue_big_line", {"size": size}))
         digest, count = hashlib.sha256(), 0
         async for page in stored_results.pages(caller, stored):
@@ -146,9 +146,9 @@ async def endless_line(trial: Trial) -> None:
     """A line that never ends is cut at the cap, and the child replaced."""
     size = trial.size(quick=384 * MEBIBYTE, full=1024 * MEBIBYTE)
     noted = trial.directory / "written"
-    async with trial.gate(_rogue()) as gate, client(gate.port) as caller:
+    async with trial.gateway(_rogue()) as gateway, client(gateway.port) as caller:
         before = (await caller.call("rogue_pid")).text
-        usage = Usage(gate)
+        usage = Usage(gateway)
         answer = await caller.call("rogue_no_newline", {"size": size, "progress_file": str(noted)})
         growth, written = usage.peak_growth_mib, int(noted.read_text()) / MEBIBYTE
         trial.measure("cut after", answer.seconds, "s")
@@ -160,8 +160,8 @@ async def endless_line(trial: Trial) -> None:
         trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
         await recovery(trial, caller)
         trial.check("the child is another one", (await caller.call("rogue_pid")).text != before)
-        trial.check("no spool file is left", not _spooled(gate), _spooled(gate))
-        trial.check("nothing is stored of it", await stored_results.metric(gate, "results_stored") == 0)
+        trial.check("no spool file is left", not _spooled(gateway), _spooled(gateway))
+        trial.check("nothing is stored of it", await stored_results.metric(gateway, "results_stored") == 0)
 
 
 @case("F10", "answer drips, 1 byte per 10 ms", "ok, no busy loop; stored when it is too large")
@@ -169,10 +169,10 @@ async def dripping(trial: Trial) -> None:
     """A reply that arrives byte by byte costs next to nothing, and is a result like any other."""
     settings = {"maxResponseSize": 100}
     async with (
-        trial.gate({"rogue": misbehaving(timeout=20)}, settings=settings) as gate,
-        client(gate.port) as caller,
+        trial.gateway({"rogue": misbehaving(timeout=20)}, settings=settings) as gateway,
+        client(gateway.port) as caller,
     ):
-        usage = Usage(gate)
+        usage = Usage(gateway)
         answer = await caller.call("rogue_drip")
         share = usage.cpu_share
         trial.measure("took", answer.seconds, "s")
@@ -204,9 +204,9 @@ async def _passes_or_fails_at_once(
 )
 async def hard_to_parse(trial: Trial) -> None:
     """Results that break parsers pass untouched or fail at once, in both eras."""
-    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate:
+    async with trial.gateway({"rogue": misbehaving(timeout=15)}) as gateway:
         for modern in (False, True):
-            async with client(gate.port, modern=modern) as caller:
+            async with client(gateway.port, modern=modern) as caller:
                 era = "new" if modern else "old"
                 for levels in (500, 100_000):
                     await _passes_or_fails_at_once(
@@ -229,7 +229,7 @@ async def hard_to_parse(trial: Trial) -> None:
 @case("F15", "NaN and Infinity in a result", "rejected with a typed error, never changed")
 async def not_numbers(trial: Trial) -> None:
     """Literals that JSON does not have are refused, not turned into null."""
-    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate, client(gate.port) as caller:
+    async with trial.gateway({"rogue": misbehaving(timeout=15)}) as gateway, client(gateway.port) as caller:
         for literal in ("NaN", "Infinity", "-Infinity"):
             answer = await caller.call("rogue_not_a_number", {"literal": literal})
             trial.measure(literal, f"{answer.outcome} {answer.seconds:.3f} s")
@@ -246,9 +246,9 @@ def _code(answer: Answer) -> str:
 async def numbers_untouched(trial: Trial) -> None:
     """Arguments and results keep their bytes, between clients of both eras and the upstream."""
     differences = 0
-    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate:
+    async with trial.gateway({"rogue": misbehaving(timeout=15)}) as gateway:
         for modern in (False, True):
-            async with client(gate.port, modern=modern) as caller:
+            async with client(gateway.port, modern=modern) as caller:
                 result = await caller.call("rogue_big_numbers")
                 echoed = await caller.call("rogue_echo_arguments", payload.NUMBERS)
                 expected = b'"structuredContent":{"value":' + payload.NUMBERS + b"}"
@@ -265,13 +265,13 @@ async def stderr_flood(trial: Trial) -> None:
     """A child that writes 2 GB to stderr neither blocks nor fills the log."""
     size = trial.size(quick=128 * MEBIBYTE, full=2048 * MEBIBYTE)
     async with (
-        trial.gate({"rogue": misbehaving(timeout=120), "steady": misbehaving()}) as gate,
-        client(gate.port) as caller,
+        trial.gateway({"rogue": misbehaving(timeout=120), "steady": misbehaving()}) as gateway,
+        client(gateway.port) as caller,
     ):
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             answer = await caller.call("rogue_stderr_flood", {"size": size})
-        growth, kept = usage.peak_growth_mib, gate.log.stat().st_size / MEBIBYTE
+        growth, kept = usage.peak_growth_mib, gateway.log.stat().st_size / MEBIBYTE
         trial.measure("flood", f"{size / MEBIBYTE:.0f} MB in {answer.seconds:.1f} s")
         trial.measure("kept", kept, "MB of log")
         trial.measure("RSS", f"+{growth:.0f} MB")

@@ -41,16 +41,16 @@ async def _survivors(pids: set[int], seconds: float) -> set[int]:
     return left
 
 
-@case("F18", "the child ignores EOF; kill -9 of the gate", "no orphan 2 s later, grandchildren included")
-async def killed_gate(trial: Trial) -> None:
+@case("F18", "the child ignores EOF; kill -9 of the gateway", "no orphan 2 s later, grandchildren included")
+async def killed_gateway(trial: Trial) -> None:
     """Nothing outlives a gateway that had no chance to clean up."""
-    async with trial.gate({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gate:
-        async with client(gate.port, modern=True) as caller:
+    async with trial.gateway({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gateway:
+        async with client(gateway.port, modern=True) as caller:
             family = await _family(caller)
-        everyone = family | procfs.descendants(gate.pid)
+        everyone = family | procfs.descendants(gateway.pid)
         trial.check("all are there before", all(map(procfs.alive, family)), family)
         killed = time.monotonic()
-        await gate.stop(signal.SIGKILL)
+        await gateway.stop(signal.SIGKILL)
         orphans = await _survivors(everyone, ORPHAN_SECONDS)
         trial.measure("orphans", f"{len(orphans)} of {len(everyone)}")
         trial.measure("all gone after", time.monotonic() - killed, "s")
@@ -60,26 +60,29 @@ async def killed_gate(trial: Trial) -> None:
 @case(
     "F19",
     "the child forks grandchildren, some of which call setsid",
-    "all of them are killed with the child, and with the gate",
+    "all of them are killed with the child, and with the gateway",
     quick_seconds=45,
 )
 async def forking_child(trial: Trial) -> None:
     """Grandchildren end when their parent is replaced and when the gateway stops."""
-    async with trial.gate({"rogue": misbehaving("--ignore-eof")}) as gate, client(gate.port) as caller:
+    async with (
+        trial.gateway({"rogue": misbehaving("--ignore-eof")}) as gateway,
+        client(gateway.port) as caller,
+    ):
         family = await _family(caller)
         await caller.call("rogue_kill_self")
         left = await _survivors(family, 5)
         trial.measure("survivors of the child", f"{len(left)} of {len(family)}")
         trial.check("none survives the child", not left, left)
         await recovery(trial, caller, limit=5)
-    async with trial.gate({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gate:
-        async with client(gate.port) as caller:
+    async with trial.gateway({"rogue": misbehaving("--ignore-eof")}, stall_seconds=None) as gateway:
+        async with client(gateway.port) as caller:
             family = await _family(caller)
-        took = await gate.stop(signal.SIGTERM)
+        took = await gateway.stop(signal.SIGTERM)
         left = await _survivors(family, 2)
         trial.measure("survivors of SIGTERM", f"{len(left)} of {len(family)}")
         trial.measure("stopped in", took, "s")
-        trial.check("none survives the gate", not left, left)
+        trial.check("none survives the gateway", not left, left)
 
 
 def _spawns(log: Path) -> list[float]:
@@ -102,12 +105,12 @@ async def crash_loop(trial: Trial) -> None:
         "capped": misbehaving("--crash-after", "0.1", "--spawn-log", str(capped), maxRestarts=3),
         "steady": misbehaving(),
     }
-    async with trial.gate(servers, ready=["steady"]) as gate:
+    async with trial.gateway(servers, ready=["steady"]) as gateway:
         states = set()
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             started = time.monotonic()
             while time.monotonic() - started < seconds:
-                server = (await gate.servers())["rogue"]
+                server = (await gateway.servers())["rogue"]
                 states.add(server["state"])
                 await asyncio.sleep(0.1)
         spawns = _spawns(log)
@@ -120,7 +123,7 @@ async def crash_loop(trial: Trial) -> None:
         trial.check("the pauses grow", len(gaps) < 3 or gaps[-1] > gaps[0], gaps)
         trial.check("backoff is visible", "backoff" in states, states)
         trial.check("the cause is visible", server.get("last_error"), server)
-        given_up = (await gate.servers())["capped"]
+        given_up = (await gateway.servers())["capped"]
         trial.measure("with a cap of 3", f"{given_up['state']} after {len(_spawns(capped))} spawns")
         trial.check("given up at the cap", given_up["state"] == "failed", given_up)
         trial.check("after 3 spawns", len(_spawns(capped)) == 3, _spawns(capped))
@@ -137,7 +140,7 @@ async def never_ready(trial: Trial) -> None:
         "broken": misbehaving("--exit-before-ready", "cannot open the database"),
         "steady": misbehaving(),
     }
-    async with trial.gate(servers, ready=["steady"]) as gate, client(gate.port) as caller:
+    async with trial.gateway(servers, ready=["steady"]) as gateway, client(gateway.port) as caller:
         slow, late, broken = await asyncio.gather(
             caller.call("slow:echo", {"text": "x"}),
             caller.call("late:echo", {"text": "x"}),
@@ -148,9 +151,9 @@ async def never_ready(trial: Trial) -> None:
         trial.measure("late", f"{late.outcome} {late.seconds:.2f} s")
         waits_or_says = late.ok or (late.failure and late.failure.code == "TEMPORARY_FAILURE")
         trial.check("late: waits or says try again", waits_or_says, late.outcome)
-        await gate.wait_ready(["late"])
+        await gateway.wait_ready(["late"])
         trial.check("late: answers once it is there", (await caller.call("late_echo", {"text": "x"})).ok)
-        status = (await gate.servers())["broken"]
+        status = (await gateway.servers())["broken"]
         told = str(status.get("stderr_tail")) + str(status.get("last_error"))
         trial.check("the operator sees what it said", "cannot open the database" in told, status)
 
@@ -171,11 +174,11 @@ async def full_pipe(trial: Trial) -> None:
     """Calls to a child that stopped reading end by a timeout, and the gateway stays free."""
     large = {"text": "x" * (1 << 20)}
     async with (
-        trial.gate({"rogue": misbehaving(timeout=2), "steady": misbehaving()}) as gate,
-        client(gate.port) as caller,
+        trial.gateway({"rogue": misbehaving(timeout=2), "steady": misbehaving()}) as gateway,
+        client(gateway.port) as caller,
     ):
         await caller.call("rogue_stop_reading")
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             answers = await asyncio.gather(*(caller.call("rogue_echo", large) for _ in range(8)))
         longest = max(answer.seconds for answer in answers)
         trial.measure("failed within", longest, "s")

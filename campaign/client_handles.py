@@ -48,10 +48,10 @@ def _sample(token: str, count: int) -> list[int]:
 async def foreign_handles(trial: Trial) -> None:
     """To know or to guess a handle gives nothing away."""
     servers = {"talker": chatty(trial.directory, "talker"), "other": chatty(trial.directory, "other")}
-    async with trial.gate(servers) as gate, client(gate.port) as caller:
-        await _check_sessions(trial, gate, caller)
-        await _check_places(trial, gate, caller)
-        await _check_legacy(trial, gate)
+    async with trial.gateway(servers) as gateway, client(gateway.port) as caller:
+        await _check_sessions(trial, gateway, caller)
+        await _check_places(trial, gateway, caller)
+        await _check_legacy(trial, gateway)
         await _check_tasks(trial, caller)
 
 
@@ -67,10 +67,10 @@ async def _ask_in(port: int, session: str) -> Answer:
         return Answer(await connection.exchange(http1.request(port, "POST", "/mcp", headers, body)))
 
 
-async def _check_sessions(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
+async def _check_sessions(trial: Trial, gateway: AsyncGatewayProcess, caller: Client) -> None:
     assert caller.session
-    unknown = await _ask_in(gate.port, secrets.token_urlsafe(96))
-    async with client(gate.port) as another:
+    unknown = await _ask_in(gateway.port, secrets.token_urlsafe(96))
+    async with client(gateway.port) as another:
         ended = another.session or ""
     key = secrets.token_bytes(32)
     positions = _sample(caller.session, trial.size(quick=20, full=400))
@@ -88,7 +88,7 @@ async def _check_sessions(trial: Trial, gate: AsyncGatewayProcess, caller: Clien
     }
     wrong = []
     for label, session in tried.items():
-        answer = await _ask_in(gate.port, session)
+        answer = await _ask_in(gateway.port, session)
         if (answer.status, answer.raw) != (unknown.status, unknown.raw):
             wrong.append(f"{label}: {answer.status} {answer.raw[:100]!r}")
     trial.measure(
@@ -98,21 +98,21 @@ async def _check_sessions(trial: Trial, gate: AsyncGatewayProcess, caller: Clien
     trial.check(
         "sessions: the same answer as for an unknown one", unknown.status == 404 and not wrong, wrong[:5]
     )
-    trial.check("the right one still works", (await _ask_in(gate.port, caller.session)).status == 200)
+    trial.check("the right one still works", (await _ask_in(gateway.port, caller.session)).status == 200)
 
 
-async def _check_places(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
+async def _check_places(trial: Trial, gateway: AsyncGatewayProcess, caller: Client) -> None:
     """The first client leaves a stream; the second tries to take it up."""
     flood = {"method": "notifications/message", "params": {"level": "info", "data": _CANARY}, "count": 5}
-    async with client(gate.port) as owner:
+    async with client(gateway.port) as owner:
         await owner.request("logging/setLevel", {"level": "debug"})
-        stream = await open_stream(gate.port, owner.call_request("talker_tell_flood", flood))
+        stream = await open_stream(gateway.port, owner.call_request("talker_tell_flood", flood))
         first = await stream.event()
         stream.close()
         place = first.id if first else ""
-        stolen = await _hear(gate.port, caller, place)
-        unknown = await _hear(gate.port, caller, "0123abcd-1-0")
-        own = await _hear(gate.port, owner, place)
+        stolen = await _hear(gateway.port, caller, place)
+        unknown = await _hear(gateway.port, caller, "0123abcd-1-0")
+        own = await _hear(gateway.port, owner, place)
     trial.measure(
         "Last-Event-ID", f"{stolen.count(_CANARY)} messages of another, {own.count(_CANARY)} of one's own"
     )
@@ -133,10 +133,10 @@ async def _hear(port: int, caller: Client, place: str) -> str:
     return "\n".join(heard)
 
 
-async def _check_legacy(trial: Trial, gate: AsyncGatewayProcess) -> None:
+async def _check_legacy(trial: Trial, gateway: AsyncGatewayProcess) -> None:
     """Sessions of the legacy transport, whose ids are in addresses."""
     async with streaming(
-        gate.port, http1.request(gate.port, "GET", "/sse", {"Accept": "text/event-stream"})
+        gateway.port, http1.request(gateway.port, "GET", "/sse", {"Accept": "text/event-stream"})
     ) as stream:
         piece = await anext(stream.connection.body(stream.headers))
         session = piece.decode().partition("session_id=")[2].split()[0]
@@ -144,8 +144,8 @@ async def _check_legacy(trial: Trial, gate: AsyncGatewayProcess) -> None:
 
         async def post(one: str) -> tuple[int, bytes]:
             path, headers = f"/messages?session_id={quote(one)}", {"Content-Type": "application/json"}
-            async with http1.connected(gate.port) as connection:
-                response = await connection.exchange(http1.request(gate.port, "POST", path, headers, body))
+            async with http1.connected(gateway.port) as connection:
+                response = await connection.exchange(http1.request(gateway.port, "POST", path, headers, body))
             return response.status, response.body
 
         unknown = await post(secrets.token_urlsafe(24))
@@ -186,8 +186,8 @@ async def _check_tasks(trial: Trial, caller: Client) -> None:
 class _Forger:
     """Knows the gateway's key, and so can make reminders that only differ in what is tried."""
 
-    def __init__(self, gate: AsyncGatewayProcess) -> None:
-        key = (Path(gate.log).parent / "data" / "seal.key").read_bytes()
+    def __init__(self, gateway: AsyncGatewayProcess) -> None:
+        key = (Path(gateway.log).parent / "data" / "seal.key").read_bytes()
         self._key = key
         self.seal = Sealer([key])
 
@@ -217,10 +217,10 @@ async def state_sealer(trial: Trial) -> None:
         "twin": chatty(trial.directory, "twin", "--era", "stateless"),
     }
     async with (
-        trial.gate(servers, spare_lines=4) as gate,
-        client(gate.port, modern=True, capabilities=FORMS) as caller,
+        trial.gateway(servers, spare_lines=4) as gateway,
+        client(gateway.port, modern=True, capabilities=FORMS) as caller,
     ):
-        forger = _Forger(gate)
+        forger = _Forger(gateway)
         for server in ("old", "new"):
             await _check_reminders(trial, caller, forger, server)
 
@@ -248,7 +248,7 @@ async def _check_reminders(trial: Trial, caller: Client, forger: _Forger, server
         "another tool": ({"name": f"{server}_echo", "arguments": call["arguments"]}, state),
         "another server": ({"name": "twin_ask", "arguments": call["arguments"]}, state),
         "for another purpose": (call, forger.made(sealed_state, purpose="session")),
-        "of another gate": (call, Sealer([secrets.token_bytes(32)]).seal("requestState", b"x", 60)),
+        "of another gateway": (call, Sealer([secrets.token_bytes(32)]).seal("requestState", b"x", 60)),
         "the server's own": (call, "1/new"),
     }
     before = _executed(trial)

@@ -34,12 +34,12 @@ class _Story:
     """What is begun before the clock is set, and what has become of it afterwards."""
 
     def __init__(
-        self, trial: Trial, gate: AsyncGatewayProcess, deeds: Path, web: MisbehavingHttpProcess, label: str
+        self, trial: Trial, gateway: AsyncGatewayProcess, deeds: Path, web: MisbehavingHttpProcess, label: str
     ) -> None:
-        self.trial, self.gate, self.deeds, self.web, self.label = trial, gate, deeds, web, label
+        self.trial, self.gateway, self.deeds, self.web, self.label = trial, gateway, deeds, web, label
         self.violations = 0
         self._paid: dict[str, str] = {}
-        self._session = Client(gate.port, modern=False)
+        self._session = Client(gateway.port, modern=False)
         self._transaction = self._short = ""
         self._kept = ""
         self._long: asyncio.Task[Answer]
@@ -120,7 +120,7 @@ class _Story:
         self.expect("a transaction of two hours goes on", state == "in_progress", state)
         ended = await self._session.call("transaction_commit", {"transaction_id": self._transaction})
         self.expect("and is committed", ended.ok, ended.outcome)
-        metrics = (await self.gate.get("/metrics")).body.decode()
+        metrics = (await self.gateway.get("/metrics")).body.decode()
         revived = [
             line for line in metrics.splitlines()
             if line.startswith("headgate_sessions_revived") and not line.endswith(" 0")
@@ -128,7 +128,7 @@ class _Story:
         self.expect("the session was not forgotten", not revived, revived)
 
     async def _deadline(self) -> None:
-        """A deadline outlives the gate, so that it is a time of day: it may be over, but never half-way."""
+        """A deadline outlives the gateway, so it is a time of day: it may be over, but never half-way."""
 
         async def settled() -> bool:
             return await self._state_of(self._short) in ("in_progress", "rolled_back")
@@ -155,7 +155,7 @@ class _Story:
     async def _limits(self) -> None:
         """As fast as possible for two seconds: no more than the rate allows by a clock that is right."""
         mark, seconds = f"rate {self.label}", 2.0
-        callers = [Client(self.gate.port, modern=True) for _ in range(8)]
+        callers = [Client(self.gateway.port, modern=True) for _ in range(8)]
 
         async def press(caller: Client) -> None:
             while True:
@@ -176,14 +176,14 @@ class _Story:
         self.expect("and used", len(times) >= _RATE["perSecond"] * seconds * 0.8, len(times))
 
     async def _idle(self) -> None:
-        usage = Usage(self.gate)
+        usage = Usage(self.gateway)
         await asyncio.sleep(0.5)
         self.expect("no busy loop", usage.cpu_share < 0.3, f"{usage.cpu_share:.0%} of a core")
 
 
 @case(
     "F38",
-    "the time of day of the gate is set by +1 h, by -1 h, and runs ten times as fast",
+    "the time of day of the gateway is set by +1 h, by -1 h, and runs ten times as fast",
     "retention, timeouts, limits, sessions and the breaker as before; executed once; violations = 0",
     quick_seconds=60,
     full_seconds=180,
@@ -205,13 +205,13 @@ async def _changed(trial: Trial, label: str) -> int:
         trial.measure("by", clock.way)
         # Asking for the time takes a lock and sometimes a file in faketime, a thousand times in a row.
         stall = STALL_SECONDS if clock.light else 5 * STALL_SECONDS
-        async with trial.gate(
+        async with trial.gateway(
             _servers(deeds, web), environment=clock.environment, spare_files=8, stall_seconds=stall
-        ) as gate:
-            story = _Story(trial, gate, deeds, web, label)
+        ) as gateway:
+            story = _Story(trial, gateway, deeds, web, label)
             await story.begin()
             clock.set(**change)
-            await _is_set(trial, gate, label, change.get("offset_seconds", 0))
+            await _is_set(trial, gateway, label, change.get("offset_seconds", 0))
             await story.look()
     return story.violations
 
@@ -226,9 +226,9 @@ def _servers(deeds: Path, web: MisbehavingHttpProcess) -> dict[str, Any]:
     }
 
 
-async def _is_set(trial: Trial, gate: AsyncGatewayProcess, label: str, seconds: float) -> None:
+async def _is_set(trial: Trial, gateway: AsyncGatewayProcess, label: str, seconds: float) -> None:
     """Until the gateway has that time of day; its built-in server tells it."""
-    async with client(gate.port, modern=True) as caller:
+    async with client(gateway.port, modern=True) as caller:
 
         async def is_off() -> bool:
             off = await _time_of_day(caller) - time.time()
@@ -254,17 +254,17 @@ async def _restarted(trial: Trial) -> int:
         for label, offset in (("ahead", _HOUR), ("right", 0), ("behind", -_HOUR)):
             clock.set(offset_seconds=offset)
             config = {"mcpServers": {"bank": audited(deeds)}}
-            async with running(directory, config, environment=clock.environment) as gate:
-                await gate.wait_ready(["bank"])
-                answers = await _pay(gate, trial.size(quick=20, full=200))
+            async with running(directory, config, environment=clock.environment) as gateway:
+                await gateway.wait_ready(["bank"])
+                answers = await _pay(gateway, trial.size(quick=20, full=200))
             for ref, answer in answers.items():
                 right = answer.ok and said(answer) == paid.setdefault(ref, said(answer))
                 violations += not right
-                trial.check(f"a gate whose clock is {label} knows the payment", right, answer.outcome)
+                trial.check(f"a gateway whose clock is {label} knows the payment", right, answer.outcome)
     return violations
 
 
-async def _pay(gate: AsyncGatewayProcess, count: int) -> dict[str, Answer]:
-    async with client(gate.port, modern=True) as caller:
+async def _pay(gateway: AsyncGatewayProcess, count: int) -> dict[str, Answer]:
+    async with client(gateway.port, modern=True) as caller:
         refs = [f"restarted {number}" for number in range(count)]
         return {ref: await caller.call("bank_pay", {"ref": ref}, key=ref) for ref in refs}

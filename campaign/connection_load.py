@@ -40,15 +40,15 @@ async def idle_streams(trial: Trial) -> None:
     """A stream on which nothing happens costs little, and nothing once it is closed."""
     raise_file_limit()
     count = trial.size(quick=200, full=1000)
-    async with trial.gate({"load": load()}) as gate:
-        usage, files = Usage(gate), procfs.open_files(gate.pid)
-        callers = [Client(gate.port, modern=number % 3 == 1) for number in range(count)]
+    async with trial.gateway({"load": load()}) as gateway:
+        usage, files = Usage(gateway), procfs.open_files(gateway.pid)
+        callers = [Client(gateway.port, modern=number % 3 == 1) for number in range(count)]
         streams: list[EventStream] = []
         try:
             for group in _groups(list(enumerate(callers))):
                 streams += await asyncio.gather(*(_listen(number, caller) for number, caller in group))
             opened = sum(stream.status == 200 for stream in streams)
-            held = procfs.open_files(gate.pid) - files
+            held = procfs.open_files(gateway.pid) - files
             each = usage.peak_growth_mib * 1024 / count
             trial.measure("open", f"{opened} of {count}")
             trial.measure("memory", each, "KB per stream")
@@ -56,12 +56,14 @@ async def idle_streams(trial: Trial) -> None:
             trial.check("all are open", opened == count, opened)
             trial.check(f"at most {_KIB_PER_STREAM:g} KB each", each <= _KIB_PER_STREAM, each)
             trial.check("one file each", count <= held <= count + 2 * _AT_A_TIME, held)
-            trial.check("others are served", (await Client(gate.port, modern=True).call("load_echo")).ok)
+            trial.check("others are served", (await Client(gateway.port, modern=True).call("load_echo")).ok)
         finally:
             for stream in streams:
                 stream.close()
-        await _end_sessions(gate, callers)
-        seconds = await eventually(lambda: procfs.open_files(gate.pid) <= files + 4, 10, "files to be closed")
+        await _end_sessions(gateway, callers)
+        seconds = await eventually(
+            lambda: procfs.open_files(gateway.pid) <= files + 4, 10, "files to be closed"
+        )
         trial.measure("closed after", seconds, "s")
 
 
@@ -77,11 +79,11 @@ async def _listen(number: int, caller: Client) -> EventStream:
     return await open_stream(caller.port, request)
 
 
-async def _end_sessions(gate: AsyncGatewayProcess, callers: list[Client]) -> None:
+async def _end_sessions(gateway: AsyncGatewayProcess, callers: list[Client]) -> None:
     for caller in callers:
         if caller.session:
             headers = {"Mcp-Session-Id": caller.session}
-            await caller.exchange(http1.request(gate.port, "DELETE", "/mcp", headers))
+            await caller.exchange(http1.request(gateway.port, "DELETE", "/mcp", headers))
         caller.close()
 
 
@@ -141,8 +143,8 @@ async def many_connections(trial: Trial) -> None:
     """Connections cost little; the limit of the system refuses new ones and hurts no other."""
     room = raise_file_limit() - 500
     count = min(room, trial.size(quick=1500, full=10_000))
-    async with trial.gate({"load": load()}) as gate, _crowd(gate.port) as crowd:
-        usage = Usage(gate)
+    async with trial.gateway({"load": load()}) as gateway, _crowd(gateway.port) as crowd:
+        usage = Usage(gateway)
         await crowd.come(count)
         each = usage.peak_growth_mib * 1024 / count
         trial.measure("open", f"{crowd.served} of {count}")
@@ -154,10 +156,10 @@ async def many_connections(trial: Trial) -> None:
 
 
 async def _beyond_the_limit(trial: Trial) -> None:
-    async with trial.gate({"load": load()}, ulimit=f"-n {_FILES}") as gate:
-        callers = [Client(gate.port, modern=True) for _ in range(20)]
+    async with trial.gateway({"load": load()}, ulimit=f"-n {_FILES}") as gateway:
+        callers = [Client(gateway.port, modern=True) for _ in range(20)]
         before = [await caller.call("load_echo", {"text": "here"}) for caller in callers]
-        async with _crowd(gate.port) as crowd:
+        async with _crowd(gateway.port) as crowd:
             coming = asyncio.create_task(crowd.come(2 * _FILES))
             worst, rounds = 0.0, 0
             while not coming.done() or not rounds:
@@ -174,7 +176,7 @@ async def _beyond_the_limit(trial: Trial) -> None:
             trial.check("no more than there are files", 0 < crowd.served < _FILES, crowd.served)
             trial.check("the others are answered", not crowd.silent, crowd.silent[:1])
             trial.check("existing ones within 1 s", worst <= 1.0, worst)
-        seconds = await eventually(lambda: _accepts(gate.port), 10, "new clients to be served")
+        seconds = await eventually(lambda: _accepts(gateway.port), 10, "new clients to be served")
         trial.measure("again after", seconds, "s")
         for caller in callers:
             caller.close()

@@ -26,7 +26,7 @@ NOWHERE = Point("after", 0)
 
 
 class Stage:
-    """What a story works with: a client that waits while there is no gate."""
+    """What a story works with: a client that waits while there is no gateway."""
 
     def __init__(self, directory: Path, config: dict[str, Any], point: Point) -> None:
         self.directory = directory
@@ -68,19 +68,19 @@ class Stage:
         point = self._point
         log = str(self.directory / "commits")
         program = ("-m", "campaign.killed_gateway", point.when, str(point.commit), log)
-        async with self._gate(program) as gate:
-            await gate.child.wait()
+        async with self._gateway(program) as gateway:
+            await gateway.child.wait()
         self.deaths += 1
-        async with self._gate(("-m", "headgate")) as gate:
-            await gate.child.wait()
+        async with self._gateway(("-m", "headgate")) as gateway:
+            await gateway.child.wait()
 
     @contextlib.asynccontextmanager
-    async def _gate(self, program: tuple[str, ...]) -> AsyncIterator[Any]:
-        async with running(self.directory, self._config, self.caller.port, program) as gate:
-            self.caller.port = gate.port
+    async def _gateway(self, program: tuple[str, ...]) -> AsyncIterator[Any]:
+        async with running(self.directory, self._config, self.caller.port, program) as gateway:
+            self.caller.port = gateway.port
             self.up.set()
             try:
-                yield gate
+                yield gateway
             finally:
                 self.up.clear()
 

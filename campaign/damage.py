@@ -79,7 +79,7 @@ _RANDOM = ("60 bits of the file", "60 bits of the log", "the file is cut")
 
 @case(
     "S15",
-    "the ledger is damaged between two lives of the gate; all payments are sent again with their keys",
+    "the ledger is damaged between two lives of the gateway; all payments are sent again with their keys",
     "executed twice 0; every round says what is wrong; reading goes on; the operator ends it",
     quick_seconds=90,
     full_seconds=900,
@@ -113,23 +113,23 @@ async def _make(directory: Path, config: dict[str, Any], life: str, payments: in
     """Make all payments; a gateway that is killed leaves its write-ahead log behind."""
     place = directory / life
     place.mkdir()
-    async with running(place, config) as gate, client(gate.port, modern=True) as caller:
-        await gate.wait_ready(["bank"])
+    async with running(place, config) as gateway, client(gateway.port, modern=True) as caller:
+        await gateway.wait_ready(["bank"])
         for number in range(payments):
             if number == payments // 2 and life == "killed":
                 await asyncio.to_thread(_copy_file, place / "data" / _FILE, directory / "older.db")
             answer = await caller.call("bank_pay", {"ref": f"{life} {number}"}, key=f"{life} {number}")
             assert answer.ok, answer.outcome
         if life == "killed":
-            gate.child.kill()
-            await gate.child.wait()
+            gateway.child.kill()
+            await gateway.child.wait()
         else:
-            await gate.stop()
+            await gateway.stop()
             await asyncio.to_thread(_empty_log, place / "data" / _FILE)
 
 
 def _empty_log(path: Path) -> None:
-    """A log that a gate leaves behind has newer copies of pages, so that bits of the file do not matter."""
+    """A log that a gateway leaves behind has newer copies of pages, so bits of the file do not matter."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -149,28 +149,28 @@ async def _send_again(
     tally: Counter[str],
 ) -> None:
     life = _HARMS[name.rsplit(" ", 1)[0]][0]
-    async with running(directory, config) as gate, client(gate.port, modern=True) as caller:
-        await gate.wait_ready(["bank"])
+    async with running(directory, config) as gateway, client(gateway.port, modern=True) as caller:
+        await gateway.wait_ready(["bank"])
         for number in range(payments):
             key = f"{life} {number}"
             answer = await caller.call("bank_pay", {"ref": key}, key=key)
             known = answer.ok and answer.operation.get("duplicate")
             tally["answered from the record" if known else answer.outcome] += 1
-        await eventually(lambda: _is_shown(gate), _FOUND_SECONDS, f"{name}: the damage to be shown")
+        await eventually(lambda: _is_shown(gateway), _FOUND_SECONDS, f"{name}: the damage to be shown")
         told = await caller.call("bank_pay", {"ref": "new"}, key=f"new {name}")
         refused = told.outcome == "SERVICE_UNAVAILABLE/none" and "operations recover" in told.text
         trial.check(f"{name}: refused with what to do", refused, told.text)
         reading = await caller.call("bank_get", {"ref": "reading"}, key=f"reading {name}")
         trial.check(f"{name}: reading goes on", reading.ok, reading.outcome)
-        logged = sum("the ledger is damaged, so" in line for line in gate.log_lines())
+        logged = sum("the ledger is damaged, so" in line for line in gateway.log_lines())
         trial.check(f"{name}: one line in the log", logged == 1, logged)
         tally["rounds"] += 1
-        await gate.stop()
+        await gateway.stop()
 
 
-async def _is_shown(gate: AsyncGatewayProcess) -> bool:
-    ready = json.loads((await gate.get("/ready")).body)
-    front = (await gate.get("/")).body
+async def _is_shown(gateway: AsyncGatewayProcess) -> bool:
+    ready = json.loads((await gateway.get("/ready")).body)
+    front = (await gateway.get("/")).body
     return "ledger_error" in ready and b"The ledger is damaged" in front
 
 
@@ -188,11 +188,11 @@ async def _recover(trial: Trial, directory: Path, config: dict[str, Any]) -> Non
     trial.measure("recovered", f"{found['kept']} kept, {found['missing']} missing")
     kept = list((directory / "data").glob("ledger-damaged-*"))
     trial.check("the damaged file is kept", kept, kept)
-    async with running(directory, config) as gate, client(gate.port, modern=True) as caller:
-        await gate.wait_ready(["bank"])
+    async with running(directory, config) as gateway, client(gateway.port, modern=True) as caller:
+        await gateway.wait_ready(["bank"])
         answer = await caller.call("bank_pay", {"ref": "recovered"}, key="recovered")
         trial.check("calls with a key are accepted again", answer.ok, answer.outcome)
-        await gate.stop()
+        await gateway.stop()
 
 
 @case(
@@ -206,13 +206,13 @@ async def ledger_quota(trial: Trial) -> None:
     """The ledger forgets answers, and never calls."""
     calls, size = trial.size(quick=24, full=60), trial.size(quick=1, full=5) * MEBIBYTE
     quota = trial.size(quick=8, full=64) * MEBIBYTE
-    deeds, directory = trial.directory / "deeds", trial.directory / "gate"
+    deeds, directory = trial.directory / "deeds", trial.directory / "gateway"
     directory.mkdir()
     # The answer has the text twice.
     characters = size // 2
     config = {"mcpServers": {"bank": audited(deeds)}, "proxySettings": WHOLE | {"ledgerMaxBytes": quota}}
-    async with running(directory, config) as gate, client(gate.port, modern=True) as caller:
-        await gate.wait_ready(["bank"])
+    async with running(directory, config) as gateway, client(gateway.port, modern=True) as caller:
+        await gateway.wait_ready(["bank"])
         most, nonces = 0, []
         for number in range(calls):
             answer = await _pay(caller, number, characters)
@@ -220,7 +220,7 @@ async def ledger_quota(trial: Trial) -> None:
             nonces.append(said(answer))
             most = max(most, await asyncio.to_thread(_disk_use, directory / "data"))
         repeats = [await _pay(caller, number, characters) for number in range(calls)]
-        await gate.stop()
+        await gateway.stop()
     kept = sum(answer.ok and said(answer) == nonce for answer, nonce in zip(repeats, nonces, strict=True))
     dropped = sum(answer.outcome == "RESULT_NOT_FOUND/done" for answer in repeats)
     twice = sum(line.event == "executed" for line in read(deeds)) - calls

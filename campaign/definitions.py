@@ -39,15 +39,15 @@ async def schema_traps(trial: Trial) -> None:
             one.put(name, share.values())
         servers: dict[str, Any] = {name: one.entry(name) for name in shares} | {"steady": misbehaving()}
         settings = BY_WORDS | {"clientDialects": {"gemini-*": "gemini", "openai-*": "openai"}}
-        async with trial.gate(
+        async with trial.gateway(
             servers, ready=["steady"], settings=settings, spare_files=4 * _SHARES + 8, stall_seconds=0.4
-        ) as gate:
-            usage = Usage(gate)
-            async with bystander(trial, gate, "steady_echo"):
-                await gate.wait_ready(shares, 60)
-                await _check_served(trial, gate, shares)
-                await _check_views(trial, gate)
-                await _check_expansion(trial, gate, shares)
+        ) as gateway:
+            usage = Usage(gateway)
+            async with bystander(trial, gateway, "steady_echo"):
+                await gateway.wait_ready(shares, 60)
+                await _check_served(trial, gateway, shares)
+                await _check_views(trial, gateway)
+                await _check_expansion(trial, gateway, shares)
             trial.measure("fetched", f"{well.hits} over HTTP, {int(well.opened())} files")
             trial.measure("RSS", f"+{usage.peak_growth_mib:.0f} MB")
             trial.check("nothing was fetched", well.hits == 0 and not well.opened(), well.hits)
@@ -56,10 +56,12 @@ async def schema_traps(trial: Trial) -> None:
             trial.check(f"RSS at most {_MOST_TIMES} times what is listed", growth <= most, f"{growth:.0f} MB")
 
 
-async def _check_served(trial: Trial, gate: AsyncGatewayProcess, shares: dict[str, dict[str, bytes]]) -> None:
+async def _check_served(
+    trial: Trial, gateway: AsyncGatewayProcess, shares: dict[str, dict[str, bytes]]
+) -> None:
     """Each is listed and can be called, or there is a reason why not."""
-    statuses, without = await gate.servers(), 0
-    async with viewer(gate.port, "full") as caller:
+    statuses, without = await gateway.servers(), 0
+    async with viewer(gateway.port, "full") as caller:
         listed = set((await list_all(caller)).names)
         for server, share in shares.items():
             left = statuses[server].get("tools_left_out", {})
@@ -76,13 +78,13 @@ async def _check_served(trial: Trial, gate: AsyncGatewayProcess, shares: dict[st
     trial.check("most are served", without < every / 3, without)
 
 
-async def _check_views(trial: Trial, gate: AsyncGatewayProcess) -> None:
+async def _check_views(trial: Trial, gateway: AsyncGatewayProcess) -> None:
     """Every mode in every dialect, twice: the first makes it, the second must be the same."""
     slowest, label = 0.0, ""
     for dialect, name in _DIALECTS.items():
         for mode in _MODES:
             for modern in (True, False):
-                async with viewer(gate.port, mode, modern=modern, name=name) as caller:
+                async with viewer(gateway.port, mode, modern=modern, name=name) as caller:
                     first, second = await list_all(caller), await list_all(caller)
                 where = f"{mode}, {dialect}, {'new' if modern else 'old'} client"
                 trial.check(f"{where}: stable", first.pages == second.pages)
@@ -108,13 +110,13 @@ _PATHS: tuple[Any, ...] = (
 
 
 async def _check_expansion(
-    trial: Trial, gate: AsyncGatewayProcess, shares: dict[str, dict[str, bytes]]
+    trial: Trial, gateway: AsyncGatewayProcess, shares: dict[str, dict[str, bytes]]
 ) -> None:
     """Whatever path is asked for: an answer or -32602, and soon."""
     names = [f"{server}_{name}" for server, share in shares.items() for name in share]
     outcomes: dict[str, int] = {}
     slowest, label = 0.0, ""
-    async with viewer(gate.port, "slim") as caller:
+    async with viewer(gateway.port, "slim") as caller:
         for name in (*names, "trap0_nobody", "x" * 10_000, ""):
             for path in _PATHS:
                 for mode in ("schema", "docs"):
@@ -136,7 +138,7 @@ def _wish(tool: str, path: Any, mode: str) -> bytes:
 
 @case(
     "B09",
-    "tool names: unicode, 10 KB, ../, homoglyphs, empty, identical, colliding, those of the gate's own tools",
+    "tool names: unicode, 10 KB, ../, homoglyphs, empty, identical, colliding, those of the gateway's tools",
     "each under a name of its own that every client takes, callable, the same after a restart; or a reason",
     quick_seconds=90,
 )
@@ -145,12 +147,12 @@ async def name_traps(trial: Trial) -> None:
     names = colliding_names()
     async with listings_http(trial.directory / "shelf") as one:
         servers = _named_servers(one, names)
-        async with trial.gate(
+        async with trial.gateway(
             servers, settings=WHOLE, spare_files=4 * len(servers), stall_seconds=0.25
-        ) as gate:
-            before = await _check_names(trial, gate, names)
+        ) as gateway:
+            before = await _check_names(trial, gateway, names)
         turned = {"mcpServers": dict(reversed(servers.items())), "proxySettings": WHOLE}
-        async with running(gate.log.parent, turned) as second:
+        async with running(gateway.log.parent, turned) as second:
             await second.wait_ready(servers)
             after = await _owners(second, "budget")
         moved = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -168,16 +170,16 @@ def _named_servers(one: ListingsProcess, names: dict[str, list[str]]) -> dict[st
 
 
 async def _check_names(
-    trial: Trial, gate: AsyncGatewayProcess, names: dict[str, list[str]]
+    trial: Trial, gateway: AsyncGatewayProcess, names: dict[str, list[str]]
 ) -> dict[str, str]:
     """Each tool of each server answers to one name, and those that do not are explained."""
-    owners = await _owners(gate, "full")
+    owners = await _owners(gateway, "full")
     wrong = [name for name in owners if len(PREFIX + name) > LONGEST_NAME or not _accepted(name)]
     trial.check("every name is accepted by every client", not wrong, wrong[:3])
     trial.measure("names", f"{len(owners)}, {max(map(len, owners))} characters at most")
     reached = list(owners.values())
     trial.check("no tool under two names", len(set(reached)) == len(reached))
-    statuses, unexplained, left_out = await gate.servers(), list[str](), 0
+    statuses, unexplained, left_out = await gateway.servers(), list[str](), 0
     for server, called in names.items():
         left = statuses[server].get("tools_left_out", {})
         left_out += len(left)
@@ -187,7 +189,7 @@ async def _check_names(
     trial.measure("left out", f"{left_out} of {sum(map(len, names.values()))}")
     trial.check("each is reached, or left out with the reason", not unexplained, unexplained[:5])
     for mode in ("slim", "budget"):
-        seen = await _owners(gate, mode)
+        seen = await _owners(gateway, mode)
         trial.check(f"{mode}: the same names", seen == owners, sorted(seen.keys() ^ owners.keys())[:5])
     return owners
 
@@ -198,12 +200,12 @@ def _accepted(name: str) -> bool:
     )
 
 
-async def _owners(gate: AsyncGatewayProcess, mode: str) -> dict[str, str]:
+async def _owners(gateway: AsyncGatewayProcess, mode: str) -> dict[str, str]:
     """The server and the tool that each public name leads to, for a client that sees them in that mode."""
-    async with viewer(gate.port, "full") as lister:
+    async with viewer(gateway.port, "full") as lister:
         listed = await list_all(lister)
     assert len(set(listed.names)) == len(listed.names), "a name is listed twice"
-    async with viewer(gate.port, mode, modern=False) as caller:
+    async with viewer(gateway.port, mode, modern=False) as caller:
         return {name: await _owner(caller, name) for name in listed.others}
 
 

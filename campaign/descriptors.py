@@ -40,7 +40,7 @@ class _Held:
 
 
 async def _heard(connection: http1.Connection) -> str:
-    """What the gate says to a client that has only connected; a connection that is served hears nothing."""
+    """What the gateway sends to a client that has only connected: nothing on a connection that it serves."""
     try:
         async with asyncio.timeout(0.03):
             status, headers = await connection.head()
@@ -60,37 +60,39 @@ async def _heard(connection: http1.Connection) -> str:
 async def no_descriptors(trial: Trial) -> None:
     """Connections are refused with an answer, first by the reserve, then by the one spare descriptor."""
     count = trial.size(quick=100, full=200)
-    async with trial.gate({"steady": misbehaving()}, settings=WHOLE, ulimit=f"-n {_LIMIT}") as gate:
-        async with bystander(trial, gate, "steady_echo"), client(gate.port) as caller:
-            await _exhaust(trial, gate, "reserve", count)
+    async with trial.gateway({"steady": misbehaving()}, settings=WHOLE, ulimit=f"-n {_LIMIT}") as gateway:
+        async with bystander(trial, gateway, "steady_echo"), client(gateway.port) as caller:
+            await _exhaust(trial, gateway, "reserve", count)
             # A message of 2 MiB goes by way of the disk, so that it needs a descriptor of its own.
             held = _Held()
-            await held.open(gate.port, count)
+            await held.open(gateway.port, count)
             answer = await caller.call("steady_big_line", {"size": 2 << 20})
             trial.check("a call that needs a file is answered", answer.ok, answer.outcome)
             held.close()
-            await _recovered(trial, gate, "reserve")
+            await _recovered(trial, gateway, "reserve")
             # From here on the gateway may open three more files, and then not one.
-            before = resource.prlimit(gate.pid, resource.RLIMIT_NOFILE)
-            most = procfs.open_files(gate.pid) + 3
-            resource.prlimit(gate.pid, resource.RLIMIT_NOFILE, (most, before[1]))
-            await _exhaust(trial, gate, "spare", count)
-            await _recovered(trial, gate, "spare")
-            resource.prlimit(gate.pid, resource.RLIMIT_NOFILE, before)
-        refused = re.search(r"^headgate_connections_refused_total (\d+)", await _metrics(gate), re.MULTILINE)
+            before = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+            most = procfs.open_files(gateway.pid) + 3
+            resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (most, before[1]))
+            await _exhaust(trial, gateway, "spare", count)
+            await _recovered(trial, gateway, "spare")
+            resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, before)
+        refused = re.search(
+            r"^headgate_connections_refused_total (\d+)", await _metrics(gateway), re.MULTILINE
+        )
         trial.check("refusals are counted", refused is not None and int(refused[1]) > 0)
 
 
-async def _exhaust(trial: Trial, gate: AsyncGatewayProcess, label: str, count: int) -> None:
+async def _exhaust(trial: Trial, gateway: AsyncGatewayProcess, label: str, count: int) -> None:
     """Hold `count` connections; gives them back at the end."""
     held = _Held()
     try:
-        await held.open(gate.port, count)
+        await held.open(gateway.port, count)
         seen = ", ".join(f"{number} {outcome}" for outcome, number in held.outcomes.items())
         trial.measure(label, seen)
         trial.check(f"{label}: some are refused", held.outcomes["answered"] > 0, seen)
         trial.check(f"{label}: each refusal is an answer", not held.outcomes["without an answer"], seen)
-        usage = Usage(gate)
+        usage = Usage(gateway)
         await asyncio.sleep(_WATCH_SECONDS)
         share = usage.cpu_share
         trial.measure(f"{label}, CPU meanwhile", 100 * share, "%")
@@ -99,12 +101,12 @@ async def _exhaust(trial: Trial, gate: AsyncGatewayProcess, label: str, count: i
         held.close()
 
 
-async def _recovered(trial: Trial, gate: AsyncGatewayProcess, label: str) -> None:
+async def _recovered(trial: Trial, gateway: AsyncGatewayProcess, label: str) -> None:
     started = time.monotonic()
 
     async def served() -> bool:
         try:
-            return (await gate.get("/health")).status == 200
+            return (await gateway.get("/health")).status == 200
         except (OSError, asyncio.IncompleteReadError):
             return False
 
@@ -112,5 +114,5 @@ async def _recovered(trial: Trial, gate: AsyncGatewayProcess, label: str) -> Non
     trial.measure(f"{label}, served again after", time.monotonic() - started, "s")
 
 
-async def _metrics(gate: AsyncGatewayProcess) -> str:
-    return (await gate.get("/metrics")).body.decode()
+async def _metrics(gateway: AsyncGatewayProcess) -> str:
+    return (await gateway.get("/metrics")).body.decode()

@@ -116,12 +116,12 @@ async def bad_names(trial: Trial) -> None:
             **slow, "servfail": _entry("servfail", one), "good": _entry("good", one),
             "flip": _entry("flip", one), "near": misbehaving(), "calm": misbehaving(),
         }  # fmt: skip
-        async with trial.gate(
+        async with trial.gateway(
             servers, ready=["near", "calm", "good", "flip"], spare_files=SPARE_FILES,
             wrapper=names.wrapper, environment=names.environment,
-        ) as gate, client(gate.port, modern=True) as caller:  # fmt: skip
+        ) as gateway, client(gateway.port, modern=True) as caller:  # fmt: skip
             await _unresolved(trial, caller)
-            await _slow(trial, gate, caller, list(slow))
+            await _slow(trial, gateway, caller, list(slow))
             await _pinned(trial, caller, names, (one, two))
         await _starts_and_ends(trial, servers, names)
 
@@ -143,15 +143,15 @@ def _check_nothing_sent(trial: Trial, label: str, answer: Answer) -> None:
     trial.check(f"{label}: within {_BOUND_SECONDS:g} s", in_time, f"{answer.seconds:.2f} s")
 
 
-async def _slow(trial: Trial, gate: AsyncGatewayProcess, caller: Client, slow: list[str]) -> None:
+async def _slow(trial: Trial, gateway: AsyncGatewayProcess, caller: Client, slow: list[str]) -> None:
     """All slow names at once, again and again; meanwhile everything else is as it was."""
     rounds = trial.size(quick=1, full=8)
     answers: list[Answer] = []
-    async with bystander(trial, gate, "calm_echo"):
+    async with bystander(trial, gateway, "calm_echo"):
         for number in range(rounds):
             calls = [asyncio.create_task(caller.call(f"{name}:echo", {"text": "x"})) for name in slow]
             if number == 0:
-                await _off_loop(trial, gate, caller)
+                await _off_loop(trial, gateway, caller)
             answers += await asyncio.gather(*calls)
     refused = [answer for answer in answers if not answer.ok]
     longest = max(answer.seconds for answer in answers)
@@ -161,13 +161,13 @@ async def _slow(trial: Trial, gate: AsyncGatewayProcess, caller: Client, slow: l
     for answer in refused:
         _check_nothing_sent(trial, "slow", answer)
     trial.check(f"slow: within {_BOUND_SECONDS:g} s", longest <= _BOUND_SECONDS, f"{longest:.2f} s")
-    trial.measure("threads", procfs.threads(gate.pid))
-    trial.check("threads are bounded", procfs.threads(gate.pid) <= 100, procfs.threads(gate.pid))
+    trial.measure("threads", procfs.threads(gateway.pid))
+    trial.check("threads are bounded", procfs.threads(gateway.pid) <= 100, procfs.threads(gateway.pid))
 
 
-async def _off_loop(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
+async def _off_loop(trial: Trial, gateway: AsyncGatewayProcess, caller: Client) -> None:
     """Start a child, which takes a thread, and resolve another name."""
-    os.kill((await gate.servers())["near"]["pid"], signal.SIGKILL)
+    os.kill((await gateway.servers())["near"]["pid"], signal.SIGKILL)
     restarted = await eventually(lambda: _answers(caller, "near_echo"), 30, "the child to be back")
     trial.measure("child back after", restarted, "s")
     trial.check(f"a child starts within {_START_SECONDS:g} s", restarted <= _START_SECONDS, restarted)
@@ -205,13 +205,13 @@ async def _pinned(
 
 async def _starts_and_ends(trial: Trial, servers: dict[str, Any], names: _Names) -> None:
     """Lookups that hang keep neither a child from starting nor the gateway from ending."""
-    async with trial.gate(
+    async with trial.gateway(
         servers, ready=[], stall_seconds=None, wrapper=names.wrapper, environment=names.environment
-    ) as gate:
-        await gate.wait_ready(["near", "good"])
-        took = time.monotonic() - gate.started
+    ) as gateway:
+        await gateway.wait_ready(["near", "good"])
+        took = time.monotonic() - gateway.started
         trial.measure("ready beside slow names", took, "s")
         trial.check(f"others are ready within {_START_SECONDS:g} s", took <= _START_SECONDS, f"{took:.2f} s")
-        took = await gate.stop()
+        took = await gateway.stop()
     trial.measure("ended in", took, "s")
     trial.check(f"ended within {_END_SECONDS:g} s", took <= _END_SECONDS, f"{took:.2f} s")

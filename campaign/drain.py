@@ -62,68 +62,68 @@ class _Drains:
             config = {"mcpServers": {"bank": audited(self.deeds), "web": web.entry()}}
             callers = [group.create_task(self._keep_calling(modern=n % 2 == 0)) for n in range(_CALLERS)]
             for number in range(rounds):
-                async with running(self.directory, config, self._port) as gate:
-                    await self._begin(gate)
-                    self.rounds.append(await self._end(gate, number))
+                async with running(self.directory, config, self._port) as gateway:
+                    await self._begin(gateway)
+                    self.rounds.append(await self._end(gateway, number))
             self._over = True
-            async with running(self.directory, config, self._port) as gate:
-                await self._begin(gate)
+            async with running(self.directory, config, self._port) as gateway:
+                await self._begin(gateway)
                 await asyncio.wait(callers, timeout=_SETTLE_SECONDS)
                 await self._ask_again()
 
-    async def _begin(self, gate: AsyncGatewayProcess) -> None:
-        self._port = gate.port
-        await gate.wait_ready(["bank", "web"])
+    async def _begin(self, gateway: AsyncGatewayProcess) -> None:
+        self._port = gateway.port
+        await gateway.wait_ready(["bank", "web"])
         self._up.set()
 
-    async def _end(self, gate: AsyncGatewayProcess, number: int) -> _Round:
+    async def _end(self, gateway: AsyncGatewayProcess, number: int) -> _Round:
         """SIGTERM amid the load, watched from outside."""
         seen, long_ref = _Round(), f"long-{number}"
-        patient = Client(gate.port, modern=True)
+        patient = Client(gateway.port, modern=True)
         waits = {"ref": long_ref, "before": _LONG_SECONDS}
         long = asyncio.create_task(patient.call("bank_pay", waits))
         await eventually(lambda: _arrivals(self.deeds, long_ref), 10, "the long call to arrive")
         await asyncio.sleep(self._dice.uniform(0.3, 0.9))
-        gate.child.send_signal(signal.SIGTERM)
+        gateway.child.send_signal(signal.SIGTERM)
         started = time.monotonic()
         self._up.clear()
         late = f"late-{number}"
         watching = [
-            asyncio.create_task(self._watch(gate, seen)),
-            asyncio.create_task(self._knock(gate, late, seen)),
+            asyncio.create_task(self._watch(gateway, seen)),
+            asyncio.create_task(self._knock(gateway, late, seen)),
         ]
         with contextlib.suppress(*_BROKEN):
             async with asyncio.timeout(_LONG_SECONDS + 5):
                 seen.long = await long
         async with asyncio.timeout(20):
-            seen.exit_code = await gate.child.wait()
+            seen.exit_code = await gateway.child.wait()
         seen.seconds = time.monotonic() - started
         await asyncio.gather(*watching)
         seen.executed_late = _arrivals(self.deeds, late)
         seen.tracebacks = [
-            line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line
+            line for line in gateway.log_lines() if "Traceback" in line or "never retrieved" in line
         ]
         patient.close()
         return seen
 
-    async def _watch(self, gate: AsyncGatewayProcess, seen: _Round) -> None:
+    async def _watch(self, gateway: AsyncGatewayProcess, seen: _Round) -> None:
         """Ask whether it is ready, on a new connection each time, until there is nobody to ask."""
         # The signal has to arrive first.
         await asyncio.sleep(0.05)
-        while gate.child.returncode is None:
+        while gateway.child.returncode is None:
             try:
-                response = await gate.get("/ready")
+                response = await gateway.get("/ready")
                 told = json.loads(response.body).get("ready")
                 seen.ready[f"{response.status} {told}"] += 1
             except _BROKEN:
                 seen.ready["refused"] += 1
             await asyncio.sleep(0.02)
 
-    async def _knock(self, gate: AsyncGatewayProcess, ref: str, seen: _Round) -> None:
+    async def _knock(self, gateway: AsyncGatewayProcess, ref: str, seen: _Round) -> None:
         """A new call on a new connection."""
         await asyncio.sleep(0.05)
-        while gate.child.returncode is None:
-            caller = Client(gate.port, modern=True)
+        while gateway.child.returncode is None:
+            caller = Client(gateway.port, modern=True)
             try:
                 async with asyncio.timeout(5):
                     answer = await caller.call("bank_pay", {"ref": ref})
@@ -179,7 +179,7 @@ def _arrivals(deeds: Path, ref: str) -> int:
 )
 async def told_to_end(trial: Trial) -> None:
     """Whatever was begun before the signal is finished, and nothing is begun after it."""
-    drains = _Drains(trial.directory / "gate")
+    drains = _Drains(trial.directory / "gateway")
     await drains.run(trial.size(quick=3, full=20))
     for seen in drains.rounds:
         _check_round(trial, seen)

@@ -63,7 +63,7 @@ async def _with_iptables(trial: Trial) -> None:
         # One attempt, so that what is measured is the timeout and not how often it is tried.
         settings = {"timeout": _TIMEOUT, "connectTimeout": _CONNECT_TIMEOUT, "retry": {"attempts": 1}}
         servers = {"rogue": upstream.entry(**settings)}
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with trial.gateway(servers, spare_files=SPARE_FILES) as gateway, client(gateway.port) as caller:
             call = await _call_under_way(caller, upstream)
             for side in ("dport", "sport"):
                 rule = f"iptables -I INPUT -p tcp --{side} {upstream.port} -j DROP"
@@ -91,8 +91,8 @@ async def _with_a_blackhole(trial: Trial) -> None:
                 "deaf": {"url": f"http://127.0.0.1:{deaf_port}/mcp"} | settings,
             }
             async with (
-                trial.gate(servers, ready=["rogue"], spare_files=SPARE_FILES) as gate,
-                client(gate.port) as caller,
+                trial.gateway(servers, ready=["rogue"], spare_files=SPARE_FILES) as gateway,
+                client(gateway.port) as caller,
             ):
                 call = await _call_under_way(caller, upstream)
                 proxy.faults = Faults(blackhole=True)

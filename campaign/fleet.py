@@ -51,16 +51,16 @@ async def fifty_upstreams(trial: Trial) -> None:
             f"web{n}": web[n].entry() for n in range(5)
         }
         # Crash loops come and go, and each hanging HTTP handshake holds a connection.
-        async with trial.gate(
+        async with trial.gateway(
             _bad_servers(hanging) | good,
             ready=[],
             spare_files=SPARE_FILES,
             spare_children=60,
             stall_seconds=0.25,
-        ) as gate:
-            await gate.wait_ready(good, 30)
-            trial.measure("35 ready", time.monotonic() - gate.started, "s after the start")
-            async with client(gate.port) as caller:
+        ) as gateway:
+            await gateway.wait_ready(good, 30)
+            trial.measure("35 ready", time.monotonic() - gateway.started, "s after the start")
+            async with client(gateway.port) as caller:
                 answers = await asyncio.gather(
                     *(caller.call(f"{name}_echo", {"text": name}) for name in good)
                 )
@@ -85,7 +85,7 @@ async def fifty_upstreams(trial: Trial) -> None:
                     "the listing is complete for them", expected <= listed, sorted(expected - listed)[:5]
                 )
                 trial.check("and quick", seconds < 1, f"{seconds:.2f} s")
-            await _check_states(trial, await gate.servers())
+            await _check_states(trial, await gateway.servers())
 
 
 async def _check_states(trial: Trial, servers: dict[str, dict[str, Any]]) -> None:

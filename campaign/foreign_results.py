@@ -41,28 +41,31 @@ async def foreign_ids(trial: Trial) -> None:
     """Whoever knows or guesses an id learns nothing by it, not even that it exists."""
     path = text_file(trial, "secret", [f"{_SECRET}\n" * 2_000])
     settings = {"cacheTTLSeconds": _TTL_SECONDS}
-    async with trial.gate(stored_results.servers(), settings=settings) as gate, client(gate.port) as owner:
-        async with client(gate.port) as leaving:
+    async with (
+        trial.gateway(stored_results.servers(), settings=settings) as gateway,
+        client(gateway.port) as owner,
+    ):
+        async with client(gateway.port) as leaving:
             orphan = await kept(leaving, path)
         stored, began = await kept(owner, path), time.monotonic()
         own = await owner.call("proxy_read", {"cache_id": stored})
         trial.check("its owner reads it", own.text.startswith(_SECRET), own.raw[:200])
-        hits = await metric(gate, "result_hits")
-        left = await metric(gate, "results_stored")
+        hits = await metric(gateway, "result_hits")
+        left = await metric(gateway, "results_stored")
         trial.check("what an ended session had stored is gone", left == 1, left)
-        async with client(gate.port) as thief, client(gate.port, modern=True) as nobody:
+        async with client(gateway.port) as thief, client(gateway.port, modern=True) as nobody:
             tried = _guesses(stored) | {"ended": orphan, "stolen": stored}
             wrong = []
             for (label, one), caller in itertools.product(tried.items(), (thief, nobody)):
                 wrong += await _tried(caller, label, one)
             trial.measure("alike", f"{10 * len(tried) - len(wrong)} of {10 * len(tried)} replies")
             trial.check("the same as for an unknown id", not wrong, wrong[:3])
-            await _check_ended_session(trial, gate, path)
+            await _check_ended_session(trial, gateway, path)
             await _check_timing(trial, thief, stored)
         still = await owner.call("proxy_search", {"cache_id": stored, "pattern": _SECRET})
         in_time = time.monotonic() - began < _TTL_SECONDS
         trial.check("all of this was tried while it was stored", still.ok or not in_time, still.raw[:200])
-        reads = await metric(gate, "result_hits") - hits - still.ok
+        reads = await metric(gateway, "result_hits") - hits - still.ok
         await eventually(lambda: time.monotonic() - began > _TTL_SECONDS, _TTL_SECONDS + 1, "the expiry")
         late = await _tried(owner, "expired", stored)
         trial.check("expired: the same, for its owner too", not late, late)
@@ -97,12 +100,12 @@ async def _tried(caller: Client, label: str, cache_id: str) -> list[str]:
     return wrong
 
 
-async def _check_ended_session(trial: Trial, gate: AsyncGatewayProcess, path: Any) -> None:
+async def _check_ended_session(trial: Trial, gateway: AsyncGatewayProcess, path: Any) -> None:
     """With a session its results end, and nobody takes them up under its id."""
-    async with client(gate.port) as ending:
+    async with client(gateway.port) as ending:
         stored = await kept(ending, path)
         headers = ending.session_headers
-        await ending.exchange(http1.request(gate.port, "DELETE", "/mcp", headers))
+        await ending.exchange(http1.request(gateway.port, "DELETE", "/mcp", headers))
         after = await ending.call("proxy_read", {"cache_id": stored})
         trial.check("the session is gone", after.status == 404, after.status)
         ending.session = None
@@ -168,10 +171,10 @@ _WRONG = {
 )
 async def weird_ids(trial: Trial) -> None:
     """An id is looked up and never used for anything else."""
-    async with trial.gate(stored_results.servers()) as gate:
+    async with trial.gateway(stored_results.servers()) as gateway:
         wrong, largest = list[str](), 0
         for modern in (False, True):
-            async with client(gate.port, modern=modern) as caller:
+            async with client(gateway.port, modern=modern) as caller:
                 for label, one in _WEIRD.items():
                     wrong += await _tried(caller, label, one)
                     answer = await caller.call("proxy_read", {"cache_id": one})
@@ -188,7 +191,7 @@ async def weird_ids(trial: Trial) -> None:
         trial.measure("largest reply", largest, "bytes")
         trial.check("each is an unknown id or refused", not wrong, wrong[:3])
         trial.check("no id is told back whole", largest < 3_000, largest)
-        hits = await metric(gate, "result_hits")
+        hits = await metric(gateway, "result_hits")
         trial.check("nothing was found", hits == 0, hits)
 
 
@@ -210,14 +213,14 @@ async def twins(trial: Trial) -> None:
     """A stored result answers to its id and to nothing else: no call is answered from what is stored."""
     sessions, rounds = trial.size(quick=6, full=40), trial.size(quick=2, full=10)
     settings = {"maxEntriesPerAgent": 1_000}
-    async with trial.gate(stored_results.servers(), settings=settings) as gate:
-        callers = [Client(gate.port, modern=False) for _ in range(sessions)]
+    async with trial.gateway(stored_results.servers(), settings=settings) as gateway:
+        callers = [Client(gateway.port, modern=False) for _ in range(sessions)]
         await asyncio.gather(*(caller.open() for caller in callers))
         marks: list[tuple[str, str]] = []
         for _ in range(rounds):
             marks += [mark for told in await asyncio.gather(*map(_own_marks, callers)) for mark in told]
         crossed = sum(expected != seen for expected, seen in marks)
-        entries = await metric(gate, "results_stored")
+        entries = await metric(gateway, "results_stored")
         distinct = len({expected for expected, _ in marks})
         trial.measure("sessions", sessions)
         trial.measure("replies", len(marks))
@@ -227,13 +230,13 @@ async def twins(trial: Trial) -> None:
         calls = 2 * sessions * rounds
         trial.check("every call has an entry of its own", entries == distinct == calls, (entries, distinct))
         for caller in callers:
-            await caller.exchange(http1.request(gate.port, "DELETE", "/mcp", caller.session_headers))
+            await caller.exchange(http1.request(gateway.port, "DELETE", "/mcp", caller.session_headers))
             caller.close()
-        await eventually(lambda: _is_empty(gate), 5, "the results of ended sessions to be gone")
+        await eventually(lambda: _is_empty(gateway), 5, "the results of ended sessions to be gone")
 
 
-async def _is_empty(gate: AsyncGatewayProcess) -> bool:
-    return await metric(gate, "results_stored") == 0
+async def _is_empty(gateway: AsyncGatewayProcess) -> bool:
+    return await metric(gateway, "results_stored") == 0
 
 
 async def _own_marks(caller: Client) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from testkit.clients.http1 import Heard
 
 def _with(one: Poster, *lines: bytes) -> bytes:
     """A right request with raw header lines added."""
-    request = http1.request(one.gate.port, "POST", "/mcp", one.headers, call_body(b'{"text":"x"}'))
+    request = http1.request(one.gateway.port, "POST", "/mcp", one.headers, call_body(b'{"text":"x"}'))
     return request.replace(b"\r\n", b"\r\n" + b"".join(line + b"\r\n" for line in lines), 1)
 
 
@@ -20,7 +20,7 @@ def _with(one: Poster, *lines: bytes) -> bytes:
 async def header_bombs(trial: Trial) -> None:
     """Heads beyond 32 KiB or 100 fields get 431, malformed ones 400."""
     async with poster(trial) as one:
-        usage = Usage(one.gate)
+        usage = Usage(one.gateway)
         requests: dict[str, tuple[bytes, list[int]]] = {
             "70 KB": (_with(one, b"X-Large: " + b"a" * 70_000), [431]),
             "10 MB": (_with(one, b"X-Large: " + b"a" * 10_000_000), [431]),
@@ -37,7 +37,7 @@ async def header_bombs(trial: Trial) -> None:
             "empty name": (_with(one, b": b"), [400]),
         }
         for label, (request, allowed) in requests.items():
-            heard = await http1.converse(one.gate.port, request)
+            heard = await http1.converse(one.gateway.port, request)
             trial.measure(label, ",".join(map(str, heard.statuses)) or "closed")
             right = heard.statuses[:1] and heard.statuses[0] in allowed and len(heard.statuses) == 1
             trial.check(f"{label}: {allowed}", right, heard.statuses)
@@ -48,18 +48,20 @@ async def header_bombs(trial: Trial) -> None:
 
 async def _underscores(trial: Trial, one: Poster) -> None:
     """`Mcp_Session_Id` is not `Mcp-Session-Id`, neither instead of it nor beside it."""
-    beside = await http1.converse(one.gate.port, _with(one, b"Mcp_Session_Id: another", b"Content_Length: 1"))
+    beside = await http1.converse(
+        one.gateway.port, _with(one, b"Mcp_Session_Id: another", b"Content_Length: 1")
+    )
     trial.check("beside: ignored or refused", beside.statuses in ([200], [400]), beside.statuses)
     instead = _with(one).replace(b"Mcp-Session-Id", b"Mcp_Session_Id")
-    heard = await http1.converse(one.gate.port, instead)
+    heard = await http1.converse(one.gateway.port, instead)
     trial.measure("underscores", f"beside {beside.statuses}, instead {heard.statuses}")
     trial.check("instead: 400", heard.statuses == [400], heard.statuses)
 
 
 def _smuggling_set(one: Poster) -> dict[str, bytes]:
     """Requests about whose end two readers could disagree, each followed by a second request."""
-    second = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % one.gate.port
-    head = http1.request(one.gate.port, "POST", "/mcp", one.headers)[:-2]
+    second = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % one.gateway.port
+    head = http1.request(one.gateway.port, "POST", "/mcp", one.headers)[:-2]
     body = call_body(b'{"text":"x"}')
     chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     length = b"Content-Length: %d\r\n" % len(body)
@@ -115,7 +117,7 @@ async def smuggling(trial: Trial) -> None:
     """No request is read as two."""
     async with poster(trial) as one:
         labels = _smuggling_set(one)
-        heard = await asyncio.gather(*(http1.converse(one.gate.port, data) for data in labels.values()))
+        heard = await asyncio.gather(*(http1.converse(one.gateway.port, data) for data in labels.values()))
         outcomes = dict(zip(labels, heard, strict=True))
         second = [label for label, what in outcomes.items() if len(what.statuses) > 1]
         trial.measure("tried", len(labels))
@@ -126,11 +128,11 @@ async def smuggling(trial: Trial) -> None:
             seen = f"{what.statuses}, {'closed' if what.closed else 'open'}"
             trial.check(f"{label}: no second response", len(what.statuses) <= 1, seen)
             trial.check(f"{label}: refused or closed", what.closed or _is_refused(what), seen)
-        two = http1.request(one.gate.port, "GET", "/health") * 2
-        honest = await http1.converse(one.gate.port, two)
+        two = http1.request(one.gateway.port, "GET", "/health") * 2
+        honest = await http1.converse(one.gateway.port, two)
         trial.check("honest pipelining works", honest.statuses == [200, 200], honest.statuses)
-        inside = http1.request(one.gate.port, "GET", "/health", body=b"GET /ready HTTP/1.1\r\n\r\n")
-        swallowed = await http1.converse(one.gate.port, inside)
+        inside = http1.request(one.gateway.port, "GET", "/health", body=b"GET /ready HTTP/1.1\r\n\r\n")
+        swallowed = await http1.converse(one.gateway.port, inside)
         trial.check("a body is no request", len(swallowed.statuses) == 1, swallowed.statuses)
 
 

@@ -36,19 +36,19 @@ async def full_spool(trial: Trial) -> None:
     async with misbehaving_http(trial.directory, "web") as server:
         servers = {"rogue": misbehaving("--record", str(record)), "web": server.entry()}
         async with (
-            trial.gate(servers, spare_files=_SPARE_FILES) as gate,
-            client(gate.port, modern=True) as caller,
+            trial.gateway(servers, spare_files=_SPARE_FILES) as gateway,
+            client(gateway.port, modern=True) as caller,
         ):
             started = time.monotonic()
             child = (await caller.call("rogue_pid")).text
             for how in ("full", "read-only"):
-                with _spoiled(gate, trial.directory / "gate1" / "data" / "spool", how) as means:
+                with _spoiled(gateway, trial.directory / "gateway1" / "data" / "spool", how) as means:
                     trial.measure(how, means)
                     await _while_spoiled(trial, caller, record, how)
             trial.check("the same child all the time", (await caller.call("rogue_pid")).text == child)
             back = await caller.call("rogue_big_line", {"size": _SIZE})
             trial.check("with room again it is answered", back.ok, back.outcome)
-            _judge_log(trial, gate, time.monotonic() - started)
+            _judge_log(trial, gateway, time.monotonic() - started)
 
 
 async def _while_spoiled(trial: Trial, caller: Client, record: Path, how: str) -> None:
@@ -82,8 +82,8 @@ def _is_true(answer: Answer) -> bool:
     return "could not be written to disk" in answer.text and any(one in answer.text for one in reasons)
 
 
-def _judge_log(trial: Trial, gate: AsyncGatewayProcess, seconds: float) -> None:
-    told = [line for line in gate.log_lines() if "large answers are lost" in line]
+def _judge_log(trial: Trial, gateway: AsyncGatewayProcess, seconds: float) -> None:
+    told = [line for line in gateway.log_lines() if "large answers are lost" in line]
     allowed = 1 + int(seconds / _REPORT_SECONDS)
     trial.measure("log lines", len(told))
     trial.check("the operator reads of it, once a minute at most", 1 <= len(told) <= allowed, told)
@@ -92,7 +92,7 @@ def _judge_log(trial: Trial, gate: AsyncGatewayProcess, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _spoiled(gate: AsyncGatewayProcess, spool: Path, how: str) -> Iterator[str]:
+def _spoiled(gateway: AsyncGatewayProcess, spool: Path, how: str) -> Iterator[str]:
     """A spool that is full or read-only: by a mount, or by other means where nothing may be mounted."""
     spool.mkdir(exist_ok=True)
     option = "ro" if how == "read-only" else f"size={_DISK_BYTES}"
@@ -102,11 +102,11 @@ def _spoiled(gate: AsyncGatewayProcess, spool: Path, how: str) -> Iterator[str]:
         finally:
             _ran("umount", "-l", str(spool))
     elif how == "full":
-        resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (_DISK_BYTES, resource.RLIM_INFINITY))
+        resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (_DISK_BYTES, resource.RLIM_INFINITY))
         try:
             yield "by a limit on the size of files"
         finally:
-            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     else:
         spool.rmdir()
         spool.write_text("")

@@ -99,7 +99,7 @@ def _request(one: Poster, dice: random.Random) -> bytes:
     if dice.random() < 0.1:
         del headers[dice.choice(list(headers))]
     return http1.request(
-        one.gate.port, dice.choice(("POST",) * 20 + ("PUT", "OPTIONS")), "/mcp", headers, body
+        one.gateway.port, dice.choice(("POST",) * 20 + ("PUT", "OPTIONS")), "/mcp", headers, body
     )
 
 
@@ -125,15 +125,15 @@ async def fuzz(trial: Trial) -> None:
         trial.check("every run has an answer", sum(seen.values()) + len(broken) >= runs // _LINES * _LINES)
         trial.check("no run without an answer", not broken, broken[:2])
         trial.check("no 5xx", not any(status >= 500 for status in seen), dict(seen))
-        async with http1.connected(one.gate.port) as connection:
-            after = await connection.exchange(http1.request(one.gate.port, "GET", "/ready"))
+        async with http1.connected(one.gateway.port) as connection:
+            after = await connection.exchange(http1.request(one.gateway.port, "GET", "/ready"))
         trial.check("ready afterwards", after.status == 200, after.status)
 
 
 async def _fuzz_line(
     one: Poster, dice: random.Random, runs: int, seen: Counter[int], broken: list[str]
 ) -> None:
-    connection = await http1.connect(one.gate.port)
+    connection = await http1.connect(one.gateway.port)
     for _ in range(runs):
         request = _request(one, dice)
         try:
@@ -146,5 +146,5 @@ async def _fuzz_line(
             ended = True
         if ended:
             connection.close()
-            connection = await http1.connect(one.gate.port)
+            connection = await http1.connect(one.gateway.port)
     connection.close()

@@ -163,9 +163,9 @@ async def canaries(trial: Trial) -> None:
     async with misbehaving_http(trial.directory) as web:
         servers = {"one": canary(), "two": canary(), "web": web.entry()}
         # Each caller may leave a connection to the HTTP upstream behind.
-        async with trial.gate(servers, spare_files=SPARE_FILES + _CALLERS) as gate:
-            usage, started = Usage(gate), time.monotonic()
-            clients = [Client(gate.port, modern=number % 2 == 0) for number in range(_CALLERS)]
+        async with trial.gateway(servers, spare_files=SPARE_FILES + _CALLERS) as gateway:
+            usage, started = Usage(gateway), time.monotonic()
+            clients = [Client(gateway.port, modern=number % 2 == 0) for number in range(_CALLERS)]
             await asyncio.gather(*(one.open() for one in clients))
             callers = [Caller(tally, one, random.Random(number)) for number, one in enumerate(clients)]
             await asyncio.gather(*(caller.connect() for caller in callers))

@@ -38,15 +38,15 @@ async def both_banks(
             "web": web.entry(**entry),
             "modern": modern.entry(**entry),
         }
-        async with trial.gate(servers, settings=settings, spare_files=SPARE_FILES) as gate:
-            yield gate, deeds
+        async with trial.gateway(servers, settings=settings, spare_files=SPARE_FILES) as gateway:
+            yield gateway, deeds
 
 
 @case("S03", "100 concurrent calls with one key, of clients of both eras", "1 execution, 100 same answers")
 async def same_key_at_once(trial: Trial) -> None:
     """Whoever comes while the call is under way waits for it."""
-    async with both_banks(trial) as (gate, deeds):
-        callers = [Client(gate.port, modern=number % 2 == 0) for number in range(100)]
+    async with both_banks(trial) as (gateway, deeds):
+        callers = [Client(gateway.port, modern=number % 2 == 0) for number in range(100)]
         await asyncio.gather(*(caller.open() for caller in callers))
         for server in ("bank", "web", "modern"):
             arguments = {"ref": f"{server}-once", "before": 0.3}
@@ -73,7 +73,7 @@ async def same_key_at_once(trial: Trial) -> None:
 )
 async def reused_key(trial: Trial) -> None:
     """A key names one call; whoever means another one is told."""
-    async with both_banks(trial) as (gate, deeds), client(gate.port, modern=True) as caller:
+    async with both_banks(trial) as (gateway, deeds), client(gateway.port, modern=True) as caller:
         under_way = asyncio.create_task(caller.call("bank_pay", {"ref": "first", "before": 0.5}, key="k"))
         await eventually(lambda: happened(deeds, "first", "arrived"), 5, "the call to arrive")
         others = {
@@ -110,7 +110,10 @@ async def reused_key(trial: Trial) -> None:
 )
 async def late_answer(trial: Trial) -> None:
     """What comes too late for its caller is there when it asks again."""
-    async with both_banks(trial, timeout=0.5) as (gate, deeds), client(gate.port, modern=True) as caller:
+    async with (
+        both_banks(trial, timeout=0.5) as (gateway, deeds),
+        client(gateway.port, modern=True) as caller,
+    ):
 
         async def ask(server: str) -> None:
             arguments = {"ref": f"{server}-late", "after": 1.5}
@@ -149,11 +152,11 @@ async def drop(caller: Client, request: bytes, deeds: Path, ref: str) -> None:
 )
 async def dropped_call(trial: Trial) -> None:
     """A client that was cut off finds its call again."""
-    async with both_banks(trial, settings={"rejoin": 3}) as (gate, deeds):
+    async with both_banks(trial, settings={"rejoin": 3}) as (gateway, deeds):
 
         async def ask(server: str, *, modern: bool) -> None:
             label = f"{'new' if modern else 'old'} client, {server}"
-            async with client(gate.port, modern=modern) as caller:
+            async with client(gateway.port, modern=modern) as caller:
                 arguments, key = {"ref": label, "after": 0.8}, label
                 request = caller.call_request(f"{server}_pay", arguments, key=key)
                 await drop(caller, request, deeds, label)
@@ -176,8 +179,8 @@ async def dropped_call(trial: Trial) -> None:
 async def cancel_storm(trial: Trial) -> None:
     """As long as one waits, the call goes on."""
     waiters, rounds = 40, trial.size(quick=3, full=20)
-    async with both_banks(trial, settings={"rejoin": 0}) as (gate, deeds):
-        callers = [Client(gate.port, modern=number % 2 == 0) for number in range(waiters)]
+    async with both_banks(trial, settings={"rejoin": 0}) as (gateway, deeds):
+        callers = [Client(gateway.port, modern=number % 2 == 0) for number in range(waiters)]
         await asyncio.gather(*(caller.open() for caller in callers))
         early, late = 0, 0.0
         for number in range(rounds):

@@ -17,7 +17,7 @@ from testkit.servers.audit_log import read
 
 _CALLERS = 12
 # Two gateways keep two cores busy.
-_GATES = 2
+_GATEWAYS = 2
 # From the moment that it listens; some die before their upstreams are ready, some amid recovery.
 _LONGEST_LIFE_SECONDS = 0.6
 _REPEATED_AT_ONCE = 32
@@ -47,25 +47,25 @@ class Arena:
             config = {"mcpServers": {"bank": audited(self.deeds), "web": web.entry()}}
             callers = [group.create_task(self._keep_calling(modern=n % 2 == 0)) for n in range(_CALLERS)]
             for _ in range(kills):
-                async with self._gate(config) as gate:
+                async with self._gateway(config) as gateway:
                     await asyncio.sleep(self._dice.uniform(0, _LONGEST_LIFE_SECONDS))
                     self._up.clear()
-                    gate.child.kill()
-                    await gate.child.wait()
+                    gateway.child.kill()
+                    await gateway.child.wait()
                     self.kills += 1
                 self._on_kill()
             self._over = True
-            async with self._gate(config):
+            async with self._gateway(config):
                 await asyncio.wait(callers, timeout=_END_SECONDS)
                 await self._ask_again()
 
     @contextlib.asynccontextmanager
-    async def _gate(self, config: dict[str, Any]) -> AsyncIterator[AsyncGatewayProcess]:
-        async with running(self.directory, config, self._port) as gate:
-            self._port = gate.port
+    async def _gateway(self, config: dict[str, Any]) -> AsyncIterator[AsyncGatewayProcess]:
+        async with running(self.directory, config, self._port) as gateway:
+            self._port = gateway.port
             self._up.set()
             try:
-                yield gate
+                yield gateway
             finally:
                 self._up.clear()
 
@@ -113,7 +113,7 @@ class Arena:
 
 @case(
     "S01",
-    "kill -9 of the gate at random points, twelve callers each, five classes, stdio and HTTP",
+    "kill -9 of the gateway at random points, twelve callers each, five classes, stdio and HTTP",
     "lost 0, executed twice 0, wrong answer 0; in doubt only what may have happened",
     quick_seconds=90,
     full_seconds=3600,
@@ -121,8 +121,8 @@ class Arena:
 async def random_kills(trial: Trial) -> None:
     """Whatever moment the gateway dies at, nothing that it said is lost and nothing happens twice."""
     kills, started = trial.size(quick=30, full=1_000), time.monotonic()
-    arenas = [Arena(trial.directory / f"gate{number}", number) for number in range(_GATES)]
-    await asyncio.gather(*(arena.run(kills // _GATES) for arena in arenas))
+    arenas = [Arena(trial.directory / f"gateway{number}", number) for number in range(_GATEWAYS)]
+    await asyncio.gather(*(arena.run(kills // _GATEWAYS) for arena in arenas))
     seconds, killed = time.monotonic() - started, sum(arena.kills for arena in arenas)
     lines = [read(arena.deeds) for arena in arenas]
     trial.measure("kills", f"{killed} in {seconds:.0f} s")

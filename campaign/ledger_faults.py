@@ -38,8 +38,8 @@ _FLIPPED_BYTES = 60
 class _Payments:
     """Payments with keys, what their callers were told, and what was done."""
 
-    def __init__(self, gate: AsyncGatewayProcess, deeds: Path) -> None:
-        self.gate = gate
+    def __init__(self, gateway: AsyncGatewayProcess, deeds: Path) -> None:
+        self.gateway = gateway
         self.deeds = deeds
         self.told: dict[str, str] = {}
         self.outcomes: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class _Payments:
         over = asyncio.Event()
 
         async def work() -> None:
-            async with client(self.gate.port, modern=True) as caller:
+            async with client(self.gateway.port, modern=True) as caller:
                 while not over.is_set() and (number := next(self._numbers)) < most:
                     if until(await self.pay(caller, f"{label}{number}")):
                         over.set()
@@ -72,7 +72,7 @@ class _Payments:
         waiting = iter(refs)
 
         async def work() -> None:
-            async with client(self.gate.port, modern=True) as caller:
+            async with client(self.gateway.port, modern=True) as caller:
                 for ref in waiting:
                     found[ref] = await self.pay(caller, ref)
 
@@ -111,14 +111,14 @@ async def _bank(
 ) -> AsyncIterator[_Payments]:
     """A gateway of which the file may fail, and which itself may not."""
     config = {"mcpServers": {"bank": audited(deeds)}}
-    async with running(directory, config, environment=environment) as gate:
-        await gate.wait_ready(["bank"])
-        yield _Payments(gate, deeds)
-        trial.verdict.log = gate.log_lines()[-25:]
-        if gate.child.returncode is None:
-            health = await gate.get("/health")
+    async with running(directory, config, environment=environment) as gateway:
+        await gateway.wait_ready(["bank"])
+        yield _Payments(gateway, deeds)
+        trial.verdict.log = gateway.log_lines()[-25:]
+        if gateway.child.returncode is None:
+            health = await gateway.get("/health")
             trial.check("/health within 1 s", health.status == 200 and health.seconds <= HEALTH_SECONDS)
-        broken = [line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line]
+        broken = [line for line in gateway.log_lines() if "Traceback" in line or "never retrieved" in line]
         trial.check("no traceback in the log", not broken, broken[:1])
 
 
@@ -131,16 +131,16 @@ async def _bank(
 )
 async def full_disk(trial: Trial) -> None:
     """The ledger itself fills the disk, and nothing that it acknowledged is lost by that."""
-    directory, deeds = trial.directory / "gate", trial.directory / "deeds"
+    directory, deeds = trial.directory / "gateway", trial.directory / "deeds"
     with small_disk(directory / "data") as disk:
         trial.measure("by", disk.way)
         for number in range(trial.size(quick=1, full=3)):
             async with _bank(trial, directory, deeds) as bank:
                 bank.pad = _PAD
-                disk.limit(bank.gate)
+                disk.limit(bank.gateway)
                 await bank.many(lambda answer: not answer.ok, label=f"{number}-")
                 await _while_full(trial, bank, f"full-{number}-")
-                disk.enlarge(bank.gate)
+                disk.enlarge(bank.gateway)
                 await _with_room(trial, bank, f"full-{number}-")
             if disk.mounted:
                 # Full again: the rows of this round stay.
@@ -153,7 +153,7 @@ async def _while_full(trial: Trial, bank: _Payments, label: str) -> None:
     acknowledged = list(bank.told)
     trial.measure("rows acknowledged", len(acknowledged))
     trial.check("some calls were recorded", len(acknowledged) > 20, len(acknowledged))
-    async with client(bank.gate.port, modern=True) as caller:
+    async with client(bank.gateway.port, modern=True) as caller:
         answers = [await bank.pay(caller, f"{label}{number}") for number in range(20)]
         reading = await caller.call("bank_get", {"ref": "reading"}, key=f"{label}reading")
         plain = await caller.call("bank_get", {"ref": "plain"})
@@ -172,7 +172,7 @@ async def _while_full(trial: Trial, bank: _Payments, label: str) -> None:
 
 
 async def _with_room(trial: Trial, bank: _Payments, label: str) -> None:
-    async with client(bank.gate.port, modern=True) as caller:
+    async with client(bank.gateway.port, modern=True) as caller:
 
         async def works() -> bool:
             return (await bank.pay(caller, f"{label}room")).ok
@@ -204,7 +204,7 @@ def _check_payments(trial: Trial, bank: _Payments, answers: dict[str, Answer]) -
 )
 async def failed_syncs(trial: Trial) -> None:
     """What is not durable is not acknowledged."""
-    directory, deeds = trial.directory / "gate", trial.directory / "deeds"
+    directory, deeds = trial.directory / "gateway", trial.directory / "deeds"
     directory.mkdir()
     rounds = trial.size(quick=2, full=12)
     async with contextlib.AsyncExitStack() as stack:
@@ -219,7 +219,7 @@ async def failed_syncs(trial: Trial) -> None:
             log = trial.directory / f"strace-{number}"
             cut = await _under_way(bank, f"cut-{number}")
             if faults is None:
-                async with failing_syncs(bank.gate.pid, log):
+                async with failing_syncs(bank.gateway.pid, log):
                     await _without_syncs(trial, bank, number, cut)
                 failed += log.read_text().count("INJECTED")
             else:
@@ -230,14 +230,14 @@ async def failed_syncs(trial: Trial) -> None:
             await _with_syncs(trial, bank, number)
         trial.measure("syncs failed", failed)
         trial.check("syncs did fail", failed >= rounds, failed)
-        bank.gate.child.kill()
-        await bank.gate.child.wait()
+        bank.gateway.child.kill()
+        await bank.gateway.child.wait()
     await _after_the_crash(trial, directory, bank)
 
 
 async def _under_way(bank: _Payments, ref: str) -> asyncio.Task[Answer]:
     """A call that is recorded before the disk fails, and answered while it does."""
-    caller = Client(bank.gate.port, modern=True)
+    caller = Client(bank.gateway.port, modern=True)
     waits = {"ref": ref, "after": 1.5}
     call = asyncio.create_task(caller.call("bank_pay", waits, key=ref))
     await eventually(lambda: bank.executed()[ref], 5, "the call to be executed")
@@ -261,7 +261,7 @@ async def _without_syncs(trial: Trial, bank: _Payments, number: int, cut: asynci
 
 
 async def _with_syncs(trial: Trial, bank: _Payments, number: int) -> None:
-    async with client(bank.gate.port, modern=True) as caller:
+    async with client(bank.gateway.port, modern=True) as caller:
 
         async def works() -> bool:
             return (await bank.pay(caller, f"well-{number}")).ok
@@ -290,7 +290,7 @@ async def _after_the_crash(trial: Trial, directory: Path, before: _Payments) -> 
 
 @case(
     "F36",
-    "the file of the ledger: kill -9 during writes, flipped bytes, read-only, a second gate, a foreign lock",
+    "the ledger's file: kill -9 during writes, flipped bytes, read-only, a second gateway, a foreign lock",
     "integrity_check ok; executed twice 0; damage is reported; whoever cannot write is refused",
     quick_seconds=120,
     full_seconds=600,
@@ -322,7 +322,7 @@ async def _read_only(trial: Trial) -> None:
     directory.mkdir()
     async with _bank(trial, directory, deeds) as bank:
         await bank.repeated(["before"])
-        await bank.gate.stop()
+        await bank.gateway.stop()
     with _unwritable(directory / "data" / "ledger.db") as way:
         trial.measure("read-only by", way)
         async with _bank(trial, directory, deeds) as again:
@@ -334,7 +334,7 @@ async def _read_only(trial: Trial) -> None:
             trial.check("nothing was sent", again.executed().keys() == {"before"}, again.executed())
             text = answers["locked-0"].text
             trial.check("the error names the cause", "cannot be written" in text, text)
-            async with client(again.gate.port, modern=True) as caller:
+            async with client(again.gateway.port, modern=True) as caller:
                 reading = await caller.call("bank_get", {"ref": "reading"}, key="reading")
             trial.check("reads work", reading.ok, reading.outcome)
 
@@ -361,29 +361,29 @@ async def _shared(trial: Trial) -> None:
     """A second gateway on the same directory may write; a process that keeps the lock makes both refuse."""
     directory, deeds = trial.directory / "shared", trial.directory / "shared.deeds"
     directory.mkdir()
-    async with _bank(trial, directory, deeds) as one, _second_gate(directory, deeds) as gate:
-        two = _Payments(gate, deeds)
+    async with _bank(trial, directory, deeds) as one, _second_gateway(directory, deeds) as gateway:
+        two = _Payments(gateway, deeds)
         refs = [f"both-{number}" for number in range(trial.size(quick=40, full=400))]
         answers = await asyncio.gather(one.repeated(refs), two.repeated(refs))
         unanswered = [a.outcome for found in answers for a in found.values() if not a.ok]
-        trial.measure("two gates", f"{len(refs)} payments at both, executed twice {len(one.twice())}")
-        trial.check("two gates: executed twice = 0", not one.twice(), one.twice()[:3])
-        trial.check("two gates: both answer", not unanswered, unanswered[:3])
+        trial.measure("two gateways", f"{len(refs)} payments at both, executed twice {len(one.twice())}")
+        trial.check("two gateways: executed twice = 0", not one.twice(), one.twice()[:3])
+        trial.check("two gateways: both answer", not unanswered, unanswered[:3])
         differ = [ref for ref in refs if one.told.get(ref) != two.told.get(ref)]
-        trial.check("two gates: the same answer", not differ, differ[:3])
+        trial.check("two gateways: the same answer", not differ, differ[:3])
         await _locked_out(trial, one, directory / "data")
-    trial.check("two gates: integrity_check is ok", integrity(directory / "data") == "ok")
+    trial.check("two gateways: integrity_check is ok", integrity(directory / "data") == "ok")
 
 
 @contextlib.asynccontextmanager
-async def _second_gate(directory: Path, deeds: Path) -> AsyncIterator[AsyncGatewayProcess]:
+async def _second_gateway(directory: Path, deeds: Path) -> AsyncIterator[AsyncGatewayProcess]:
     """Another one with a directory of its own, in which the data is a link to that of the first."""
     other = directory / "second"
     other.mkdir()
     (other / "data").symlink_to(directory / "data")
-    async with running(other, {"mcpServers": {"bank": audited(deeds)}}) as gate:
-        await gate.wait_ready(["bank"])
-        yield gate
+    async with running(other, {"mcpServers": {"bank": audited(deeds)}}) as gateway:
+        await gateway.wait_ready(["bank"])
+        yield gateway
 
 
 async def _locked_out(trial: Trial, bank: _Payments, data: Path) -> None:
@@ -411,7 +411,7 @@ async def _damaged(trial: Trial) -> None:
     refs = [f"paid-{number}" for number in range(trial.size(quick=300, full=2_000))]
     async with _bank(trial, directory, deeds) as bank:
         await bank.repeated(refs)
-        await bank.gate.stop()
+        await bank.gateway.stop()
     dice, totals, silent = random.Random(36), Counter[str](), list[str]()
     flips = trial.size(quick=3, full=10)
     damages: dict[str, Callable[[Path], None]] = {"emptied": _empty, "removed": Path.unlink}
@@ -460,7 +460,7 @@ async def _pay_again(
             said(answers[ref]) != told[ref] for ref in known if bank.executed()[ref] == 1
         )
         found |= Counter(answer.outcome for answer in answers.values() if not answer.ok)
-        reported = any(map(_reports_damage, bank.gate.log_lines()))
+        reported = any(map(_reports_damage, bank.gateway.log_lines()))
     return +found, reported
 
 

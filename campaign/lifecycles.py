@@ -35,11 +35,11 @@ async def untrusted_hints(trial: Trial) -> None:
         "new": chatty(trial.directory, "new", "--era", "stateless", script=script, trustAnnotations=False),
         "trusted": chatty(trial.directory, "trusted", script=script),
     }
-    async with trial.gate(servers) as gate:
+    async with trial.gateway(servers) as gateway:
         for modern in (False, True):
-            async with client(gate.port, modern=modern) as caller:
+            async with client(gateway.port, modern=modern) as caller:
                 for server in ("old", "new"):
-                    await gate.wait_ready([server])
+                    await gateway.wait_ready([server])
                     label = f"{'new' if modern else 'old'} client, {server}"
                     before = len(recorded(trial.directory, server, "call ask_and_die"))
                     answer = await caller.call(f"{server}_ask_and_die", {"count": 0, "seconds": 0})
@@ -47,7 +47,7 @@ async def untrusted_hints(trial: Trial) -> None:
                     trial.check(
                         f"{label}: effect unknown", failure and failure.effect == "unknown", answer.outcome
                     )
-                    await gate.wait_ready([server])
+                    await gateway.wait_ready([server])
                     sent = len(recorded(trial.directory, server, "call ask_and_die")) - before
                     trial.measure(label, f"{answer.outcome}, sent {sent} time")
                     trial.check(f"{label}: sent once", sent == 1, sent)
@@ -56,7 +56,7 @@ async def untrusted_hints(trial: Trial) -> None:
                     trial.check(
                         f"{label}: shown as they are", all(one == _TRUST_ME for one in shown), shown[:1]
                     )
-        async with client(gate.port) as caller:
+        async with client(gateway.port) as caller:
             answer = await caller.call("trusted_ask_and_die", {"count": 0, "seconds": 0})
             sent = len(recorded(trial.directory, "trusted", "call ask_and_die"))
             trial.measure("with trust", f"{answer.outcome}, sent {sent} times")
@@ -65,7 +65,7 @@ async def untrusted_hints(trial: Trial) -> None:
 
 @case(
     "R20",
-    "stderr at the start; an unexpected end; the end of the gate, with a child that will not leave",
+    "stderr at the start; an unexpected end; the end of the gateway, with a child that will not leave",
     "no error; restarted and listed again; stdin closed, then SIGTERM, then SIGKILL",
     quick_seconds=40,
 )
@@ -77,8 +77,11 @@ async def lifecycle(trial: Trial) -> None:
     }
     options = ("--ignore-eof", "--stderr", "ERROR: this is only a log line")
     servers = {"talker": chatty(trial.directory, "talker", *options, script=first)}
-    async with trial.gate(servers, stall_seconds=None) as gate, client(gate.port, modern=True) as caller:
-        status = (await gate.servers())["talker"]
+    async with (
+        trial.gateway(servers, stall_seconds=None) as gateway,
+        client(gateway.port, modern=True) as caller,
+    ):
+        status = (await gateway.servers())["talker"]
         trial.check("stderr is no error", status["state"] == "ready" and not status.get("last_error"), status)
         second = {
             "tools": [{"name": "after", "inputSchema": {"type": "object"}}],
@@ -92,10 +95,10 @@ async def lifecycle(trial: Trial) -> None:
         prompts = (await caller.request("prompts/list")).result["prompts"]
         trial.check("prompts too", [prompt["name"] for prompt in prompts] == ["talker_after"], prompts)
         # It is listed as soon as it has told, which is a moment before it counts as ready.
-        await eventually(lambda: _restarted_once(gate), 2, "the restart to be counted")
+        await eventually(lambda: _restarted_once(gateway), 2, "the restart to be counted")
         # The record of the second child alone.
         (trial.directory / "talker.record").write_text("")
-        took = await gate.stop(signal.SIGTERM)
+        took = await gateway.stop(signal.SIGTERM)
         eof, term = (_when(trial.directory, word) for word in ("eof", "term"))
         trial.measure("ended in", took, "s")
         trial.measure("SIGTERM after the end of stdin", (term or 0.0) - (eof or 0.0), "s")
@@ -110,8 +113,8 @@ async def _lists_after(caller: Any) -> bool:
     return "talker_after" in await caller.list_tools()
 
 
-async def _restarted_once(gate: AsyncGatewayProcess) -> bool:
-    return (await gate.servers())["talker"].get("restarts") == 1
+async def _restarted_once(gateway: AsyncGatewayProcess) -> bool:
+    return (await gateway.servers())["talker"].get("restarts") == 1
 
 
 def _when(directory: Path, word: str) -> float | None:
@@ -158,17 +161,17 @@ _BROKEN = ("mismatch", "missing", "later")
 async def eras(trial: Trial) -> None:
     """Which era a server speaks is found out once; a modern error says that it is a modern one."""
     servers = _of_each_era(trial.directory)
-    async with trial.gate(servers, ready=_READY, stall_seconds=None) as gate:
-        await _check_verdicts(trial, gate)
+    async with trial.gateway(servers, ready=_READY, stall_seconds=None) as gateway:
+        await _check_verdicts(trial, gateway)
         asked = {name: _asked(trial.directory, name) for name in servers}
         trial.measure("asked to shake hands after a modern error", sum(asked[name][1] for name in _BROKEN))
         trial.check("no fallback", not any(asked[name][1] for name in _BROKEN), asked)
         trial.check("the newest era is taken", asked["both"] == (1, 0), asked["both"])
         trial.check("an old one is asked in its words", asked["old"] == (1, 1), asked["old"])
-        await gate.stop()
+        await gateway.stop()
         for name in servers:
             (trial.directory / f"{name}.record").write_text("")
-        async with running(gate.log.parent, {"mcpServers": servers}, gate.port) as second:
+        async with running(gateway.log.parent, {"mcpServers": servers}, gateway.port) as second:
             await second.wait_ready(_READY)
             await _check_verdicts(trial, second)
             again = {name: _asked(trial.directory, name) for name in _READY}
@@ -177,9 +180,9 @@ async def eras(trial: Trial) -> None:
             trial.check("the verdict is remembered", remembered, again)
 
 
-async def _check_verdicts(trial: Trial, gate: AsyncGatewayProcess) -> None:
+async def _check_verdicts(trial: Trial, gateway: AsyncGatewayProcess) -> None:
     await asyncio.sleep(0.3)
-    states = await gate.servers()
+    states = await gateway.servers()
     versions = {name: states[name].get("protocol_version") for name in _READY}
     trial.measure("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))
     trial.check("each speaks what it should", versions == _READY, versions)

@@ -37,25 +37,25 @@ async def very_many(trial: Trial) -> None:
     async with listings_http(trial.directory / "shelf", "--late", f"s{count // 2}={late_seconds}") as one:
         servers = _servers(one, count, tools)
         late, good = f"s{count // 2}", [name for name in servers if name not in ("dead", f"s{count // 2}")]
-        async with trial.gate(
+        async with trial.gateway(
             servers,
             ready=["steady"],
             settings=BY_WORDS,
             spare_files=3 * count + 20,
             stall_seconds=_STALL_SECONDS,
-        ) as gate:
-            usage = Usage(gate)
-            async with bystander(trial, gate, "steady_echo"):
-                await gate.wait_ready(good, 180)
-                trial.measure("ready", time.monotonic() - gate.started, "s after the start")
-                await _check_without(trial, gate, servers, late)
-                await gate.wait_ready([late], 60)
+        ) as gateway:
+            usage = Usage(gateway)
+            async with bystander(trial, gateway, "steady_echo"):
+                await gateway.wait_ready(good, 180)
+                trial.measure("ready", time.monotonic() - gateway.started, "s after the start")
+                await _check_without(trial, gateway, servers, late)
+                await gateway.wait_ready([late], 60)
                 wanted = [name for name in servers if name not in ("dead", "steady")]
-                before = await _check_modes(trial, gate, wanted, tools)
+                before = await _check_modes(trial, gateway, wanted, tools)
             trial.measure("RSS", f"+{usage.peak_growth_mib:.0f} MB")
-            state = (await gate.servers())["dead"]
+            state = (await gateway.servers())["dead"]
             trial.check("the dead one is shown as such", state.get("last_error"), state)
-        await _check_restarts(trial, gate, servers, before)
+        await _check_restarts(trial, gateway, servers, before)
 
 
 def _servers(one: ListingsProcess, count: int, tools: int) -> dict[str, Any]:
@@ -70,9 +70,11 @@ def _servers(one: ListingsProcess, count: int, tools: int) -> dict[str, Any]:
     return servers | {"steady": misbehaving()}
 
 
-async def _check_without(trial: Trial, gate: AsyncGatewayProcess, servers: dict[str, Any], late: str) -> None:
+async def _check_without(
+    trial: Trial, gateway: AsyncGatewayProcess, servers: dict[str, Any], late: str
+) -> None:
     """Whoever lists before the late one has answered sees all the others."""
-    async with viewer(gate.port, "full") as caller:
+    async with viewer(gateway.port, "full") as caller:
         first = await list_all(caller)
     owners = {name.partition("_")[0] for name in first.names}
     trial.measure("first listing", first.seconds, "s")
@@ -82,9 +84,9 @@ async def _check_without(trial: Trial, gate: AsyncGatewayProcess, servers: dict[
 
 
 async def _check_modes(
-    trial: Trial, gate: AsyncGatewayProcess, wanted: list[str], tools: int
+    trial: Trial, gateway: AsyncGatewayProcess, wanted: list[str], tools: int
 ) -> dict[str, Listed]:
-    first, second = await _every_mode(gate), await _every_mode(gate)
+    first, second = await _every_mode(gateway), await _every_mode(gateway)
     for mode in _MODES:
         listed = first[mode]
         trial.measure(
@@ -107,11 +109,11 @@ async def _check_modes(
 
 
 async def _check_restarts(
-    trial: Trial, gate: AsyncGatewayProcess, servers: dict[str, Any], before: dict[str, Listed]
+    trial: Trial, gateway: AsyncGatewayProcess, servers: dict[str, Any], before: dict[str, Listed]
 ) -> None:
     """What was known is listed at once, and is the same when the servers have told it again."""
     for restart in ("first", "second"):
-        async with running(gate.log.parent, {"mcpServers": servers, "proxySettings": BY_WORDS}) as again:
+        async with running(gateway.log.parent, {"mcpServers": servers, "proxySettings": BY_WORDS}) as again:
             after = await _every_mode(again)
             trial.measure(f"{restart} restart", _told_seconds(after))
             await again.wait_ready([name for name in servers if name != "dead"], 180)
@@ -126,11 +128,11 @@ async def _check_restarts(
         before = later
 
 
-async def _every_mode(gate: AsyncGatewayProcess) -> dict[str, Listed]:
+async def _every_mode(gateway: AsyncGatewayProcess) -> dict[str, Listed]:
     """Each listing by a client of its own."""
     listed = {}
     for mode in _MODES:
-        async with viewer(gate.port, mode) as caller:
+        async with viewer(gateway.port, mode) as caller:
             listed[mode] = await list_all(caller)
     return listed
 
@@ -159,15 +161,15 @@ async def flapping(trial: Trial) -> None:
         for name in names:
             one.put(name, _state(0))
         servers = {name: one.entry(name) for name in names} | {"steady": misbehaving()}
-        async with trial.gate(
+        async with trial.gateway(
             servers, settings=BY_WORDS, spare_files=4 * _FLAPPING + 8, stall_seconds=_STALL_SECONDS
-        ) as gate:
-            watch = _Watch(gate, names)
+        ) as gateway:
+            watch = _Watch(gateway, names)
             await watch.look(clients, changes, one)
-            usage, threads = Usage(gate), procfs.threads(gate.pid)
-            async with bystander(trial, gate, "steady_echo"):
+            usage, threads = Usage(gateway), procfs.threads(gateway.pid)
+            async with bystander(trial, gateway, "steady_echo"):
                 await watch.look(clients, changes, one)
-            await _check_flapping(trial, gate, watch, usage, threads)
+            await _check_flapping(trial, gateway, watch, usage, threads)
 
 
 def _state(number: int) -> list[bytes]:
@@ -189,8 +191,8 @@ def _state(number: int) -> list[bytes]:
 class _Watch:
     """Clients in every mode that list again and again, and what they saw that cannot be."""
 
-    def __init__(self, gate: AsyncGatewayProcess, names: list[str]) -> None:
-        self.gate = gate
+    def __init__(self, gateway: AsyncGatewayProcess, names: list[str]) -> None:
+        self.gateway = gateway
         self.names = names
         self.listings = 0
         self.most_tokens = 0
@@ -206,7 +208,7 @@ class _Watch:
             for number in range(clients):
                 mode = ("full", "slim", "budget", "auto", "search")[number % 5]
                 caller = await stack.enter_async_context(
-                    viewer(self.gate.port, mode, modern=number % 2 == 0, name=f"c{number}")
+                    viewer(self.gateway.port, mode, modern=number % 2 == 0, name=f"c{number}")
                 )
                 group.create_task(self._list(caller, mode, ended))
             for _ in range(changes):
@@ -240,7 +242,7 @@ class _Watch:
 
     async def _settled(self) -> bool:
         for mode in ("full", "slim", "budget", "auto"):
-            async with viewer(self.gate.port, mode) as caller:
+            async with viewer(self.gateway.port, mode) as caller:
                 listed = await list_all(caller)
             if {tool.split("_")[1] for tool in listed.others if tool.startswith("f")} != {f"v{self.last}"}:
                 return False
@@ -248,16 +250,16 @@ class _Watch:
 
 
 async def _check_flapping(
-    trial: Trial, gate: AsyncGatewayProcess, watch: _Watch, usage: Usage, threads: int
+    trial: Trial, gateway: AsyncGatewayProcess, watch: _Watch, usage: Usage, threads: int
 ) -> None:
-    told = json.loads((await gate.get("/listing")).body)
+    told = json.loads((await gateway.get("/listing")).body)
     growth = usage.peak_growth_mib
     trial.measure("listings", f"{watch.listings} of {len(watch.states)} states, {len(watch.mixed)} mixed")
     trial.measure("settled", watch.settled_seconds, "s after the last change")
     trial.measure("tokens", f"{watch.most_tokens} at most")
     trial.measure("changes counted", f"{told['changes']} in {len(told['listings'])} listings")
     trial.measure("RSS", f"+{growth:.0f} MB in the second round")
-    trial.measure("threads", f"{threads} before, {procfs.threads(gate.pid)} after")
+    trial.measure("threads", f"{threads} before, {procfs.threads(gateway.pid)} after")
     trial.measure("CPU", usage.cpu_seconds, "s")
     trial.check("every listing is one state of each server", not watch.mixed, watch.mixed[:4])
     trial.check("several states were seen", len(watch.states) >= 3, sorted(watch.states)[:10])
@@ -267,4 +269,4 @@ async def _check_flapping(
         "changes are counted", counts and all(0 < n <= 2 * 4 * watch.last for n in counts.values()), counts
     )
     trial.check("RSS at most +32 MB in the second round", growth <= 32, f"{growth:.0f} MB")
-    trial.check("no more threads", procfs.threads(gate.pid) <= threads + 2, procfs.threads(gate.pid))
+    trial.check("no more threads", procfs.threads(gateway.pid) <= threads + 2, procfs.threads(gateway.pid))

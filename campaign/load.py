@@ -30,11 +30,11 @@ _MICROSECONDS_EACH, _NOISE_MILLISECONDS = 1000, 50.0
 async def throughput(trial: Trial) -> None:
     """More clients make more calls until the CPU is used up, and after that each waits for its turn."""
     seconds = trial.size(quick=2, full=20)
-    async with trial.gate({"load": load()}, stall_seconds=1.0) as gate:
+    async with trial.gateway({"load": load()}, stall_seconds=1.0) as gateway:
         costs: dict[int, float] = {}
         for connections in _CONCURRENCY:
-            usage = Usage(gate)
-            tally = await generate(_echo(gate, connections, seconds))
+            usage = Usage(gateway)
+            tally = await generate(_echo(gateway, connections, seconds))
             costs[connections] = usage.cpu_seconds / max(1, len(tally.served))
             trial.measure(f"c={connections}", _figures(tally, usage))
             trial.check(f"c={connections}: no errors", not tally.failed and not tally.shed, tally.errors[:2])
@@ -47,16 +47,16 @@ async def throughput(trial: Trial) -> None:
         trial.check("a call costs no more at 500", growth <= 1.5, costs)
 
 
-def _echo(gate: AsyncGatewayProcess, connections: int, seconds: float) -> Job:
+def _echo(gateway: AsyncGatewayProcess, connections: int, seconds: float) -> Job:
     arguments: dict[str, str | float | int] = {"text": "load"}
     return Job(
-        port=gate.port, tool="load_echo", arguments=arguments, connections=connections, seconds=seconds,
-        pids=_pids(gate),
+        port=gateway.port, tool="load_echo", arguments=arguments, connections=connections, seconds=seconds,
+        pids=_pids(gateway),
     )  # fmt: skip
 
 
-def _pids(gate: AsyncGatewayProcess) -> list[int]:
-    return [gate.pid, *procfs.descendants(gate.pid)]
+def _pids(gateway: AsyncGatewayProcess) -> list[int]:
+    return [gateway.pid, *procfs.descendants(gateway.pid)]
 
 
 def _figures(tally: Tally, usage: Usage) -> str:
@@ -67,11 +67,11 @@ def _figures(tally: Tally, usage: Usage) -> str:
     )
 
 
-def _work(gate: AsyncGatewayProcess, connections: int, seconds: float, **more: float | str) -> Job:
+def _work(gateway: AsyncGatewayProcess, connections: int, seconds: float, **more: float | str) -> Job:
     arguments: dict[str, str | float | int] = {"text": "load", "seconds": _WORK_SECONDS}
     job = Job(
-        port=gate.port, tool="load_work", arguments=arguments, connections=connections, seconds=seconds,
-        pids=_pids(gate),
+        port=gateway.port, tool="load_work", arguments=arguments, connections=connections, seconds=seconds,
+        pids=_pids(gateway),
     )  # fmt: skip
     return msgspec.structs.replace(job, **more)
 
@@ -86,11 +86,11 @@ def _work(gate: AsyncGatewayProcess, connections: int, seconds: float, **more: f
 async def overload(trial: Trial) -> None:
     """What is too much is refused at once, and what is admitted is served as before."""
     seconds = trial.size(quick=5, full=120)
-    async with trial.gate({"load": load(**_LIMITS)}) as gate:
+    async with trial.gateway({"load": load(**_LIMITS)}) as gateway:
         # As many as fit without a refusal: the window, and half of the queue.
-        peak = (await generate(_work(gate, _WINDOW + _QUEUE // 2, min(seconds, 10)))).rate
-        usage = Usage(gate)
-        tally = await generate(_work(gate, 500, seconds, rate=2 * peak))
+        peak = (await generate(_work(gateway, _WINDOW + _QUEUE // 2, min(seconds, 10)))).rate
+        usage = Usage(gateway)
+        tally = await generate(_work(gateway, 500, seconds, rate=2 * peak))
         offered = (len(tally.served) + len(tally.shed) + tally.failed) / tally.seconds
         shed99 = tally.shed_milliseconds(0.99)
         trial.measure("peak", peak, "/s")
@@ -127,10 +127,10 @@ async def greedy_agent(trial: Trial) -> None:
     """Whoever asks for much waits for it, and not the others."""
     seconds = trial.size(quick=4, full=30)
     servers = {"load": load(maxConcurrency=_WINDOW, maxQueue=128)}
-    async with trial.gate(servers) as gate:
-        light = _work(gate, 20, seconds, pause_seconds=0.2, sessions="each")
+    async with trial.gateway(servers) as gateway:
+        light = _work(gateway, 20, seconds, pause_seconds=0.2, sessions="each")
         alone = await generate(light)
-        heavy = _work(gate, 200, seconds + 1, sessions="one", pause_seconds=0.1)
+        heavy = _work(gateway, 200, seconds + 1, sessions="one", pause_seconds=0.1)
         greedy = asyncio.create_task(generate(heavy))
         await asyncio.sleep(0.5)
         beside = await generate(light)

@@ -38,9 +38,9 @@ async def many_members(trial: Trial) -> None:
         "talker": chatty(trial.directory, "talker"),
     }
     # The ledger of the first keyed call stays open.
-    async with trial.gate(servers, spare_files=10) as gate:
-        usage = Usage(gate)
-        caller = Client(gate.port, modern=False)
+    async with trial.gateway(servers, spare_files=10) as gateway:
+        usage = Usage(gateway)
+        caller = Client(gateway.port, modern=False)
         await caller.open()
         answered: dict[int, int] = {}
         shapes = _shapes()

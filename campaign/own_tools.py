@@ -10,11 +10,11 @@ ALL_LISTED = {"listDeliveryTools": True, "listResultTools": True}
 _MODES = ("full", "slim", "search", "dynamic", "budget")
 
 
-async def own_tools(gate: AsyncGatewayProcess, servers: list[str]) -> dict[str, dict[str, Any]]:
+async def own_tools(gateway: AsyncGatewayProcess, servers: list[str]) -> dict[str, dict[str, Any]]:
     """The definition of each own tool by its name: all that are listed in any mode and are no server's."""
     found: dict[str, dict[str, Any]] = {}
     for mode in _MODES:
-        caller = Client(gate.port, modern=True, path=f"/mcp/{mode}")
+        caller = Client(gateway.port, modern=True, path=f"/mcp/{mode}")
         for tool in (await caller.request("tools/list")).result.get("tools", []):
             if not tool["name"].startswith(tuple(f"{server}_" for server in servers)):
                 found[tool["name"]] = tool

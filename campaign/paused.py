@@ -27,7 +27,7 @@ _UNSAFE = ("pay", "charge", "book")
 
 
 @contextlib.asynccontextmanager
-async def _two_gates(
+async def _two_gateways(
     trial: Trial, config: dict[str, Any]
 ) -> AsyncIterator[tuple[AsyncGatewayProcess, AsyncGatewayProcess]]:
     first, second = trial.directory / "first", trial.directory / "second"
@@ -37,8 +37,8 @@ async def _two_gates(
     (second / "data").symlink_to(first / "data")
     async with running(first, config) as one, running(second, config) as other:
         try:
-            for gate in (one, other):
-                await gate.wait_ready(config["mcpServers"])
+            for gateway in (one, other):
+                await gateway.wait_ready(config["mcpServers"])
             yield one, other
         finally:
             # A process that stands still cannot be told to end.
@@ -48,17 +48,17 @@ async def _two_gates(
 
 @case(
     "S09",
-    "a gate is stopped by SIGSTOP for 60 s (5 s) in mid-call; its calls are made again at another one",
+    "a gateway is stopped by SIGSTOP for 60 s (5 s) in mid-call; its calls are made again at another one",
     "no second execution, no stale write; both say the same in the end, and what was done",
     quick_seconds=60,
     full_seconds=180,
 )
-async def paused_gate(trial: Trial) -> None:
+async def paused_gateway(trial: Trial) -> None:
     """A gateway that comes back after its lease writes nothing over what another has recorded."""
     seconds, deeds = trial.size(quick=5, full=60), trial.directory / "deeds"
     async with audited_http(deeds) as web:
         config = {"mcpServers": {"web": web.entry(timeout=10, maxTimeout=_LONGEST_SECONDS)}}
-        async with _two_gates(trial, config) as (stopped, other):
+        async with _two_gateways(trial, config) as (stopped, other):
             refs = [f"{tool}{number}" for tool in CLASSES for number in range(_PER_CLASS)]
             first = Client(stopped.port, modern=True)
             calls = {ref: asyncio.create_task(_call(first, ref)) for ref in refs}
@@ -73,8 +73,10 @@ async def paused_gate(trial: Trial) -> None:
             ends = [await _settled(caller, refs) for caller in (first, second)]
             first.close()
             second.close()
-            trial.check("both gates are alive", stopped.alive and other.alive)
-            broken = [line for gate in (stopped, other) for line in gate.log_lines() if "Traceback" in line]
+            trial.check("both gateways are alive", stopped.alive and other.alive)
+            broken = [
+                line for gateway in (stopped, other) for line in gateway.log_lines() if "Traceback" in line
+            ]
             trial.check("no traceback in the log", not broken, broken[:1])
         recorded = states(trial.directory / "first" / "data")
     _judge(trial, deeds, originals, ends, recorded)
@@ -140,7 +142,7 @@ def _judge(
     trial.measure("executed", f"{len(done)} of {len(originals)} calls")
     trial.check("what must not happen twice happened once", not twice, twice[:3])
     differ = [ref for ref in originals if said(ends[0][ref]) != said(ends[1][ref])]
-    trial.check("both gates say the same", not differ, differ[:3])
+    trial.check("both gateways say the same", not differ, differ[:3])
     # A probe says that it was done, and not what was answered.
     told = [
         (ref, said(answer))

@@ -33,9 +33,9 @@ def _servers(trial: Trial) -> dict[str, Any]:
     }
 
 
-async def _count_children(gate: AsyncGatewayProcess, seen: list[int]) -> None:
+async def _count_children(gateway: AsyncGatewayProcess, seen: list[int]) -> None:
     while True:
-        seen.append(len(procfs.descendants(gate.pid)))
+        seen.append(len(procfs.descendants(gateway.pid)))
         await asyncio.sleep(0.05)
 
 
@@ -45,7 +45,7 @@ def _spawned(directory: Path) -> int:
 
 
 async def _check_bounds(
-    trial: Trial, gate: AsyncGatewayProcess, usage: Usage, seen: list[int], before: int
+    trial: Trial, gateway: AsyncGatewayProcess, usage: Usage, seen: list[int], before: int
 ) -> None:
     growth = usage.peak_growth_mib
     most = max(seen) - before
@@ -53,13 +53,13 @@ async def _check_bounds(
     trial.measure("RSS", f"+{growth:.0f} MB")
     trial.check("processes bounded", most <= _MOST_LINES + _ENDING, most)
     trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
-    await _check_relisting(trial, gate)
+    await _check_relisting(trial, gateway)
 
 
-async def _check_relisting(trial: Trial, gate: AsyncGatewayProcess) -> None:
+async def _check_relisting(trial: Trial, gateway: AsyncGatewayProcess) -> None:
     """One change of a server must not have it asked once for every profile that ever was."""
     before = len(recorded(trial.directory, "new", "list tools/list"))
-    async with client(gate.port, modern=True) as caller:
+    async with client(gateway.port, modern=True) as caller:
         flood = {"method": "notifications/tools/list_changed", "count": 1}
         await caller.call("new_tell_flood", flood)
 
@@ -82,13 +82,13 @@ async def _check_relisting(trial: Trial, gate: AsyncGatewayProcess) -> None:
 async def distinct_sessions(trial: Trial) -> None:
     """Each session lists and calls; what is kept for it is bounded."""
     count, at_once = trial.size(quick=24, full=1000), 8
-    async with trial.gate(_servers(trial), spare_lines=_MOST_LINES) as gate:
-        usage, seen, before = Usage(gate), [0], gate.census().children
-        counting = asyncio.create_task(_count_children(gate, seen))
+    async with trial.gateway(_servers(trial), spare_lines=_MOST_LINES) as gateway:
+        usage, seen, before = Usage(gateway), [0], gateway.census().children
+        counting = asyncio.create_task(_count_children(gateway, seen))
         turns, wrong = asyncio.Semaphore(at_once), list[str]()
 
         async def one(number: int) -> Client:
-            caller = Client(gate.port, modern=False, capabilities=_distinct(number))
+            caller = Client(gateway.port, modern=False, capabilities=_distinct(number))
             async with turns:
                 await caller.open()
                 names = await caller.list_tools()
@@ -97,14 +97,14 @@ async def distinct_sessions(trial: Trial) -> None:
                     wrong.append(f"{number}: {len(names)} tools, {answer.outcome}")
             return caller
 
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             callers = await asyncio.gather(*(one(number) for number in range(count)))
         counting.cancel()
         for caller in callers:
             caller.close()
         trial.measure("sessions", f"{count}, {len(wrong)} wrong")
         trial.check("each was served", not wrong, wrong[:3])
-        await _check_bounds(trial, gate, usage, seen, before)
+        await _check_bounds(trial, gateway, usage, seen, before)
 
 
 @case(
@@ -117,16 +117,16 @@ async def distinct_sessions(trial: Trial) -> None:
 async def random_capabilities(trial: Trial) -> None:
     """Each request declares something else; most go to a server that wants to know at the handshake."""
     count, at_once, dice = trial.size(quick=24, full=1000), 8, random.Random(7)
-    async with trial.gate(_servers(trial), spare_lines=_MOST_LINES) as gate:
-        usage, seen, before = Usage(gate), [0], gate.census().children
-        counting = asyncio.create_task(_count_children(gate, seen))
+    async with trial.gateway(_servers(trial), spare_lines=_MOST_LINES) as gateway:
+        usage, seen, before = Usage(gateway), [0], gateway.census().children
+        counting = asyncio.create_task(_count_children(gateway, seen))
         turns, wrong = asyncio.Semaphore(at_once), list[str]()
 
         async def one(number: int) -> None:
             padding = {"com.example/padding": {"x": "y" * dice.randrange(12_000)}}
             capabilities = _distinct(number)
             capabilities["experimental"] |= padding
-            caller = Client(gate.port, modern=True, capabilities=capabilities)
+            caller = Client(gateway.port, modern=True, capabilities=capabilities)
             async with turns:
                 if number % 3 == 0:
                     names = await caller.list_tools()
@@ -137,9 +137,9 @@ async def random_capabilities(trial: Trial) -> None:
                     wrong.append(f"{number}: {answer.outcome} {answer.text[:100]}")
             caller.close()
 
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             await asyncio.gather(*(one(number) for number in range(count)))
         counting.cancel()
         trial.measure("requests", f"{count}, {len(wrong)} wrong")
         trial.check("each was served", not wrong, wrong[:3])
-        await _check_bounds(trial, gate, usage, seen, before)
+        await _check_bounds(trial, gateway, usage, seen, before)

@@ -67,12 +67,12 @@ async def undeclared(trial: Trial) -> None:
         "new": chatty(trial.directory, "new", "--era", "stateless"),
         "steady": misbehaving(),
     }
-    async with trial.gate(servers, spare_lines=1) as gate:
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with trial.gateway(servers, spare_lines=1) as gateway:
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             declared: dict[str, dict[str, Any]] = {"none": {}, "roots only": {"roots": {}}}
             for label, capabilities in declared.items():
-                async with client(gate.port, capabilities=capabilities) as caller:
+                async with client(gateway.port, capabilities=capabilities) as caller:
                     flood = {"count": count, "seconds": 1.0, "method": "sampling/createMessage"}
                     asked, last = await _flood(caller, flood | {"params": _SAMPLING}, answering=True)
                     kinds = _kinds(last)
@@ -85,7 +85,7 @@ async def undeclared(trial: Trial) -> None:
                         any(k.startswith("-32601") for k in kinds),
                         kinds,
                     )
-            async with client(gate.port, modern=True) as caller:
+            async with client(gateway.port, modern=True) as caller:
                 answers = await asyncio.gather(*(caller.call("new_ask") for _ in range(50)))
                 outcomes = Counter(answer.outcome for answer in answers)
                 trial.measure(
@@ -94,7 +94,7 @@ async def undeclared(trial: Trial) -> None:
                 trial.check("each is a typed error", all(answer.failure for answer in answers), outcomes)
         trial.measure("RSS", f"+{usage.peak_growth_mib:.0f} MB")
         trial.check("RSS at most +64 MB", usage.peak_growth_mib <= 64, f"{usage.peak_growth_mib:.0f} MB")
-        async with client(gate.port) as caller:
+        async with client(gateway.port) as caller:
             trial.check("the server still serves", (await caller.call("talker_echo", {"text": "x"})).ok)
 
 
@@ -107,9 +107,12 @@ async def question_flood(trial: Trial) -> None:
     """However fast a server asks, the client and the memory see a bounded number of questions."""
     count = 10_000
     servers = {"talker": chatty(trial.directory, "talker"), "steady": misbehaving()}
-    async with trial.gate(servers, spare_lines=1) as gate, client(gate.port, capabilities=FORMS) as caller:
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with (
+        trial.gateway(servers, spare_lines=1) as gateway,
+        client(gateway.port, capabilities=FORMS) as caller,
+    ):
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             for label, answering in (("silent client", False), ("answering client", True)):
                 flood = {"count": count, "seconds": 1.0}
                 asked, last = await _flood(caller, flood, answering=answering)
@@ -134,12 +137,12 @@ async def silent_clients(trial: Trial) -> None:
     """Twelve clients of both eras are asked and keep silent, on a server with four connections to spare."""
     most, maximum = 4, 3.0
     entry = chatty(trial.directory, "talker", timeout=1, maxTimeout=maximum, maxConnections=most)
-    async with trial.gate({"talker": entry}, spare_lines=most) as gate:
-        callers = [Client(gate.port, modern=number % 2 == 1, capabilities=FORMS) for number in range(12)]
+    async with trial.gateway({"talker": entry}, spare_lines=most) as gateway:
+        callers = [Client(gateway.port, modern=number % 2 == 1, capabilities=FORMS) for number in range(12)]
         await asyncio.gather(*(caller.open() for caller in callers))
         lines: list[int] = []
-        watching = asyncio.create_task(_watch_lines(gate, lines))
-        async with client(gate.port) as plain:
+        watching = asyncio.create_task(_watch_lines(gateway, lines))
+        async with client(gateway.port) as plain:
             started = time.monotonic()
             silent = asyncio.gather(*(_keep_silent(caller) for caller in callers))
             served = 0
@@ -169,14 +172,14 @@ async def _at_the_limit(trial: Trial) -> None:
     """More calls wait for input than may, of sessions that never answer; others are asked all the same."""
     names = [f"new{number}" for number in range(3)]
     servers = {name: chatty(trial.directory, name, "--era", "stateless") for name in names}
-    async with trial.gate(servers, stall_seconds=0.25) as gate:
-        usage = Usage(gate)
-        callers = [Client(gate.port, modern=False, capabilities=FORMS) for _ in range(_SILENT_SESSIONS)]
+    async with trial.gateway(servers, stall_seconds=0.25) as gateway:
+        usage = Usage(gateway)
+        callers = [Client(gateway.port, modern=False, capabilities=FORMS) for _ in range(_SILENT_SESSIONS)]
         await asyncio.gather(*(caller.open() for caller in callers))
         streams: list[EventStream] = []
         for caller in callers:
             requests = [caller.call_request(f"{names[one % 3]}_ask") for one in range(_CALLS_OF_ONE)]
-            streams += await asyncio.gather(*(open_stream(gate.port, request) for request in requests))
+            streams += await asyncio.gather(*(open_stream(gateway.port, request) for request in requests))
         asked = await asyncio.gather(*(stream.message() for stream in streams))
         methods = Counter(str((message or {}).get("method")) for message in asked)
         trial.measure(
@@ -184,7 +187,7 @@ async def _at_the_limit(trial: Trial) -> None:
         )
         trial.check("each silent call was asked", set(methods) == {"elicitation/create"}, methods)
         for modern in (False, True):
-            async with asyncio.timeout(10), client(gate.port, modern=modern, capabilities=FORMS) as other:
+            async with asyncio.timeout(10), client(gateway.port, modern=modern, capabilities=FORMS) as other:
                 plain = await other.call("new0_echo", {"text": "x"})
                 trial.check("a call that asks nothing is served", plain.ok, plain.outcome)
                 trial.check("another client is asked", "green" in str(await _once(other, "new1_ask")))
@@ -196,9 +199,9 @@ async def _at_the_limit(trial: Trial) -> None:
             caller.close()
 
 
-async def _watch_lines(gate: AsyncGatewayProcess, lines: list[int]) -> None:
+async def _watch_lines(gateway: AsyncGatewayProcess, lines: list[int]) -> None:
     while True:
-        lines.append((await gate.servers())["talker"].get("client_connections", 0))
+        lines.append((await gateway.servers())["talker"].get("client_connections", 0))
         await asyncio.sleep(0.1)
 
 
@@ -241,16 +244,16 @@ async def death_with_questions(trial: Trial) -> None:
     """Whoever waited for an answer on behalf of a dead server is let go."""
     count = 20
     servers = {"talker": chatty(trial.directory, "talker", timeout=20)}
-    async with trial.gate(servers, spare_lines=count) as gate:
-        await _die_on_one_line(trial, gate, count)
-        await _die_on_all_lines(trial, gate, count)
+    async with trial.gateway(servers, spare_lines=count) as gateway:
+        await _die_on_one_line(trial, gateway, count)
+        await _die_on_all_lines(trial, gateway, count)
 
 
-async def _die_on_one_line(trial: Trial, gate: AsyncGatewayProcess, count: int) -> None:
+async def _die_on_one_line(trial: Trial, gateway: AsyncGatewayProcess, count: int) -> None:
     """All questions to one client of the handshake era, on its own connection."""
-    async with client(gate.port, capabilities=FORMS) as caller:
+    async with client(gateway.port, capabilities=FORMS) as caller:
         arguments = {"count": count, "seconds": 0.5}
-        stream = await open_stream(gate.port, caller.call_request("talker_ask_and_die", arguments))
+        stream = await open_stream(gateway.port, caller.call_request("talker_ask_and_die", arguments))
         kinds: Counter[str] = Counter()
         last: dict[str, Any] = {}
         started = time.monotonic()
@@ -272,14 +275,14 @@ async def _die_on_one_line(trial: Trial, gate: AsyncGatewayProcess, count: int) 
         trial.check("the next call works", "green" in str(again), again)
 
 
-async def _die_on_all_lines(trial: Trial, gate: AsyncGatewayProcess, count: int) -> None:
+async def _die_on_all_lines(trial: Trial, gateway: AsyncGatewayProcess, count: int) -> None:
     """One question to each of many clients of the stateless era, each on a connection of its own."""
-    async with client(gate.port, modern=True, capabilities=FORMS) as caller:
+    async with client(gateway.port, modern=True, capabilities=FORMS) as caller:
         params = {"name": "talker_ask", "arguments": {}}
         asked = await asyncio.gather(*(caller.request("tools/call", params) for _ in range(count)))
         states = [answer.result.get("requestState") for answer in asked]
         trial.check("all were asked with their answer", all(states), [a.outcome for a in asked])
-        for pid in procfs.descendants(gate.pid):
+        for pid in procfs.descendants(gateway.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         more = {"inputResponses": {"q1": {"action": "accept", "content": {}}}}
@@ -293,7 +296,7 @@ async def _die_on_all_lines(trial: Trial, gate: AsyncGatewayProcess, count: int)
         )
         trial.check("each retry is answered at once", longest < 1.5, longest)
         trial.check("and says what happened", all(a.failure or a.rpc_error for a in answers), outcomes)
-        await gate.wait_ready(["talker"])
+        await gateway.wait_ready(["talker"])
         again = await rounds(caller, "talker_ask", {})
         trial.check("the next call works in this era too", "green" in str(again), again)
 
@@ -311,10 +314,10 @@ async def huge_extras(trial: Trial) -> None:
         "old": chatty(trial.directory, "old"),
         "new": chatty(trial.directory, "new", "--era", "stateless"),
     }
-    async with trial.gate(servers, spare_files=_KEPT, spare_lines=1) as gate:
-        usage = Usage(gate)
+    async with trial.gateway(servers, spare_files=_KEPT, spare_lines=1) as gateway:
+        usage = Usage(gateway)
         for modern in (False, True):
-            async with client(gate.port, modern=modern, capabilities=FORMS) as caller:
+            async with client(gateway.port, modern=modern, capabilities=FORMS) as caller:
                 for server in servers:
                     await _check_meta(
                         trial, caller, server, {"huge": huge, "deep": deep, "many": few, "too many": many}
@@ -323,7 +326,7 @@ async def huge_extras(trial: Trial) -> None:
                     "tools/call", {"name": "old_echo", "_meta": {"x": _nested(80)}}
                 )
                 trial.check("depth 80 is refused", too_deep.status == 400, too_deep.status)
-        async with client(gate.port, modern=True, capabilities=FORMS) as caller:
+        async with client(gateway.port, modern=True, capabilities=FORMS) as caller:
             for server in servers:
                 await _check_responses(trial, caller, server, huge, many)
         trial.measure("RSS", f"+{usage.peak_growth_mib:.0f} MB")

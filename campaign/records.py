@@ -62,7 +62,7 @@ async def model(trial: Trial) -> None:
 async def large_replay(trial: Trial) -> None:
     """A large answer is kept on disk and told again as it was."""
     size, record = trial.size(quick=101, full=128) * MEBIBYTE, trial.directory / "record"
-    directory = trial.directory / "gate"
+    directory = trial.directory / "gateway"
     directory.mkdir()
     config = {
         "mcpServers": {"rogue": misbehaving("--record", str(record), timeout=60)},
@@ -71,18 +71,18 @@ async def large_replay(trial: Trial) -> None:
     answers: list[bool] = []
     port = 0
     for life in ("first", "after a restart"):
-        async with running(directory, config, port) as gate, client(gate.port, modern=True) as caller:
-            port = gate.port
-            await gate.wait_ready(["rogue"])
+        async with running(directory, config, port) as gateway, client(gateway.port, modern=True) as caller:
+            port = gateway.port
+            await gateway.wait_ready(["rogue"])
             for _ in range(2):
-                usage, text = Usage(gate), TextDigest(size)
+                usage, text = Usage(gateway), TextDigest(size)
                 answer = await caller.call("rogue_big_line", {"size": size}, take=text.take, key="large")
                 trial.check(f"{life}: whole", answer.status == 200, answer.status)
                 answers.append(text.whole)
                 growth = usage.peak_growth_mib
                 trial.measure(f"{life} {len(answers)}", f"{answer.seconds:.1f} s, RSS +{growth:.0f} MB")
                 trial.check(f"{life}: RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
-            await gate.stop()
+            await gateway.stop()
     done = sum(line.startswith("call big_line") for line in record.read_text().splitlines())
     trial.measure("right by SHA-256", f"{sum(answers)} of {len(answers)}")
     trial.measure("executed", done)
@@ -98,21 +98,21 @@ async def large_replay(trial: Trial) -> None:
 )
 async def full_disk(trial: Trial) -> None:
     """Without a record nothing is done that needs one."""
-    deeds, directory = trial.directory / "deeds", trial.directory / "gate"
+    deeds, directory = trial.directory / "deeds", trial.directory / "gateway"
     with small_disk(directory / "data") as disk:
         trial.measure("by", disk.way)
         config = {"mcpServers": {"bank": audited(deeds)}, "proxySettings": WHOLE}
-        async with running(directory, config) as gate:
-            await gate.wait_ready(["bank"])
-            async with client(gate.port, modern=True) as caller:
-                await _with_a_full_disk(trial, gate, caller, disk, deeds)
-            trial.check("the gate is alive", gate.alive)
-            broken = [line for line in gate.log_lines() if "Traceback" in line]
+        async with running(directory, config) as gateway:
+            await gateway.wait_ready(["bank"])
+            async with client(gateway.port, modern=True) as caller:
+                await _with_a_full_disk(trial, gateway, caller, disk, deeds)
+            trial.check("the gateway is alive", gateway.alive)
+            broken = [line for line in gateway.log_lines() if "Traceback" in line]
             trial.check("no traceback in the log", not broken, broken[:1])
 
 
 async def _with_a_full_disk(
-    trial: Trial, gate: AsyncGatewayProcess, caller: Client, disk: SmallDisk, deeds: Path
+    trial: Trial, gateway: AsyncGatewayProcess, caller: Client, disk: SmallDisk, deeds: Path
 ) -> None:
     first = await _pay(caller, "before")
     large = await _pay(caller, "large before", size=_LARGE)
@@ -121,7 +121,7 @@ async def _with_a_full_disk(
     large_cut = asyncio.create_task(_pay(caller, "large cut", after=1.0, size=_LARGE))
     for ref in ("cut", "large cut"):
         await eventually(partial(_count, deeds, "arrived", ref), 5, "the call to arrive")
-    disk.fill(gate)
+    disk.fill(gateway)
     refused = await _until_refused(caller)
     trial.measure("refused", refused.outcome)
     trial.check("refused, nothing sent", refused.outcome == "SERVICE_UNAVAILABLE/none", refused.outcome)
@@ -141,7 +141,7 @@ async def _with_a_full_disk(
     again = await _pay(caller, "large before", size=_LARGE)
     trial.check("a large answer is known too", again.ok and said(again) == said(large), again.outcome)
     cut_large = await large_cut
-    await _after_it(trial, gate, caller, disk, deeds, await cut)
+    await _after_it(trial, gateway, caller, disk, deeds, await cut)
     await _after_large(trial, caller, deeds, cut_large)
 
 
@@ -159,9 +159,9 @@ async def _after_large(trial: Trial, caller: Client, deeds: Path, cut: Answer) -
 
 
 async def _after_it(
-    trial: Trial, gate: AsyncGatewayProcess, caller: Client, disk: SmallDisk, deeds: Path, cut: Answer
+    trial: Trial, gateway: AsyncGatewayProcess, caller: Client, disk: SmallDisk, deeds: Path, cut: Answer
 ) -> None:
-    disk.free(gate)
+    disk.free(gateway)
     trial.measure("full at the answer", cut.outcome)
     trial.check("no answer without a record", not cut.ok, cut.outcome)
     found = await _pay(caller, "cut", after=1.0)

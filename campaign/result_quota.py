@@ -50,8 +50,8 @@ class _Agent:
 
 
 @contextlib.asynccontextmanager
-async def _agents(gate: AsyncGatewayProcess, size: int) -> AsyncIterator[list[_Agent]]:
-    agents = [_Agent(gate.port, f"agent{number}", size) for number in range(_AGENTS)]
+async def _agents(gateway: AsyncGatewayProcess, size: int) -> AsyncIterator[list[_Agent]]:
+    agents = [_Agent(gateway.port, f"agent{number}", size) for number in range(_AGENTS)]
     await asyncio.gather(*(agent.client.open() for agent in agents))
     try:
         yield agents
@@ -61,14 +61,14 @@ async def _agents(gate: AsyncGatewayProcess, size: int) -> AsyncIterator[list[_A
 
 
 @contextlib.asynccontextmanager
-async def _disk_watched(gate: AsyncGatewayProcess) -> AsyncIterator[Callable[[], int]]:
+async def _disk_watched(gateway: AsyncGatewayProcess) -> AsyncIterator[Callable[[], int]]:
     """The most bytes on disk that the gateway held in files without a name, as the kernel counts them."""
     most = 0
 
     async def watch() -> None:
         nonlocal most
         while True:
-            most = max(most, _unnamed_bytes(gate.pid))
+            most = max(most, _unnamed_bytes(gateway.pid))
             await asyncio.sleep(0.02)
 
     task = asyncio.create_task(watch())
@@ -108,9 +108,9 @@ async def _own_quota(trial: Trial, size: int, rounds: int) -> None:
     cap = (_AGENTS * _OWN_QUOTA + _AGENTS) * (size + 4096)
     settings = {"maxEntriesPerAgent": _OWN_QUOTA, "maxMemoryPerAgent": 0, "cacheMaxBytes": cap}
     async with (
-        trial.gate({"load": load()}, settings=settings, spare_files=256) as gate,
-        _agents(gate, size) as agents,
-        _disk_watched(gate) as most,
+        trial.gateway({"load": load()}, settings=settings, spare_files=256) as gateway,
+        _agents(gateway, size) as agents,
+        _disk_watched(gateway) as most,
     ):
         # The first agent stores two and is idle while the others store many times their quota.
         await agents[0].store(2)
@@ -137,15 +137,15 @@ async def _quota_of_all(trial: Trial, size: int) -> None:
     most_of_one, cap = 200, 100 * (size + 4096)
     settings = {"maxEntriesPerAgent": most_of_one, "maxMemoryPerAgent": 0, "cacheMaxBytes": cap}
     async with (
-        trial.gate({"load": load()}, settings=settings, spare_files=256) as gate,
-        _agents(gate, size) as agents,
-        _disk_watched(gate) as most,
+        trial.gateway({"load": load()}, settings=settings, spare_files=256) as gateway,
+        _agents(gateway, size) as agents,
+        _disk_watched(gateway) as most,
     ):
         await asyncio.gather(*(agent.store(1) for agent in agents))
         await agents[0].store(most_of_one - 1)
         kept = sum([await agent.reads(0) for agent in agents[1:]])
         own = sum([await agents[0].reads(number) for number in range(most_of_one)])
-        stored = await stored_results.metric(gate, "result_bytes")
+        stored = await stored_results.metric(gateway, "result_bytes")
         trial.measure(
             "one beyond the cap", f"keeps {own} of {most_of_one}; the others {kept} of {_AGENTS - 1}"
         )
@@ -159,7 +159,7 @@ async def _quota_of_all(trial: Trial, size: int) -> None:
 
 @case(
     "L10",
-    "results of 100 MB, four at a time, with 512 MB of address space for each process of the gate",
+    "results of 100 MB, four at a time, with 512 MB of address space for each process of the gateway",
     "delivered whole or stored and read back; no process killed, no allocation fails",
     quick_seconds=90,
     full_seconds=240,
@@ -169,20 +169,22 @@ async def little_memory(trial: Trial) -> None:
     size, rounds = 100 * MEBIBYTE, trial.size(quick=1, full=5)
     servers, ulimit = {"rogue": misbehaving(timeout=120)}, f"-v {_ADDRESS_SPACE // 1024}"
     for label, settings in (("whole", WHOLE), ("stored", {})):
-        async with trial.gate(servers, settings=settings, ulimit=ulimit, spare_files=8) as gate:
-            usage = Usage(gate)
+        async with trial.gateway(servers, settings=settings, ulimit=ulimit, spare_files=8) as gateway:
+            usage = Usage(gateway)
             for _ in range(rounds):
-                right = await asyncio.gather(*(_one(gate, label, size) for _ in range(4)))
+                right = await asyncio.gather(*(_one(gateway, label, size) for _ in range(4)))
                 trial.check(f"{label}: all are right", all(right), right)
-            peak = procfs.peak_resident_bytes(gate.pid) / MEBIBYTE
+            peak = procfs.peak_resident_bytes(gateway.pid) / MEBIBYTE
             trial.measure(label, f"peak RSS {peak:.0f} MB, +{usage.peak_growth_mib:.0f} MB")
             trial.check(f"{label}: RSS at most +64 MB", usage.peak_growth_mib <= 64, usage.peak_growth_mib)
-            short = [line for line in gate.log_lines() if "MemoryError" in line or "Cannot allocate" in line]
+            short = [
+                line for line in gateway.log_lines() if "MemoryError" in line or "Cannot allocate" in line
+            ]
             trial.check(f"{label}: no allocation failed", not short, short[:1])
 
 
-async def _one(gate: AsyncGatewayProcess, label: str, size: int) -> bool:
-    async with client(gate.port) as caller:
+async def _one(gateway: AsyncGatewayProcess, label: str, size: int) -> bool:
+    async with client(gateway.port) as caller:
         text = TextDigest(size) if label == "whole" else None
         answer = await caller.call("rogue_big_line", {"size": size}, take=text.take if text else None)
         if text is not None:

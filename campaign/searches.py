@@ -30,13 +30,13 @@ _SETTINGS = {"maxEntriesPerAgent": 100}
 async def _searched(trial: Trial) -> AsyncIterator[tuple[AsyncGatewayProcess, Client]]:
     """A gateway whose processes for large results have started, and a client of it."""
     async with (
-        trial.gate(stored_results.servers(), settings=_SETTINGS) as gate,
-        client(gate.port) as caller,
+        trial.gateway(stored_results.servers(), settings=_SETTINGS) as gateway,
+        client(gateway.port) as caller,
     ):
         small = await kept(caller, text_file(trial, "warm", ["warm up\n" * 3_000]))
         for mode in ("regex", "bm25", "fuzzy", "context"):
             await search(caller, small, "warm", mode=mode)
-        yield gate, caller
+        yield gateway, caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +77,30 @@ _FAMILIES = {
 async def evil_patterns(trial: Trial) -> None:
     """A pattern that would backtrack for ever is matched in linear time."""
     sizes = (30, 200_000) if trial.quick else (30, 1_000, 20_000, 1_000_000)
-    async with _searched(trial) as (gate, caller), bystander(trial, gate, "steady_echo"):
-        usage = Usage(gate)
+    async with _searched(trial) as (gateway, caller), bystander(trial, gateway, "steady_echo"):
+        usage = Usage(gateway)
         for size in sizes:
             slowest, plain = (0.0, ""), 0.0
             for name, family in _FAMILIES.items():
                 stored = await kept(caller, text_file(trial, f"{name}{size}", family.lines(size)))
                 for mode in ("regex", "context"):
-                    seconds, answer = await _quickest(gate, caller, stored, family.pattern, mode)
+                    seconds, answer = await _quickest(gateway, caller, stored, family.pattern, mode)
                     slowest = max(slowest, (seconds, f"{name}, {mode}"))
                     found, more = matches(answer)
                     right = found >= 1 and (mode == "context" or found == 1) and not more
                     trial.check(f"{name}, {size}, {mode}: found the one", right, answer.raw[:200])
-                plain = max(plain, (await _quickest(gate, caller, stored, "no such word", "regex"))[0])
+                plain = max(plain, (await _quickest(gateway, caller, stored, "no such word", "regex"))[0])
             told = f"{slowest[0] * 1000:.1f} ms at most ({slowest[1]}), plain words {plain * 1000:.1f} ms"
             trial.measure(f"lines of {size}", told)
             trial.check(f"lines of {size} within 50 ms", slowest[0] <= 0.05, slowest)
-        trial.measure("CPU of the gate", usage.cpu_seconds, "s")
+        trial.measure("CPU of the gateway", usage.cpu_seconds, "s")
 
 
 async def _quickest(
-    gate: AsyncGatewayProcess, caller: Client, stored: str, pattern: str, mode: str = "regex"
+    gateway: AsyncGatewayProcess, caller: Client, stored: str, pattern: str, mode: str = "regex"
 ) -> tuple[float, Answer]:
     """The best of a few, since others use the machine too."""
-    tries = [await timed(gate, search(caller, stored, pattern, mode=mode)) for _ in range(3)]
+    tries = [await timed(gateway, search(caller, stored, pattern, mode=mode)) for _ in range(3)]
     return min(tries, key=lambda one: one[0])
 
 
@@ -132,19 +132,19 @@ _BOMBS = {
 )
 async def compile_bombs(trial: Trial) -> None:
     """A pattern is refused before it has cost anything."""
-    async with _searched(trial) as (gate, caller):
+    async with _searched(trial) as (gateway, caller):
         stored = await kept(caller, text_file(trial, "text", ["some text\n" * 3_000]))
-        usage, workers, slowest, count = Usage(gate), WorkerMemory(gate), (0.0, ""), 0
-        async with bystander(trial, gate, "steady_echo"):
+        usage, workers, slowest, count = Usage(gateway), WorkerMemory(gateway), (0.0, ""), 0
+        async with bystander(trial, gateway, "steady_echo"):
             for (name, pattern), mode in itertools.product(_BOMBS.items(), ("regex", "structure")):
-                seconds, answer = await _quickest(gate, caller, stored, pattern, mode)
+                seconds, answer = await _quickest(gateway, caller, stored, pattern, mode)
                 count += refused(answer)
                 slowest = max(slowest, (seconds, f"{name}, {mode}"))
                 trial.check(f"{name}, {mode}: refused", refused(answer), answer.raw[:200])
                 trial.check(f"{name}, {mode}: in a few words", len(answer.raw) < 2_000, len(answer.raw))
         trial.measure("refused", f"{count} of {2 * len(_BOMBS)}")
         trial.measure("slowest", f"{slowest[0] * 1000:.1f} ms ({slowest[1]})")
-        trial.measure("CPU of the gate", usage.cpu_seconds, "s")
+        trial.measure("CPU of the gateway", usage.cpu_seconds, "s")
         trial.measure("process", f"{workers.peak_mib:.0f} MB")
         trial.check("refused within 100 ms", slowest[0] <= 0.1, slowest)
         stored_results.check_memory(trial, usage)
@@ -177,14 +177,14 @@ async def millions_of_hits(trial: Trial) -> None:
     }
     if trial.quick:
         del texts["one line"], ways["empty"], ways["offset"], ways["with context"], ways["context"]
-    async with _searched(trial) as (gate, caller):
+    async with _searched(trial) as (gateway, caller):
         stored = {name: await kept(caller, text_file(trial, name, text)) for name, text in texts.items()}
-        usage, workers, slowest = Usage(gate), WorkerMemory(gate), (0.0, "")
+        usage, workers, slowest = Usage(gateway), WorkerMemory(gateway), (0.0, "")
         most, outcomes = 0, Counter[str]()
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             for (name, one), (way, options) in itertools.product(stored.items(), ways.items()):
                 asking, label = caller.call("proxy_search", {"cache_id": one} | options), f"{way} in {name}"
-                seconds, answer = await timed(gate, asking)
+                seconds, answer = await timed(gateway, asking)
                 workers.look()
                 found, more = matches(answer)
                 outcomes.update([_told(answer), *(["capped"] if more else [])])
@@ -240,22 +240,29 @@ async def normalisation_bomb(trial: Trial) -> None:
         "1,000": _LIGATURE * 1_000,
         "marks": "a\u0315\u0301",
     }
-    async with _searched(trial) as (gate, caller):
+    async with _searched(trial) as (gateway, caller):
         stored = {name: await kept(caller, text_file(trial, name, text)) for name, text in texts.items()}
         asked = list(
             itertools.product(stored.values(), patterns.values(), ("regex", "bm25", "fuzzy", "context"))
         )
-        await _ask_all(trial, gate, caller, [(one, pattern, {"mode": mode}) for one, pattern, mode in asked])
+        await _ask_all(
+            trial, gateway, caller, [(one, pattern, {"mode": mode}) for one, pattern, mode in asked]
+        )
 
 
 async def _ask_all(
-    trial: Trial, gate: AsyncGatewayProcess, caller: Client, asked: list[tuple[str, str, dict[str, Any]]]
+    trial: Trial, gateway: AsyncGatewayProcess, caller: Client, asked: list[tuple[str, str, dict[str, Any]]]
 ) -> None:
     """Each is answered, or refused with a reason, while others do not notice."""
-    usage, workers, outcomes, slowest = Usage(gate), WorkerMemory(gate), {"ok": 0, "refused": 0}, (0.0, "")
-    async with bystander(trial, gate, "steady_echo"):
+    usage, workers, outcomes, slowest = (
+        Usage(gateway),
+        WorkerMemory(gateway),
+        {"ok": 0, "refused": 0},
+        (0.0, ""),
+    )
+    async with bystander(trial, gateway, "steady_echo"):
         for stored, pattern, options in asked:
-            seconds, answer = await timed(gate, search(caller, stored, pattern, **options))
+            seconds, answer = await timed(gateway, search(caller, stored, pattern, **options))
             label = f"{options['mode']}, {len(pattern)} characters"
             slowest = max(slowest, (seconds, label))
             # A pattern that is not too large is answered: a refusal is no way to be in time.
@@ -281,15 +288,17 @@ async def fuzzy_queries(trial: Trial) -> None:
     """What is too long to compare is refused; what is taken is answered in linear time."""
     dice = random.Random(5)
     long, longest = _words(dice, 100, 10), " ".join(_words(dice, 16, 11).split())
-    async with _searched(trial) as (gate, caller):
-        usage, workers = Usage(gate), WorkerMemory(gate)
+    async with _searched(trial) as (gateway, caller):
+        usage, workers = Usage(gateway), WorkerMemory(gateway)
         for size in (MEBIBYTE, trial.size(quick=3, full=10) * MEBIBYTE):
             stored = await kept(caller, text_file(trial, f"{size}", _lines(dice, size)))
             label = f"{size // MEBIBYTE} MB"
-            async with bystander(trial, gate, "steady_echo"):
-                over, refusal = await timed(gate, search(caller, stored, long[:1_024], mode="fuzzy"))
-                many, first = await timed(gate, search(caller, stored, longest, mode="fuzzy", threshold=0.5))
-                one, second = await timed(gate, search(caller, stored, longest[:11], mode="fuzzy"))
+            async with bystander(trial, gateway, "steady_echo"):
+                over, refusal = await timed(gateway, search(caller, stored, long[:1_024], mode="fuzzy"))
+                many, first = await timed(
+                    gateway, search(caller, stored, longest, mode="fuzzy", threshold=0.5)
+                )
+                one, second = await timed(gateway, search(caller, stored, longest[:11], mode="fuzzy"))
             told = f"1 KB refused in {over * 1000:.1f} ms, 16 words {_told(first)} {many:.2f} s"
             trial.measure(label, f"{told}, one word {_told(second)} {one:.2f} s")
             trial.check(f"{label}: 1 KB refused", refused(refusal), refusal.raw[:300])
@@ -329,16 +338,16 @@ async def ranked_search(trial: Trial) -> None:
     dice = random.Random(6)
     some = list(_lines(dice, MEBIBYTE))
     text = (dice.choice(some) for _ in range(size // 1_000))
-    async with _searched(trial) as (gate, caller):
+    async with _searched(trial) as (gateway, caller):
         path = text_file(trial, "text", itertools.chain(text, ["the needle in it all\n"]))
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             began = time.monotonic()
             stored = await kept(caller, path)
             trial.measure("stored after", time.monotonic() - began, "s")
-            workers = WorkerMemory(gate)
+            workers = WorkerMemory(gateway)
             query = f"needle all {some[7][:10]}"
-            asked = [await timed(gate, search(caller, stored, query, mode="bm25")) for _ in range(3)]
+            asked = [await timed(gateway, search(caller, stored, query, mode="bm25")) for _ in range(3)]
         first, *again = (seconds for seconds, _ in asked)
         answers = [answer for _, answer in asked]
         trial.measure("text", f"{size // MEBIBYTE} MB")

@@ -35,18 +35,21 @@ async def endless_listings(trial: Trial) -> None:
         for kind in ("circle",) if trial.quick and number % 2 else ("circle", "endless"):
             name = f"{kind}{number}"
             servers[name] = chatty(trial.directory, name, script={"pages": {method: kind}})
-    async with trial.gate(servers, ready=["steady"], stall_seconds=0.25) as gate, client(gate.port) as caller:
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with (
+        trial.gateway(servers, ready=["steady"], stall_seconds=0.25) as gateway,
+        client(gateway.port) as caller,
+    ):
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             started = time.monotonic()
             names = await caller.list_tools()
             trial.measure("first listing", time.monotonic() - started, "s")
             trial.check("the other server is listed", "steady_echo" in names, len(names))
-            await gate.wait_ready(["many"])
-            trial.measure("tools of one server", (await gate.servers())["many"]["tools"])
+            await gateway.wait_ready(["many"])
+            trial.measure("tools of one server", (await gateway.servers())["many"]["tools"])
             with contextlib.suppress(TimeoutError):
-                await eventually(lambda: _explained(gate), 20, "every server to be given up")
-        states = {name: server for name, server in (await gate.servers()).items() if name not in _GOOD}
+                await eventually(lambda: _explained(gateway), 20, "every server to be given up")
+        states = {name: server for name, server in (await gateway.servers()).items() if name not in _GOOD}
         pages = {name: len(recorded(trial.directory, name, "list ")) for name in states}
         connected = {name: len(recorded(trial.directory, name, "initialize")) for name in states}
         most = max(pages[name] / max(connected[name], 1) for name in states)
@@ -55,7 +58,7 @@ async def endless_listings(trial: Trial) -> None:
         trial.check("at most 1,000 pages and the other lists", most <= 1_010, most)
         trial.check(
             "the operator sees why",
-            await _explained(gate),
+            await _explained(gateway),
             {n: s.get("last_error") for n, s in states.items()},
         )
         trial.check("RSS at most +64 MB", usage.peak_growth_mib <= 64, f"{usage.peak_growth_mib:.0f} MB")
@@ -63,9 +66,9 @@ async def endless_listings(trial: Trial) -> None:
         trial.check("and is still listed later", "steady_echo" in again, len(again))
 
 
-async def _explained(gate: AsyncGatewayProcess) -> bool:
+async def _explained(gateway: AsyncGatewayProcess) -> bool:
     """Whether /ready says of every server but the good ones why it is not served."""
-    servers = await gate.servers()
+    servers = await gateway.servers()
     return all(
         "circles" in str(server.get("last_error")) for name, server in servers.items() if name not in _GOOD
     )
@@ -86,11 +89,11 @@ async def change_flood(trial: Trial) -> None:
         "new": chatty(trial.directory, "new", "--era", "stateless", script=script | {"resources": []}),
         "steady": misbehaving(),
     }
-    async with trial.gate(servers) as gate, client(gate.port) as caller:
-        usage, before = Usage(gate), len(recorded(trial.directory, "old", "list "))
+    async with trial.gateway(servers) as gateway, client(gateway.port) as caller:
+        usage, before = Usage(gateway), len(recorded(trial.directory, "old", "list "))
         async with (
-            bystander(trial, gate, "steady_echo"),
-            streaming(gate.port, listen_request(caller)) as stream,
+            bystander(trial, gateway, "steady_echo"),
+            streaming(gateway.port, listen_request(caller)) as stream,
         ):
             started = time.monotonic()
             for server in ("old", "new"):
@@ -141,18 +144,18 @@ async def huge_greetings(trial: Trial) -> None:
         ),
         "steady": misbehaving(),
     }
-    async with trial.gate(servers) as gate:
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with trial.gateway(servers) as gateway:
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             for modern in (False, True):
                 before = usage.cpu_seconds
-                size = await _greet(gate.port, handshakes, modern=modern)
+                size = await _greet(gateway.port, handshakes, modern=modern)
                 cost = (usage.cpu_seconds - before) / handshakes * 1000
                 era = "discover" if modern else "initialize"
                 trial.measure(era, f"{size / 1e3:.1f} KB, {cost:.1f} ms of CPU each")
                 trial.check(f"{era}: at most 64 KB", size <= 64_000, size)
                 trial.check(f"{era}: at most 25 ms of CPU each", cost <= 25, cost)
-        async with client(gate.port) as caller:
+        async with client(gateway.port) as caller:
             for name in ("wordy", "able", "deep"):
                 answer = await caller.call(f"{name}_echo", {"text": "x"})
                 trial.check(f"{name} is served", answer.ok, answer.outcome)
@@ -200,11 +203,11 @@ async def large_resource(trial: Trial) -> None:
         "new": chatty(trial.directory, "new", "--era", "stateless", script=script),
         "steady": misbehaving(),
     }
-    async with trial.gate(servers) as gate:
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with trial.gateway(servers) as gateway:
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             for modern in (False, True):
-                async with client(gate.port, modern=modern) as caller:
+                async with client(gateway.port, modern=modern) as caller:
                     for where in (uri, f"headgate://new/{uri}"):
                         digest, seconds = await _digest(caller, where)
                         label = f"{'new' if modern else 'old'} client, {where.partition(':')[0]}"
@@ -213,7 +216,7 @@ async def large_resource(trial: Trial) -> None:
                         trial.check(f"{label}: whole", right, digest[:16])
         trial.measure("RSS", f"+{usage.peak_growth_mib:.0f} MB")
         trial.check("RSS at most +64 MB", usage.peak_growth_mib <= 64, f"{usage.peak_growth_mib:.0f} MB")
-        left = list((gate.log.parent / "data").rglob("*spool*"))
+        left = list((gateway.log.parent / "data").rglob("*spool*"))
         trial.check("nothing is left on disk", not [one for one in left if one.is_file()], left)
 
 

@@ -41,17 +41,17 @@ async def own_tools_are_servers(trial: Trial) -> None:
         "rogue": misbehaving("--record", str(record), hide=["pid", "canary"]),
     }
     # Transactions open the ledger.
-    async with trial.gate(servers, settings=ALL_LISTED, spare_files=16, spare_lines=2) as gate:
-        tools = await own_tools(gate, list(servers))
+    async with trial.gateway(servers, settings=ALL_LISTED, spare_files=16, spare_lines=2) as gateway:
+        tools = await own_tools(gateway, list(servers))
         trial.measure("own tools", len(tools))
         trial.check("own tools were found", len(tools) >= 10, sorted(tools))
-        async with client(gate.port) as caller:
+        async with client(gateway.port) as caller:
             await _check_inputs(trial, caller, tools)
             await _check_outputs(trial, caller, tools)
             await _check_hidden(trial, caller, record)
-            await _check_others_results(trial, gate, caller)
+            await _check_others_results(trial, gateway, caller)
             await _check_rate(trial, caller)
-            await _check_searches(trial, gate, caller)
+            await _check_searches(trial, gateway, caller)
 
 
 def _wrong(definition: dict[str, Any]) -> list[dict[str, Any]]:
@@ -126,10 +126,10 @@ async def _check_hidden(trial: Trial, caller: Client, record: Path) -> None:
     trial.check("another one is", control.text == "control", control.outcome)
 
 
-async def _check_others_results(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
+async def _check_others_results(trial: Trial, gateway: AsyncGatewayProcess, caller: Client) -> None:
     stored = stored_results.id_of(await caller.call("rogue_big_line", {"size": 20_000}))
     read = []
-    async with client(gate.port) as other:
+    async with client(gateway.port) as other:
         for reader, arguments in stored_results.READERS.items():
             theirs = await other.call(reader, {"cache_id": stored, **arguments})
             read += [reader] if theirs.ok else []
@@ -161,10 +161,10 @@ async def _check_rate(trial: Trial, caller: Client) -> None:
     )
 
 
-async def _check_searches(trial: Trial, gate: AsyncGatewayProcess, caller: Client) -> None:
+async def _check_searches(trial: Trial, gateway: AsyncGatewayProcess, caller: Client) -> None:
     """The gateway's own work is limited too: for one agent, and not for the others by it."""
     stored = stored_results.id_of(await caller.call("rogue_big_line", {"size": 2_000_000}))
-    async with client(gate.port) as other:
+    async with client(gateway.port) as other:
         theirs = stored_results.id_of(await other.call("rogue_big_line", {"size": 20_000}))
         many = [asyncio.create_task(stored_results.search(caller, stored, "words")) for _ in range(40)]
         await asyncio.sleep(0)
@@ -186,13 +186,13 @@ async def _check_searches(trial: Trial, gate: AsyncGatewayProcess, caller: Clien
 async def error_numbers(trial: Trial) -> None:
     """A number says whose error it is."""
     _check_declared(trial)
-    async with trial.gate(
+    async with trial.gateway(
         {"load": load(), "rogue": misbehaving(timeout=1)}, spare_lines=2, spare_files=8
-    ) as gate:
+    ) as gateway:
         seen: dict[int, int] = {}
         for modern in (True, False):
-            async with client(gate.port, modern=modern) as caller:
-                for answer in await _provoked(gate, caller):
+            async with client(gateway.port, modern=modern) as caller:
+                for answer in await _provoked(gateway, caller):
                     if answer.rpc_error:
                         seen[answer.rpc_error.code] = seen.get(answer.rpc_error.code, 0) + 1
                 await _check_whose(trial, caller, "new" if modern else "old")
@@ -227,7 +227,7 @@ def _check_declared(trial: Trial) -> None:
     trial.check("the others are the specification's", len(spoken) > 5 and not foreign, foreign)
 
 
-async def _provoked(gate: AsyncGatewayProcess, caller: Client) -> list[Answer]:
+async def _provoked(gateway: AsyncGatewayProcess, caller: Client) -> list[Answer]:
     calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("no/such", {}), ("tools/call", {}), ("tools/call", {"name": 5}), ("tools/call", {"name": "none"}),
         ("tools/call", {"name": "load_echo", "arguments": []}), ("tools/list", {"cursor": "none"}),
@@ -241,7 +241,7 @@ async def _provoked(gate: AsyncGatewayProcess, caller: Client) -> list[Answer]:
     answers = [await caller.request(method, params) for method, params in calls]
     head = {"Content-Type": "application/json", "Accept": ACCEPT, **caller.session_headers}
     bodies = (b"{", b"[]", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"1.0","id":1,"method":"ping"}', b"5")
-    requests = [http1.request(gate.port, "POST", "/mcp", head, body) for body in bodies]
+    requests = [http1.request(gateway.port, "POST", "/mcp", head, body) for body in bodies]
     return answers + [await caller.exchange(request) for request in requests]
 
 

@@ -45,21 +45,21 @@ async def ever_new_visitors(trial: Trial) -> None:
         }
         patterns = {"clientDialects": {"*strict*": "openai"}, "clientListings": {"*small*": "search"}}
         settings = BY_WORDS | patterns
-        async with trial.gate(
+        async with trial.gateway(
             entries, settings=settings, spare_files=4 * servers + _AT_ONCE, stall_seconds=0.25
-        ) as gate:
+        ) as gateway:
             # What is made once for everybody is nobody's doing.
-            wrong = await _visit(gate, 300, seed=1)
-            usage = Usage(gate)
-            async with bystander(trial, gate, "steady_echo"):
-                wrong += await _visit(gate, count, seed=2)
-            await _check_bounds(trial, gate, usage, count)
+            wrong = await _visit(gateway, 300, seed=1)
+            usage = Usage(gateway)
+            async with bystander(trial, gateway, "steady_echo"):
+                wrong += await _visit(gateway, count, seed=2)
+            await _check_bounds(trial, gateway, usage, count)
             trial.check("each was answered", not wrong, wrong[:3])
 
 
-async def _visit(gate: AsyncGatewayProcess, count: int, seed: int) -> list[str]:
+async def _visit(gateway: AsyncGatewayProcess, count: int, seed: int) -> list[str]:
     """So many requests, a few at once, each of a client that was never seen before; what went wrong."""
-    visitors, wrong = _visitors(gate.port, count, seed), list[str]()
+    visitors, wrong = _visitors(gateway.port, count, seed), list[str]()
 
     async def visit() -> None:
         for caller, method, params in visitors:
@@ -103,9 +103,9 @@ def _wish(dice: random.Random, number: int) -> tuple[str, dict[str, Any]]:
     return ("tools/list", {}) if number % 2 else dice.choice(wishes)
 
 
-async def _check_bounds(trial: Trial, gate: AsyncGatewayProcess, usage: Usage, count: int) -> None:
-    told = json.loads((await gate.get("/listing")).body)
-    metrics = await gate.get("/metrics")
+async def _check_bounds(trial: Trial, gateway: AsyncGatewayProcess, usage: Usage, count: int) -> None:
+    told = json.loads((await gateway.get("/listing")).body)
+    metrics = await gateway.get("/metrics")
     growth, labels = usage.peak_growth_mib, len(told["listings"])
     trial.measure("requests", count)
     trial.measure("RSS", f"+{growth:.0f} MB")

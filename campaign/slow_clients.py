@@ -57,12 +57,12 @@ async def slow_clients(trial: Trial) -> None:
     """Slow clients are let go in time, and nobody else notices them."""
     heads, bodies, readers = (trial.size(quick=q, full=f) for q, f in ((100, 500), (20, 100), (5, 20)))
     servers = {"rogue": misbehaving(), "steady": misbehaving()}
-    async with trial.gate(servers, settings=WHOLE) as gate, client(gate.port) as caller:
-        port, files, usage = gate.port, procfs.open_files(gate.pid), Usage(gate)
-        one = Poster(gate, caller, trial.directory / "none")
+    async with trial.gateway(servers, settings=WHOLE) as gateway, client(gateway.port) as caller:
+        port, files, usage = gateway.port, procfs.open_files(gateway.pid), Usage(gateway)
+        one = Poster(gateway, caller, trial.directory / "none")
         head = http1.request(port, "POST", "/mcp", one.headers)[:-2]
         body = http1.request(port, "POST", "/mcp", one.headers | {"Content-Length": "1000"})
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             asked = [caller.call_request("rogue_big_line", {"size": 20 * MEBIBYTE}) for _ in range(readers)]
             started = time.monotonic()
             deaf = [await asyncio.to_thread(_never_reads, port, request) for request in asked]
@@ -74,8 +74,8 @@ async def slow_clients(trial: Trial) -> None:
                 # The bystander and the probe may hold one each.
                 with contextlib.suppress(TimeoutError):
                     left = _READER_SECONDS - (time.monotonic() - started)
-                    await eventually(lambda: procfs.open_files(gate.pid) <= files + 2, left, "the readers")
-                still, held = procfs.open_files(gate.pid) - files - 2, time.monotonic() - started
+                    await eventually(lambda: procfs.open_files(gateway.pid) <= files + 2, left, "the readers")
+                still, held = procfs.open_files(gateway.pid) - files - 2, time.monotonic() - started
             finally:
                 for reader in deaf:
                     reader.close()

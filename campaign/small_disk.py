@@ -28,22 +28,22 @@ class SmallDisk:
         """How it is made small, for the table."""
         return "a tmpfs of 2 MB" if self.mounted else "a limit on the size of files"
 
-    def limit(self, gate: AsyncGatewayProcess) -> None:
+    def limit(self, gateway: AsyncGatewayProcess) -> None:
         """The gateway has so much room and no more."""
         if not self.mounted:
-            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (_SMALL_BYTES, resource.RLIM_INFINITY))
+            resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (_SMALL_BYTES, resource.RLIM_INFINITY))
 
-    def enlarge(self, gate: AsyncGatewayProcess) -> None:
+    def enlarge(self, gateway: AsyncGatewayProcess) -> None:
         """There is a lot more room."""
         if self.mounted:
             ran("mount", "-o", f"remount,size={_LARGE_BYTES}", str(self._directory))
         else:
-            self.free(gate)
+            self.free(gateway)
 
-    def fill(self, gate: AsyncGatewayProcess) -> None:
+    def fill(self, gateway: AsyncGatewayProcess) -> None:
         """From now on nothing can be written."""
         if not self.mounted:
-            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
             return
         with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as file:
             for size in (4096, 512, 1):
@@ -51,10 +51,10 @@ class SmallDisk:
                     while file.write(b"x" * size):
                         pass
 
-    def free(self, gate: AsyncGatewayProcess) -> None:
+    def free(self, gateway: AsyncGatewayProcess) -> None:
         """There is room again."""
         if not self.mounted:
-            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
             return
         self._filler.unlink()
 

@@ -144,18 +144,20 @@ async def soak(trial: Trial) -> None:
     faulty = load(timeout=1, breaker={"failures": 1000}, maxRestarts=1000)
     async with misbehaving_http(trial.directory) as web:
         servers = {"steady": load(), "web": web.entry(), "faulty": faulty, "mortal": faulty}
-        async with trial.gate(servers, settings=settings, spare_files=SPARE_FILES + 16) as gate:
+        async with trial.gateway(servers, settings=settings, spare_files=SPARE_FILES + 16) as gateway:
             outcomes, end = _Outcomes(), time.monotonic() + seconds
-            workers = [_Worker(gate.port, number, outcomes) for number in range(1, _WORKERS + 1)]
-            samples = asyncio.create_task(_sampled(gate, end))
+            workers = [_Worker(gateway.port, number, outcomes) for number in range(1, _WORKERS + 1)]
+            samples = asyncio.create_task(_sampled(gateway, end))
             await asyncio.gather(*(worker.run(end) for worker in workers))
             _judge(trial, await samples, outcomes)
 
 
-async def _sampled(gate: AsyncGatewayProcess, end: float) -> list[_Sample]:
+async def _sampled(gateway: AsyncGatewayProcess, end: float) -> list[_Sample]:
     found, started = [], time.monotonic()
     while (now := time.monotonic()) < end:
-        found.append(_Sample(now - started, procfs.resident_bytes(gate.pid), procfs.open_files(gate.pid)))
+        found.append(
+            _Sample(now - started, procfs.resident_bytes(gateway.pid), procfs.open_files(gateway.pid))
+        )
         await asyncio.sleep(_SAMPLE_SECONDS)
     return found
 

@@ -49,16 +49,16 @@ def _bodies(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextlib.asynccontextmanager
-async def _starts_seen(gate: AsyncGatewayProcess) -> AsyncIterator[dict[int, bytes]]:
+async def _starts_seen(gateway: AsyncGatewayProcess) -> AsyncIterator[dict[int, bytes]]:
     """The processes below the gateway that come with a command which was not there before."""
     seen: dict[int, bytes] = {}
     # A connection of its own to a server that is configured, for a client with other capabilities, is none.
     # A child has the command of the gateway until it becomes something else.
-    known = {procfs.command(pid) for pid in (gate.pid, *procfs.descendants(gate.pid))}
+    known = {procfs.command(pid) for pid in (gateway.pid, *procfs.descendants(gateway.pid))}
 
     async def watch() -> None:
         while True:
-            for pid in procfs.descendants(gate.pid):
+            for pid in procfs.descendants(gateway.pid):
                 command = procfs.command(pid)
                 if command and command not in known and WORKER not in command:
                     seen[pid] = command
@@ -82,11 +82,11 @@ async def spawn_attempts(trial: Trial) -> None:
     """Only what the operator has written into the file is ever started."""
     mark = trial.directory / "a26-mark"
     entry = _entry(mark)
-    async with trial.gate({"load": load()}, settings=ALL_LISTED, spare_files=12, spare_lines=1) as gate:
-        async with _starts_seen(gate) as seen:
-            routes = await _try_routes(gate, entry)
-            methods = await _try_methods(gate, entry)
-            tools, called = await _try_tools(gate, entry)
+    async with trial.gateway({"load": load()}, settings=ALL_LISTED, spare_files=12, spare_lines=1) as gateway:
+        async with _starts_seen(gateway) as seen:
+            routes = await _try_routes(gateway, entry)
+            methods = await _try_methods(gateway, entry)
+            tools, called = await _try_tools(gateway, entry)
             spawns = max(len(seen), int(mark.exists()))
             trial.measure(
                 "tried", f"{routes} requests on {len(_PATHS)} paths, {methods} messages, {called} calls"
@@ -95,15 +95,15 @@ async def spawn_attempts(trial: Trial) -> None:
             trial.measure("spawns", spawns)
             trial.check("own tools were found", len(tools) >= 10, sorted(tools))
             trial.check("spawns = 0", spawns == 0, f"{seen}, mark {mark.exists()}")
-            trial.check("it is no server of the gate's", set(await gate.servers()) == {"load"})
-        await _check_that_it_would_be_seen(trial, gate, entry, mark)
+            trial.check("it is no server of the gateway's", set(await gateway.servers()) == {"load"})
+        await _check_that_it_would_be_seen(trial, gateway, entry, mark)
 
 
 async def _check_that_it_would_be_seen(
-    trial: Trial, gate: AsyncGatewayProcess, entry: dict[str, Any], mark: Path
+    trial: Trial, gateway: AsyncGatewayProcess, entry: dict[str, Any], mark: Path
 ) -> None:
     """The same entry in the file is started, which shows that a start would not go unnoticed."""
-    path = gate.log.parent / "headgate.json"
+    path = gateway.log.parent / "headgate.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"mcpServers": config["mcpServers"] | {"named": entry}}))
     await eventually(mark.exists, 10, "the command that the configuration names to be started")
@@ -111,12 +111,12 @@ async def _check_that_it_would_be_seen(
     path.write_text(json.dumps(config))
 
     async def gone() -> bool:
-        return set(await gate.servers()) == {"load"}
+        return set(await gateway.servers()) == {"load"}
 
     await eventually(gone, 10, "the entry to be removed")
 
 
-async def _try_routes(gate: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
+async def _try_routes(gateway: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
     tried = 0
     query = "?command=" + sys.executable.replace("/", "%2F") + "&args=-c"
     for path in _PATHS:
@@ -126,18 +126,18 @@ async def _try_routes(gate: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
                     "Content-Type": "application/json", "Accept": ACCEPT, "Connection": "close",
                     "X-Command": entry["command"], "Mcp-Param-Command": entry["command"],
                 }  # fmt: skip
-                request = http1.request(gate.port, verb, path + query, headers, json.dumps(body).encode())
-                await http1.converse(gate.port, request, quiet_seconds=0.001, limit_seconds=0.3)
+                request = http1.request(gateway.port, verb, path + query, headers, json.dumps(body).encode())
+                await http1.converse(gateway.port, request, quiet_seconds=0.001, limit_seconds=0.3)
                 tried += 1
                 if path in SSE_PATHS:
                     break
     return tried
 
 
-async def _try_methods(gate: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
+async def _try_methods(gateway: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
     tried = 0
     for modern in (True, False):
-        caller = Client(gate.port, modern=modern, capabilities={"experimental": {"servers": entry}})
+        caller = Client(gateway.port, modern=modern, capabilities={"experimental": {"servers": entry}})
         await caller.open()
         for method in _METHODS:
             if method == "subscriptions/listen":
@@ -158,10 +158,10 @@ async def _try_methods(gate: AsyncGatewayProcess, entry: dict[str, Any]) -> int:
 
 
 async def _try_tools(
-    gate: AsyncGatewayProcess, entry: dict[str, Any]
+    gateway: AsyncGatewayProcess, entry: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], int]:
-    tools, called = await own_tools(gate, ["load"]), 0
-    caller = Client(gate.port, modern=True)
+    tools, called = await own_tools(gateway, ["load"]), 0
+    caller = Client(gateway.port, modern=True)
     command = json.dumps(entry)
     for name, definition in tools.items():
         own = filled(definition, command)

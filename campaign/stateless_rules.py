@@ -60,7 +60,7 @@ _BAD = {
 class Setting:
     """A gateway, a caller of the stateless era, and an upstream that tells what arrived."""
 
-    gate: AsyncGatewayProcess
+    gateway: AsyncGatewayProcess
     caller: Client
     web: MisbehavingHttpProcess
 
@@ -73,7 +73,7 @@ class Setting:
 
     async def ask(self, request: bytes) -> tuple[Heard, int, int]:
         """What came back, its status, and the number of its error (0 for none)."""
-        heard = await http1.converse(self.gate.port, request, quiet_seconds=0.05, limit_seconds=3)
+        heard = await http1.converse(self.gateway.port, request, quiet_seconds=0.05, limit_seconds=3)
         body = heard.data.partition(b"\r\n\r\n")[2]
         try:
             code = msgspec.json.decode(body).get("error", {}).get("code", 0)
@@ -91,10 +91,10 @@ async def _setting(trial: Trial) -> AsyncIterator[Setting]:
     async with misbehaving_http(trial.directory, "web", "--stateless", "--tools", str(tools)) as web:
         servers = {"web": web.entry(), "old": chatty(trial.directory, "old", script=script)}
         async with (
-            trial.gate(servers, spare_files=SPARE_FILES) as gate,
-            client(gate.port, modern=True) as caller,
+            trial.gateway(servers, spare_files=SPARE_FILES) as gateway,
+            client(gateway.port, modern=True) as caller,
         ):
-            yield Setting(gate, caller, web)
+            yield Setting(gateway, caller, web)
 
 
 @case(
@@ -154,7 +154,7 @@ async def odd_headers(trial: Trial) -> None:
         trial.measure("tools with a bad annotation listed", f"{len(kept)} of {len(_BAD)}")
         trial.check("they are left out", not kept, kept)
         trial.check("the others are there", {"web_where", "web_after", "web_echo"} <= listed, listed)
-        told = (await one.gate.servers())["web"].get("tools_left_out", {})
+        told = (await one.gateway.servers())["web"].get("tools_left_out", {})
         trial.check("the operator is told which", len(told) == len(_BAD), told)
 
 
@@ -267,7 +267,7 @@ def _table(port: int) -> dict[str, tuple[bytes, int, int]]:
 async def incomplete_requests(trial: Trial) -> None:
     """Each mistake has its own status and number, and a session id is of no account."""
     async with _setting(trial) as one:
-        table = _table(one.gate.port)
+        table = _table(one.gateway.port)
         right = 0
         for label, (request, status, code) in table.items():
             heard, seen_status, seen_code = await one.ask(request)

@@ -61,13 +61,13 @@ def facts(answer: Answer) -> dict[str, Any]:
     return found
 
 
-async def timed(gate: AsyncGatewayProcess, asking: Awaitable[Answer]) -> tuple[float, Answer]:
+async def timed(gateway: AsyncGatewayProcess, asking: Awaitable[Answer]) -> tuple[float, Answer]:
     """An answer, and the seconds until it came, less those in which somebody on the way had no CPU.
 
     Several may have waited at once, so it is never less than the gateway's processes have worked for.
     """
-    workers = gate.workers()
-    everybody = [os.getpid(), gate.pid, *workers]
+    workers = gateway.workers()
+    everybody = [os.getpid(), gateway.pid, *workers]
     before, started = {pid: procfs.turns(pid) for pid in everybody}, time.monotonic()
     answer = await asking
     seconds = time.monotonic() - started
@@ -113,15 +113,15 @@ def refused(answer: Answer) -> bool:
 class WorkerMemory:
     """The memory of the gateway's processes for large results since the beginning."""
 
-    def __init__(self, gate: AsyncGatewayProcess) -> None:
-        self._gate = gate
+    def __init__(self, gateway: AsyncGatewayProcess) -> None:
+        self._gateway = gateway
         self._peak = 0
-        for pid in gate.workers():
+        for pid in gateway.workers():
             procfs.reset_peak_rss(pid)
 
     def look(self) -> None:
         """Look at those that are alive now; one may be stopped by the next search."""
-        self._peak = max([self._peak, *map(procfs.peak_resident_bytes, self._gate.workers())])
+        self._peak = max([self._peak, *map(procfs.peak_resident_bytes, self._gateway.workers())])
 
     @property
     def peak_mib(self) -> float:
@@ -137,9 +137,9 @@ def check_memory(trial: Trial, usage: Usage, limit_mib: float = 64) -> None:
     trial.check(f"RSS at most +{limit_mib:g} MB", growth <= limit_mib, f"{growth:.0f} MB")
 
 
-async def metric(gate: AsyncGatewayProcess, name: str) -> int:
-    """A counter or gauge of the gate."""
-    body = (await gate.get("/metrics")).body.decode()
+async def metric(gateway: AsyncGatewayProcess, name: str) -> int:
+    """A counter or gauge of the gateway."""
+    body = (await gateway.get("/metrics")).body.decode()
     found = re.search(rf"^headgate_{name}(?:_total)? (\S+)$", body, re.MULTILINE)
     if found is None:
         raise RuntimeError(f"no metric {name}")

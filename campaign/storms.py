@@ -15,17 +15,17 @@ from testkit.servers.audit_log import read
 async def stampede(trial: Trial) -> None:
     """Whoever comes while a server starts waits for that start, and does not cause another."""
     clients, spawns = trial.size(quick=200, full=500), trial.directory / "spawns"
-    deeds, directory = trial.directory / "deeds", trial.directory / "gate"
+    deeds, directory = trial.directory / "deeds", trial.directory / "gateway"
     directory.mkdir()
     options = ("--spawn-log", str(spawns), "--start-delay", "0.5")
     config = {"mcpServers": {"cold": audited(deeds, *options, cold=True)}}
-    async with running(directory, config) as gate:
+    async with running(directory, config) as gateway:
         # Nothing is known of it yet, so that it has to be asked once.
-        await gate.wait_ready(["cold"])
-        await gate.stop()
+        await gateway.wait_ready(["cold"])
+        await gateway.stop()
     spawns.write_text("")
-    async with running(directory, config) as gate:
-        callers = [Client(gate.port, modern=True) for _ in range(clients)]
+    async with running(directory, config) as gateway:
+        callers = [Client(gateway.port, modern=True) for _ in range(clients)]
         started = time.monotonic()
         trial.check("not started before it is needed", not spawns.read_text())
         answers = await asyncio.gather(
@@ -54,10 +54,10 @@ async def retry_storm(trial: Trial) -> None:
     seconds, deeds = trial.size(quick=3, full=60), trial.directory / "deeds"
     async with audited_http(deeds, "--busy", "503") as down, audited_http(deeds, "--busy", "429") as busy:
         servers = {"answers503": down.entry(), "answers429": busy.entry()}
-        async with trial.gate(servers, spare_files=SPARE_FILES + 16) as gate:
+        async with trial.gateway(servers, spare_files=SPARE_FILES + 16) as gateway:
             for server in servers:
                 before = len(read(deeds))
-                asked = await _storm(gate.port, server, seconds)
+                asked = await _storm(gateway.port, server, seconds)
                 sent = len(read(deeds)) - before
                 trial.measure(server, f"{asked} calls, {sent} sent, {sent / asked:.3f} each")
                 trial.check(f"{server}: called", asked >= 100, asked)

@@ -34,9 +34,9 @@ async def many_subscriptions(trial: Trial) -> None:
     """Whatever a session subscribes to is remembered beyond a restart, so it must be bounded."""
     count = trial.size(quick=150, full=1000)
     servers = {"talker": chatty(trial.directory, "talker", script=_SCRIPT)}
-    async with trial.gate(servers, stall_seconds=0.25) as gate:
-        usage = Usage(gate)
-        callers = [Client(gate.port, modern=False) for _ in range(_SESSIONS)]
+    async with trial.gateway(servers, stall_seconds=0.25) as gateway:
+        usage = Usage(gateway)
+        callers = [Client(gateway.port, modern=False) for _ in range(_SESSIONS)]
         answers: list[Answer] = []
         for number, caller in enumerate(callers):
             await caller.open()
@@ -46,9 +46,9 @@ async def many_subscriptions(trial: Trial) -> None:
         trial.measure("refused", f"{len(refusals)}: {Counter(refusals).most_common(1)}")
         trial.check("some are refused", refusals)
         trial.check("each in one sentence", all(text.count("; ") == 1 for text in refusals), refusals[:1])
-        await _check_stateless(trial, gate, count)
-        await _check_bystander(trial, gate)
-        state = gate.log.parent / "data" / "state.json"
+        await _check_stateless(trial, gateway, count)
+        await _check_bystander(trial, gateway)
+        state = gateway.log.parent / "data" / "state.json"
         await eventually(lambda: state.exists() and _quiet(state), 10, "state.json to be written")
         trial.measure("state.json", state.stat().st_size / MEBIBYTE, "MiB")
         trial.check("state.json is small", state.stat().st_size <= _MOST_FILE_MIB * MEBIBYTE)
@@ -59,10 +59,10 @@ async def many_subscriptions(trial: Trial) -> None:
 
 
 async def _subscribe(caller: Client, number: int, count: int) -> list[Answer]:
-    gate = asyncio.Semaphore(_AT_ONCE)
+    at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def once(index: int) -> Answer:
-        async with gate:
+        async with at_once:
             uri = f"text://{number}-{index}/".ljust(_LONG, "x")
             return await caller.request("resources/subscribe", {"uri": uri})
 
@@ -78,8 +78,8 @@ def _quiet(path: Path) -> bool:
     return not path.with_suffix(".new").exists()
 
 
-async def _check_stateless(trial: Trial, gate: AsyncGatewayProcess, count: int) -> None:
-    async with client(gate.port, modern=True) as caller:
+async def _check_stateless(trial: Trial, gateway: AsyncGatewayProcess, count: int) -> None:
+    async with client(gateway.port, modern=True) as caller:
         uris = [f"text://{index}/".ljust(3_900, "y") for index in range(count)]
         answer = await caller.request(
             "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}
@@ -88,12 +88,12 @@ async def _check_stateless(trial: Trial, gate: AsyncGatewayProcess, count: int) 
         trial.check("a stateless client is bounded too", answer.rpc_error is not None, answer.status)
 
 
-async def _check_bystander(trial: Trial, gate: AsyncGatewayProcess) -> None:
+async def _check_bystander(trial: Trial, gateway: AsyncGatewayProcess) -> None:
     """A client with one short URI subscribes, and hears of it."""
-    async with client(gate.port) as caller:
+    async with client(gateway.port) as caller:
         answer = await caller.request("resources/subscribe", {"uri": "text://one"})
         trial.check("others may subscribe", answer.rpc_error is None, answer.message)
-        stream = await open_stream(gate.port, listen_request(caller))
+        stream = await open_stream(gateway.port, listen_request(caller))
         flood = {"method": "notifications/resources/updated", "params": {"uri": "text://one"}, "count": 1}
         await caller.call("talker_tell_flood", flood)
         message: dict[str, Any] | None = {}

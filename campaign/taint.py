@@ -41,8 +41,8 @@ sys.exit(1)
 """
 
 
-async def _has_failed(gate: AsyncGatewayProcess) -> bool:
-    return bool((await gate.servers())["leaky"]["state"] == "failed")
+async def _has_failed(gateway: AsyncGatewayProcess) -> bool:
+    return bool((await gateway.servers())["leaky"]["state"] == "failed")
 
 
 class _TaintedClient(Client):
@@ -77,17 +77,17 @@ async def taint(trial: Trial) -> None:
             "sse": {"url": f"http://127.0.0.1:{sse}/sse", "transport": "sse"},
         }
         entries = servers | {"leaky": leaky}
-        async with trial.gate(entries, ready=servers, spare_files=_SPARE_FILES, spare_lines=2) as gate:
-            await eventually(lambda: _has_failed(gate), 15, "the end of the server that prints its secret")
+        async with trial.gateway(entries, ready=servers, spare_files=_SPARE_FILES, spare_lines=2) as gateway:
+            await eventually(lambda: _has_failed(gateway), 15, "the end of the server that prints its secret")
             answered = 0
             for modern in (False, True):
-                answered += await _visit(gate, canary, rounds, modern=modern)
-            await _legacy_sse(gate, canary)
+                answered += await _visit(gateway, canary, rounds, modern=modern)
+            await _legacy_sse(gateway, canary)
             trial.measure("calls", answered)
             trial.check("every call is answered", answered == rounds * 2 * len(servers), answered)
-            children = b"".join(map(_of_process, procfs.descendants(gate.pid)))
+            children = b"".join(map(_of_process, procfs.descendants(gateway.pid)))
             trial.check("no child has it", canary.encode() not in children)
-            await _check_gate(trial, gate, canary)
+            await _check_gateway(trial, gateway, canary)
     records = {path.name: path.read_text() for path in place.glob("*.jsonl")}
     trial.measure("bytes recorded upstream", sum(map(len, records.values())))
     trial.check("all four upstreams recorded", len(records) == 4 and all(records.values()), sorted(records))
@@ -96,8 +96,8 @@ async def taint(trial: Trial) -> None:
     trial.check("nothing reached an upstream", not tainted, tainted)
 
 
-async def _visit(gate: AsyncGatewayProcess, canary: str, rounds: int, *, modern: bool) -> int:
-    caller = _TaintedClient(gate.port, canary, modern=modern)
+async def _visit(gateway: AsyncGatewayProcess, canary: str, rounds: int, *, modern: bool) -> int:
+    caller = _TaintedClient(gateway.port, canary, modern=modern)
     try:
         await caller.open()
         for method in ("tools/list", "resources/list", "prompts/list"):
@@ -111,11 +111,13 @@ async def _visit(gate: AsyncGatewayProcess, canary: str, rounds: int, *, modern:
         caller.close()
 
 
-async def _legacy_sse(gate: AsyncGatewayProcess, canary: str) -> None:
+async def _legacy_sse(gateway: AsyncGatewayProcess, canary: str) -> None:
     """One call of a client of the oldest transport."""
     lines = dict(line.replace("{}", canary).split(": ", 1) for line in _CREDENTIALS)
-    async with http1.connected(gate.port) as stream, http1.connected(gate.port) as posting:
-        stream.writer.write(http1.request(gate.port, "GET", "/sse", {"Accept": "text/event-stream"} | lines))
+    async with http1.connected(gateway.port) as stream, http1.connected(gateway.port) as posting:
+        stream.writer.write(
+            http1.request(gateway.port, "GET", "/sse", {"Accept": "text/event-stream"} | lines)
+        )
         await stream.head()
         while not (line := (await stream.reader.readline()).decode()).startswith("data: /"):
             pass
@@ -129,15 +131,15 @@ async def _legacy_sse(gate: AsyncGatewayProcess, canary: str) -> None:
             message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             fields = {"Content-Type": "application/json"} | lines
             body = json.dumps(message).encode()
-            await posting.exchange(http1.request(gate.port, "POST", line[6:].strip(), fields, body))
+            await posting.exchange(http1.request(gateway.port, "POST", line[6:].strip(), fields, body))
             while f'"id":{number}' not in (await stream.reader.readline()).decode().replace(" ", ""):
                 pass
 
 
-async def _check_gate(trial: Trial, gate: AsyncGatewayProcess, canary: str) -> None:
+async def _check_gateway(trial: Trial, gateway: AsyncGatewayProcess, canary: str) -> None:
     for path in ("/", "/ready", "/metrics", "/listing"):
-        trial.check(f"{path} does not show it", canary.encode() not in (await gate.get(path)).body)
-    trial.check("the log does not have it", canary not in gate.log.read_text())
+        trial.check(f"{path} does not show it", canary.encode() not in (await gateway.get(path)).body)
+    trial.check("the log does not have it", canary not in gateway.log.read_text())
 
 
 def _of_process(pid: int) -> bytes:
@@ -200,9 +202,9 @@ async def injection(trial: Trial) -> None:
         **refused,
     }
     wanted = ("plain", "star", "named")
-    async with trial.gate(servers, ready=wanted, environment=_LOADERS) as gate:
-        await _check_refused(trial, gate, refused)
-        await _odd_calls(trial, gate, made)
+    async with trial.gateway(servers, ready=wanted, environment=_LOADERS) as gateway:
+        await _check_refused(trial, gateway, refused)
+        await _odd_calls(trial, gateway, made)
         records = {name: _first_row(place, name) for name in wanted}
     trial.check(
         "arguments arrive one by one", records["plain"]["argv"][2:] == hostile, records["plain"]["argv"]
@@ -217,22 +219,22 @@ async def injection(trial: Trial) -> None:
     trial.check("no command ran", not made.exists())
 
 
-async def _check_refused(trial: Trial, gate: AsyncGatewayProcess, refused: dict[str, Any]) -> None:
-    shown = await gate.servers()
+async def _check_refused(trial: Trial, gateway: AsyncGatewayProcess, refused: dict[str, Any]) -> None:
+    shown = await gateway.servers()
     for name in refused:
         state = shown.get(name, {}).get("state")
         trial.check(
             f"{name}: refused with a reason", state == "rejected" and shown[name].get("reason"), state
         )
     trial.measure("refused", len(refused))
-    warned = [line for line in gate.log_lines() if "PYTHONSTARTUP" in line and '"warning"' in line]
+    warned = [line for line in gateway.log_lines() if "PYTHONSTARTUP" in line and '"warning"' in line]
     trial.check("the log warns of the one that is passed on", warned)
 
 
-async def _odd_calls(trial: Trial, gate: AsyncGatewayProcess, made: Path) -> None:
+async def _odd_calls(trial: Trial, gateway: AsyncGatewayProcess, made: Path) -> None:
     """What clients say starts nothing and changes no command."""
-    before = {pid: procfs.command(pid) for pid in procfs.descendants(gate.pid)}
-    caller = Client(gate.port, modern=False)
+    before = {pid: procfs.command(pid) for pid in procfs.descendants(gateway.pid)}
+    caller = Client(gateway.port, modern=False)
     try:
         await caller.open()
         for name in ("--help", "plain_echo --config=x", f"plain_echo; touch {made}", "plain_echo\n-c"):
@@ -243,8 +245,8 @@ async def _odd_calls(trial: Trial, gate: AsyncGatewayProcess, made: Path) -> Non
         trial.check("a command in arguments is data", answer.text == "recorded", answer.outcome)
     finally:
         caller.close()
-    await eventually(lambda: procfs.descendants(gate.pid) <= set(before), 10, "no other process")
-    after = {pid: procfs.command(pid) for pid in procfs.descendants(gate.pid)}
+    await eventually(lambda: procfs.descendants(gateway.pid) <= set(before), 10, "no other process")
+    after = {pid: procfs.command(pid) for pid in procfs.descendants(gateway.pid)}
     trial.check("the same commands run", after.items() <= before.items())
 
 

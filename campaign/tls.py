@@ -145,15 +145,18 @@ async def _only_the_good_one(
 ) -> None:
     # The good one starts only when it is called, so that everything before that came by mistake.
     bad = {name: entry for name, entry in servers.items() if name != "good"}
-    async with trial.gate(bad, ready=[], spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+    async with (
+        trial.gateway(bad, ready=[], spare_files=SPARE_FILES) as gateway,
+        client(gateway.port) as caller,
+    ):
         for label in _TOLD:
-            await _refused(trial, gate, caller, label)
+            await _refused(trial, gateway, caller, label)
         arrived = upstream.received()
         trial.measure("requests at those refused", len(arrived))
         trial.check("nothing was sent", not arrived, arrived[:1])
     async with (
-        trial.gate({"good": servers["good"]}, spare_files=SPARE_FILES) as gate,
-        client(gate.port) as caller,
+        trial.gateway({"good": servers["good"]}, spare_files=SPARE_FILES) as gateway,
+        client(gateway.port) as caller,
     ):
         answer = await caller.call("good_echo", {"text": "trusted"})
         trial.measure("good, by caFile", answer.outcome)
@@ -161,11 +164,11 @@ async def _only_the_good_one(
         trial.check("with its credential", _CANARY in str(upstream.received()))
 
 
-async def _refused(trial: Trial, gate: AsyncGatewayProcess, caller: Client, label: str) -> None:
+async def _refused(trial: Trial, gateway: AsyncGatewayProcess, caller: Client, label: str) -> None:
     name = label.replace(" ", "-").replace(".", "-").lower()
 
     async def failed() -> bool:
-        return bool((await gate.servers())[name].get("last_error"))
+        return bool((await gateway.servers())[name].get("last_error"))
 
     await eventually(failed, 10, f"{name} to fail")
     answer = await caller.call(f"{name}:echo", {"text": "x"})
@@ -173,7 +176,7 @@ async def _refused(trial: Trial, gate: AsyncGatewayProcess, caller: Client, labe
     trial.measure(label, answer.outcome)
     refused = failure is not None and failure.effect == "none" and not answer.ok
     trial.check(f"{label}: refused, nothing happened", refused, answer.outcome)
-    shown = str((await gate.servers())[name]["last_error"])
+    shown = str((await gateway.servers())[name]["last_error"])
     for where, text in (("the error", answer.text), ("/ready", shown)):
         trial.check(f"{label}: {where} names the cause and what to do", _tells(label, text), text)
         trial.check(f"{label}: {where} has no credential", "tls-canary" not in text, text)

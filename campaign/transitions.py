@@ -74,7 +74,7 @@ class _Story:
 
 @case(
     "S02",
-    "kill -9 of the gate before and after each commit of its ledger",
+    "kill -9 of the gateway before and after each commit of its ledger",
     "at every point: lost 0, executed twice 0, wrong answer 0",
     quick_seconds=90,
     full_seconds=900,

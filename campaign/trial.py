@@ -80,7 +80,7 @@ class Trial:
         self.verdict = verdict
         self.directory = directory
         self.quick = quick
-        self._gates = 0
+        self._gateways = 0
 
     def size(self, *, quick: int, full: int) -> int:
         """The one that this run asks for."""
@@ -98,7 +98,7 @@ class Trial:
             self.verdict.failures.append(f"{claim}{f' (seen: {seen})' if seen != '' else ''}")
 
     @contextlib.asynccontextmanager
-    async def gate(
+    async def gateway(
         self,
         servers: dict[str, Any],
         *,
@@ -117,42 +117,42 @@ class Trial:
         `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
         are how many more there may rightly be at the end (connections kept to HTTP upstreams, say), and
         `spare_lines` how many connections to children may outlive their last use;
-        `stall_seconds` None means that the case ends the gate itself. `wrapper`, `environment` and `ulimit`
+        With `stall_seconds` None the case ends the gateway itself. `wrapper`, `environment` and `ulimit`
         are those of `running`.
         """
-        self._gates += 1
-        directory = self.directory / f"gate{self._gates}"
+        self._gateways += 1
+        directory = self.directory / f"gateway{self._gateways}"
         directory.mkdir()
         canary = f"c4nary{secrets.token_hex(12)}"
         known = {name: _with_secret(entry, canary) for name, entry in servers.items()}
         config = {"mcpServers": known, "proxySettings": settings or {}}
         async with running(
             directory, config, wrapper=wrapper, environment=environment, ulimit=ulimit
-        ) as gate:
+        ) as gateway:
             self.verdict.log = []
             try:
-                await gate.wait_ready(servers if ready is None else ready)
-                before = gate.census()
-                async with watching(gate.port, gate.pid) as stall:
-                    yield gate
+                await gateway.wait_ready(servers if ready is None else ready)
+                before = gateway.census()
+                async with watching(gateway.port, gateway.pid) as stall:
+                    yield gateway
                 if stall_seconds is not None:
                     files = spare_files + _FILES_OF_A_LINE * spare_lines
                     allowed = ProcessCounts(
                         before.files + files, before.children + spare_children + spare_lines
                     )
-                    await self._check_invariants(gate, allowed, stall, stall_seconds)
-                if gate.alive:
-                    await self._check_secrets(gate, directory / "data", canary)
+                    await self._check_invariants(gateway, allowed, stall, stall_seconds)
+                if gateway.alive:
+                    await self._check_secrets(gateway, directory / "data", canary)
             finally:
-                self.verdict.log = gate.log_lines()[-25:]
+                self.verdict.log = gateway.log_lines()[-25:]
 
     async def _check_invariants(
-        self, gate: AsyncGatewayProcess, allowed: ProcessCounts, stall: Seen, stall_seconds: float
+        self, gateway: AsyncGatewayProcess, allowed: ProcessCounts, stall: Seen, stall_seconds: float
     ) -> None:
-        self.check("the gate is alive", gate.alive)
-        if not gate.alive:
+        self.check("the gateway is alive", gateway.alive)
+        if not gateway.alive:
             return
-        health = await gate.get("/health")
+        health = await gateway.get("/health")
         self.check("/health within 1 s", health.status == 200 and health.seconds <= HEALTH_SECONDS)
         self.measure("stall", stall.longest_seconds * 1000, "ms")
         self.check(
@@ -160,31 +160,31 @@ class Trial:
             stall.asked > 0 and not stall.failures and stall.longest_seconds < stall_seconds,
             f"{stall.longest_seconds * 1000:.0f} ms, {stall.failures} of {stall.asked} probes failed",
         )
-        await self._check_census(gate, allowed)
-        workers = len(gate.workers())
+        await self._check_census(gateway, allowed)
+        workers = len(gateway.workers())
         self.check(f"at most {MOST_WORKERS} processes for large results", workers <= MOST_WORKERS, workers)
-        broken = [line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line]
+        broken = [line for line in gateway.log_lines() if "Traceback" in line or "never retrieved" in line]
         self.check("no traceback in the log", not broken, broken[:1])
 
-    async def _check_secrets(self, gate: AsyncGatewayProcess, data: Path, canary: str) -> None:
+    async def _check_secrets(self, gateway: AsyncGatewayProcess, data: Path, canary: str) -> None:
         """I9: the secret of each upstream's entry is on no page, in no log line and in no file."""
         secret = canary.encode()
-        pages = {path: (await gate.get(path)).body for path in ("/", "/ready", "/metrics", "/listing")}
+        pages = {path: (await gateway.get(path)).body for path in ("/", "/ready", "/metrics", "/listing")}
         places = [path for path, body in pages.items() if secret in body]
-        if secret in gate.log.read_bytes():
+        if secret in gateway.log.read_bytes():
             places.append("the log")
         places += [path.name for path in data.rglob("*") if _holds(path, secret)]
         self.check("no secret of an entry on a page, in the log or in a file", not places, places)
 
-    async def _check_census(self, gate: AsyncGatewayProcess, allowed: ProcessCounts) -> None:
+    async def _check_census(self, gateway: AsyncGatewayProcess, allowed: ProcessCounts) -> None:
         def settled() -> bool:
-            now = gate.census()
+            now = gateway.census()
             return now.files <= allowed.files and now.children <= allowed.children
 
         try:
             await eventually(settled, SETTLE_SECONDS, "open files and children to settle")
         except TimeoutError:
-            now = gate.census()
+            now = gateway.census()
             self.check(
                 f"open files and children back within {SETTLE_SECONDS:g} s", False,
                 f"{now}, allowed {allowed}",
@@ -213,8 +213,8 @@ def _holds(path: Path, secret: bytes) -> bool:
 class Usage:
     """What a stretch of a case cost the gateway: CPU, and memory above where it began."""
 
-    def __init__(self, gate: AsyncGatewayProcess) -> None:
-        self._pid = gate.pid
+    def __init__(self, gateway: AsyncGatewayProcess) -> None:
+        self._pid = gateway.pid
         procfs.reset_peak_rss(self._pid)
         self._cpu = procfs.cpu_seconds(self._pid)
         self._rss = procfs.resident_bytes(self._pid)

@@ -29,19 +29,19 @@ async def unanswered(trial: Trial) -> None:
     most = trial.size(quick=4, full=32)
     count = trial.size(quick=12, full=200)
     entry = chatty(trial.directory, "talker", timeout=4, maxConnections=most)
-    async with trial.gate({"talker": entry}, spare_lines=most, stall_seconds=0.25) as gate:
-        async with client(gate.port, modern=True, capabilities=_FORMS) as hoarder:
+    async with trial.gateway({"talker": entry}, spare_lines=most, stall_seconds=0.25) as gateway:
+        async with client(gateway.port, modern=True, capabilities=_FORMS) as hoarder:
             asked = [await hoarder.request("tools/call", _ASK) for _ in range(count)]
             _check_asked(trial, "one connection", asked)
-            await _check_others(trial, gate, "one connection")
+            await _check_others(trial, gateway, "one connection")
             await _check_return(trial, hoarder, asked[0], asked[-1])
-        hoarders = [Client(gate.port, modern=True, capabilities=_FORMS) for _ in range(count)]
+        hoarders = [Client(gateway.port, modern=True, capabilities=_FORMS) for _ in range(count)]
         asked = [await one.request("tools/call", _ASK) for one in hoarders]
         _check_asked(trial, "many connections", asked)
-        await _check_others(trial, gate, "many connections")
+        await _check_others(trial, gateway, "many connections")
         for one in hoarders:
             one.close()
-        await _sessions(trial, gate, most)
+        await _sessions(trial, gateway, most)
 
 
 def _check_asked(trial: Trial, how: str, answers: list[Answer]) -> None:
@@ -50,15 +50,18 @@ def _check_asked(trial: Trial, how: str, answers: list[Answer]) -> None:
     trial.check(f"{how}: each was asked", set(kinds) == {"input_required"}, kinds)
 
 
-async def _check_others(trial: Trial, gate: AsyncGatewayProcess, how: str) -> None:
+async def _check_others(trial: Trial, gateway: AsyncGatewayProcess, how: str) -> None:
     """Clients that can be asked: one call that asks, and one that asks nothing, in each era."""
     started = asyncio.get_running_loop().time()
-    async with asyncio.timeout(_SOON_SECONDS), client(gate.port, modern=True, capabilities=_FORMS) as caller:
+    async with (
+        asyncio.timeout(_SOON_SECONDS),
+        client(gateway.port, modern=True, capabilities=_FORMS) as caller,
+    ):
         plain = await caller.call("talker_echo", {"text": "x"})
         trial.check(f"{how}: a stateless call that asks nothing is served", plain.ok, plain.outcome)
         answered = await rounds(caller, "talker_ask", {})
         trial.check(f"{how}: a stateless client is asked and answered", "green" in str(answered), answered)
-    async with asyncio.timeout(_SOON_SECONDS), client(gate.port, capabilities=_FORMS) as caller:
+    async with asyncio.timeout(_SOON_SECONDS), client(gateway.port, capabilities=_FORMS) as caller:
         plain = await caller.call("talker_echo", {"text": "x"})
         trial.check(f"{how}: a handshake call that asks nothing is served", plain.ok, plain.outcome)
         answered = await converse(caller, caller.call_request("talker_ask"))
@@ -80,18 +83,18 @@ async def _check_return(trial: Trial, hoarder: Client, first: Answer, last: Answ
     trial.check("the oldest says that it made room", said, answers["oldest"].message)
 
 
-async def _sessions(trial: Trial, gate: AsyncGatewayProcess, most: int) -> None:
+async def _sessions(trial: Trial, gateway: AsyncGatewayProcess, most: int) -> None:
     """As many sessions as there are connections, each asked once on its stream and silent."""
-    callers = [Client(gate.port, modern=False, capabilities=_FORMS) for _ in range(most)]
+    callers = [Client(gateway.port, modern=False, capabilities=_FORMS) for _ in range(most)]
     await asyncio.gather(*(caller.open() for caller in callers))
-    streams = [await open_stream(gate.port, caller.call_request("talker_ask")) for caller in callers]
+    streams = [await open_stream(gateway.port, caller.call_request("talker_ask")) for caller in callers]
     asked = [await stream.message() for stream in streams]
     trial.check(
         "many sessions: each was asked",
         all(message and message.get("method") == "elicitation/create" for message in asked),
         asked[:1],
     )
-    await _check_others(trial, gate, "many sessions")
+    await _check_others(trial, gateway, "many sessions")
     ended = await _ended(streams[0])
     failure = ((ended or {}).get("result") or {}).get("_meta", {}).get("io.headgate/error", {})
     trial.measure("the oldest session's call", f"{failure.get('code')}/{failure.get('effect')}")

@@ -46,21 +46,21 @@ async def deaf_listeners(trial: Trial) -> None:
         "steady": misbehaving(),
     }
     # What they hold until they are shown out: their connections, and lines for log messages.
-    async with trial.gate(servers, spare_files=30, spare_lines=6) as gate:
-        callers = [Client(gate.port, modern=False, capabilities=FORMS) for _ in range(5)]
+    async with trial.gateway(servers, spare_files=30, spare_lines=6) as gateway:
+        callers = [Client(gateway.port, modern=False, capabilities=FORMS) for _ in range(5)]
         await asyncio.gather(*(_subscribe(caller) for caller in callers))
-        modern = Client(gate.port, modern=True)
+        modern = Client(gateway.port, modern=True)
         listen = {
             "notifications": {"resourceSubscriptions": [_URI, "new://one"], "resourcesListChanged": True}
         }
         requests = [listen_request(caller) for caller in callers]
         requests += [modern.post("subscriptions/listen", listen) for _ in range(5)]
-        deaf = [await asyncio.to_thread(_deaf, gate.port, request) for request in requests]
-        hearing = await open_stream(gate.port, modern.post("subscriptions/listen", listen))
+        deaf = [await asyncio.to_thread(_deaf, gateway.port, request) for request in requests]
+        hearing = await open_stream(gateway.port, modern.post("subscriptions/listen", listen))
         await hearing.message()
-        usage = Usage(gate)
+        usage = Usage(gateway)
         try:
-            async with bystander(trial, gate, "steady_echo"):
+            async with bystander(trial, gateway, "steady_echo"):
                 heard = asyncio.create_task(_count(hearing))
                 await _talk(callers[0], modern, count)
                 # What was said last must still be on its way when the counting ends.
@@ -79,7 +79,7 @@ async def deaf_listeners(trial: Trial) -> None:
         trial.measure("CPU", usage.cpu_seconds, "s")
         trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
         trial.check("who reads is told", updates > 0, updates)
-        dropped = await metric(gate, r'outbound_dropped_total\{kind="notification"\}')
+        dropped = await metric(gateway, r'outbound_dropped_total\{kind="notification"\}')
         trial.measure("dropped", dropped)
         trial.check("what is dropped is counted", dropped > 0, dropped)
         answers = [await caller.call("old_echo", {"text": "x"}) for caller in callers]
@@ -142,16 +142,16 @@ async def abandoned_streams(trial: Trial) -> None:
     """A client that could come back for its answers never does."""
     count = trial.size(quick=200, full=500)
     servers = {"talker": chatty(trial.directory, "talker", timeout=30), "steady": misbehaving()}
-    async with trial.gate(servers, spare_lines=1) as gate, client(gate.port) as caller:
-        files, usage = gate.census().files, Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with trial.gateway(servers, spare_lines=1) as gateway, client(gateway.port) as caller:
+        files, usage = gateway.census().files, Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             for start in range(0, count, 50):
                 streams = await asyncio.gather(
-                    *(_begin(gate, caller) for _ in range(start, min(start + 50, count)))
+                    *(_begin(gateway, caller) for _ in range(start, min(start + 50, count)))
                 )
                 for stream in streams:
                     stream.close()
-            await eventually(lambda: gate.census().files <= files + 4, 5, "the connections to be closed")
+            await eventually(lambda: gateway.census().files <= files + 4, 5, "the connections to be closed")
             cancelled = await _settled(trial)
         growth = usage.peak_growth_mib
         trial.measure("opened", count)
@@ -167,11 +167,11 @@ async def abandoned_streams(trial: Trial) -> None:
     trial.check("nothing goes on without the session", left == 0, left)
 
 
-async def _begin(gate: AsyncGatewayProcess, caller: Client) -> EventStream:
+async def _begin(gateway: AsyncGatewayProcess, caller: Client) -> EventStream:
     """A call that never ends, on a stream of which the client knows an id."""
     params = {"name": "talker_hold", "arguments": {}}
     stream = await open_stream(
-        gate.port, caller.post("tools/call", params, {"Accept": "text/event-stream, application/json"})
+        gateway.port, caller.post("tools/call", params, {"Accept": "text/event-stream, application/json"})
     )
     await stream.event()
     return stream
@@ -188,7 +188,7 @@ async def _settled(trial: Trial) -> int:
 
 @case(
     "M10",
-    "kill -9 of the gate in the middle of 200 sessions with open streams",
+    "kill -9 of the gateway in the middle of 200 sessions with open streams",
     "every session is served after the restart, under its id, and told what it may have missed",
     quick_seconds=60,
 )
@@ -196,23 +196,23 @@ async def killed_with_sessions(trial: Trial) -> None:
     """The id of a session is all that a client needs."""
     count = trial.size(quick=100, full=200)
     servers = {"talker": chatty(trial.directory, "talker", script=_SCRIPT)}
-    async with trial.gate(servers, stall_seconds=None) as gate:
-        callers = [Client(gate.port, modern=False) for _ in range(count)]
+    async with trial.gateway(servers, stall_seconds=None) as gateway:
+        callers = [Client(gateway.port, modern=False) for _ in range(count)]
         await asyncio.gather(*(caller.open() for caller in callers))
         await asyncio.gather(
             *(caller.request("resources/subscribe", {"uri": _URI}) for caller in callers[:20])
         )
-        streams = [await open_stream(gate.port, listen_request(caller)) for caller in callers]
+        streams = [await open_stream(gateway.port, listen_request(caller)) for caller in callers]
         ids = [await _first_id(stream) for stream in streams]
         # Some have a call under way; what was asked for is on disk within a second or so.
         calls = [asyncio.create_task(caller.call("talker_hold")) for caller in callers[:50]]
         await asyncio.sleep(1.5)
-        await gate.stop(signal.SIGKILL)
+        await gateway.stop(signal.SIGKILL)
         await asyncio.gather(*calls, return_exceptions=True)
         for stream, caller in zip(streams, callers, strict=True):
             stream.close()
             caller.close()
-        async with running(gate.log.parent, {"mcpServers": servers}, gate.port) as second:
+        async with running(gateway.log.parent, {"mcpServers": servers}, gateway.port) as second:
             await second.wait_ready(servers)
             outcomes = await asyncio.gather(
                 *(_come_back(caller, last) for caller, last in zip(callers, ids, strict=True))

@@ -52,14 +52,16 @@ def _legacy_post(port: int, path: str, method: str, number: int) -> bytes:
     return http1.request(port, "POST", path, {"Content-Type": "application/json"}, body)
 
 
-async def _post_many(gate: AsyncGatewayProcess, path: str, count: int) -> int:
+async def _post_many(gateway: AsyncGatewayProcess, path: str, count: int) -> int:
     """Ask on a legacy SSE session for the list of tools; gives how many requests the gateway has accepted."""
     accepted = 0
-    async with http1.connected(gate.port) as connection:
+    async with http1.connected(gateway.port) as connection:
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
             for number in range(count):
                 async with asyncio.timeout(_BLOCKED_SECONDS):
-                    response = await connection.exchange(_legacy_post(gate.port, path, "tools/list", number))
+                    response = await connection.exchange(
+                        _legacy_post(gateway.port, path, "tools/list", number)
+                    )
                 accepted += response.status == 202
                 if response.status == 404:
                     break
@@ -79,27 +81,27 @@ async def check_unread_responses(trial: Trial) -> None:
     """Each way of not reading, one after the other on one gateway, with a bound on what all may cost."""
     servers = {"wide": chatty(trial.directory, "wide", script=_SCRIPT), "steady": misbehaving()}
     count = trial.size(quick=8_000, full=40_000)
-    async with trial.gate(servers, settings=WHOLE, spare_files=1) as gate:
-        usage = Usage(gate)
-        async with bystander(trial, gate, "steady_echo"):
+    async with trial.gateway(servers, settings=WHOLE, spare_files=1) as gateway:
+        usage = Usage(gateway)
+        async with bystander(trial, gateway, "steady_echo"):
             with ExitStack() as connections:
-                sent = await _pipeline(trial, gate, connections, count)
-                stream, path = await asyncio.to_thread(_open_legacy, gate.port)
+                sent = await _pipeline(trial, gateway, connections, count)
+                stream, path = await asyncio.to_thread(_open_legacy, gateway.port)
                 connections.enter_context(stream)
-                accepted = await _post_many(gate, path, count // 4)
+                accepted = await _post_many(gateway, path, count // 4)
                 trial.measure("legacy SSE", f"{accepted} of {count // 4} accepted")
-                await _check_closed(trial, gate, sent + 1)
+                await _check_closed(trial, gateway, sent + 1)
         growth = usage.peak_growth_mib
     trial.measure("unread responses", f"RSS +{growth:.0f} MB")
     trial.check(f"unread: RSS at most +{_MOST_GROWTH_MIB} MB", growth <= _MOST_GROWTH_MIB, f"{growth:.0f} MB")
 
 
-async def _pipeline(trial: Trial, gate: AsyncGatewayProcess, connections: ExitStack, count: int) -> int:
+async def _pipeline(trial: Trial, gateway: AsyncGatewayProcess, connections: ExitStack, count: int) -> int:
     """Send on connections that nobody reads; gives how many there are."""
     used = 0
     for label, together, (method, params) in _REQUESTS:
-        opened = [connections.enter_context(_unread(gate.port)) for _ in range(together)]
-        data = Client(gate.port, modern=True).post(method, params)
+        opened = [connections.enter_context(_unread(gateway.port)) for _ in range(together)]
+        data = Client(gateway.port, modern=True).post(method, params)
         each = count // together
         sent = await asyncio.gather(*(asyncio.to_thread(_send_many, one, data, each) for one in opened))
         trial.measure(label, f"{sum(sent)} sent on {together}")
@@ -115,13 +117,13 @@ _REQUESTS: tuple[tuple[str, int, tuple[str, dict[str, Any]]], ...] = (
 )
 
 
-async def _check_closed(trial: Trial, gate: AsyncGatewayProcess, most: int) -> None:
+async def _check_closed(trial: Trial, gateway: AsyncGatewayProcess, most: int) -> None:
     """The gateway closes these connections in time, and counts why."""
     started, closed = time.monotonic(), 0
 
     async def all_closed() -> bool:
         nonlocal closed
-        closed = await _counted(gate)
+        closed = await _counted(gateway)
         return closed >= most
 
     with contextlib.suppress(TimeoutError):
@@ -130,7 +132,7 @@ async def _check_closed(trial: Trial, gate: AsyncGatewayProcess, most: int) -> N
     trial.check("each unread connection is closed and counted", closed == most, f"{closed} of {most}")
 
 
-async def _counted(gate: AsyncGatewayProcess) -> int:
-    body = (await gate.get("/metrics")).body.decode()
+async def _counted(gateway: AsyncGatewayProcess) -> int:
+    body = (await gateway.get("/metrics")).body.decode()
     found = re.search(r'^headgate_connections_closed_total\{reason="unread"\} (\d+)$', body, re.MULTILINE)
     return int(found[1]) if found else 0

@@ -35,7 +35,10 @@ async def bad_network(trial: Trial) -> None:
     }
     async with misbehaving_http(trial.directory) as upstream, fault_proxy(upstream.port) as proxy:
         entry = {"url": f"http://127.0.0.1:{proxy.port}/mcp", "transport": "streamable-http", "timeout": 20}
-        async with trial.gate({"rogue": entry}, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with (
+            trial.gateway({"rogue": entry}, spare_files=SPARE_FILES) as gateway,
+            client(gateway.port) as caller,
+        ):
             for label, faults in (slow | broken).items():
                 proxy.faults = faults
                 answer = await caller.call("rogue_echo", {"text": "through"})
@@ -55,7 +58,10 @@ async def _broken_by_class(trial: Trial, broken: dict[str, Faults]) -> None:
     deeds = trial.directory / "deeds"
     async with audited_http(deeds) as upstream, fault_proxy(upstream.port) as proxy:
         entry = upstream.entry() | {"url": f"http://127.0.0.1:{proxy.port}/mcp"}
-        async with trial.gate({"bank": entry}, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with (
+            trial.gateway({"bank": entry}, spare_files=SPARE_FILES) as gateway,
+            client(gateway.port) as caller,
+        ):
             for label, faults in broken.items():
                 for tool, sent in (("get", 2), ("put", 2), ("charge", 2), ("book", 1), ("pay", 1)):
                     ref = f"{label} {tool}"
@@ -79,7 +85,7 @@ async def comments_only(trial: Trial) -> None:
     """A stream of comments is no answer, however long it goes on."""
     async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=3, maxTimeout=6)}
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with trial.gateway(servers, spare_files=SPARE_FILES) as gateway, client(gateway.port) as caller:
             answer = await caller.call("rogue_sse_comments")
             trial.measure("cut after", answer.seconds, "s")
             trial.check("a timeout", answer.outcome == "TIMEOUT/unknown", answer.outcome)
@@ -93,11 +99,11 @@ async def big_event(trial: Trial) -> None:
     async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=30)}
         async with (
-            trial.gate(servers, settings=WHOLE, spare_files=SPARE_FILES) as gate,
-            client(gate.port) as caller,
+            trial.gateway(servers, settings=WHOLE, spare_files=SPARE_FILES) as gateway,
+            client(gateway.port) as caller,
         ):
             await caller.call("rogue_echo", {"text": "warm"})
-            usage, text = Usage(gate), TextDigest(size)
+            usage, text = Usage(gateway), TextDigest(size)
             answer = await caller.call("rogue_sse_big", {"size": size}, take=text.take)
             trial.measure("took", answer.seconds, "s")
             trial.measure("CPU", usage.cpu_seconds, "s")
@@ -111,9 +117,9 @@ async def bombs(trial: Trial) -> None:
     """A small body that grows to 512 MiB is cut, whatever its encoding."""
     async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=30)}
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with trial.gateway(servers, spare_files=SPARE_FILES) as gateway, client(gateway.port) as caller:
             for encoding in ("gzip", "br", "zstd"):
-                usage = Usage(gate)
+                usage = Usage(gateway)
                 answer = await caller.call("rogue_bomb", {"encoding": encoding, "size": 512 * MEBIBYTE})
                 growth = usage.peak_growth_mib
                 trial.measure(encoding, f"{answer.outcome} {answer.seconds:.2f} s +{growth:.0f} MB")
@@ -134,7 +140,7 @@ async def redirects(trial: Trial) -> None:
         misbehaving_http(trial.directory, "other") as other,
     ):
         servers = {"rogue": upstream.entry(timeout=5, headers={"Authorization": "Bearer upstream-canary"})}
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with trial.gateway(servers, spare_files=SPARE_FILES) as gateway, client(gateway.port) as caller:
             for status in (301, 302, 303, 307, 308):
                 answer = await _call_with_credential(caller, status, other.url)
                 trial.check(f"{status}: a typed error", answer.failure is not None, answer.outcome)
@@ -178,7 +184,7 @@ async def statuses(trial: Trial) -> None:
     """Each refusal of an HTTP upstream becomes the error that says what to do."""
     async with misbehaving_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=5)}
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with trial.gateway(servers, spare_files=SPARE_FILES) as gateway, client(gateway.port) as caller:
             await caller.call("rogue_forget_sessions")
             renewed = await caller.call("rogue_echo", {"text": "renewed"})
             trial.measure("session", renewed.outcome)

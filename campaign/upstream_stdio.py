@@ -57,11 +57,11 @@ def _of_a_call(deeds: Path, ref: str, event: str = "arrived") -> list[AuditRecor
 
 
 async def by_class(
-    trial: Trial, gate: AsyncGatewayProcess, caller: Client, deeds: Path, fault: str = ""
+    trial: Trial, gateway: AsyncGatewayProcess, caller: Client, deeds: Path, fault: str = ""
 ) -> None:
     """Calls of three classes lose their child: by a fault of its own, or killed. Only one is not repeated."""
     for tool, ok in (("get", True), ("put", True), ("pay", False)):
-        await gate.wait_ready(["bank"])
+        await gateway.wait_ready(["bank"])
         # Long enough to be killed amid it, also where it is made again.
         arguments = {"ref": tool, "before": 0.3, **({"fault": fault} if fault else {})}
         call = asyncio.create_task(caller.call(f"bank_{tool}", arguments))
@@ -84,8 +84,8 @@ async def killed_child(trial: Trial) -> None:
     """The child is killed while a call is under way."""
     record, deeds = trial.directory / "record", trial.directory / "deeds"
     servers = {"rogue": misbehaving("--record", str(record)), "bank": audited(deeds)}
-    async with trial.gate(servers) as gate, client(gate.port) as caller:
-        await by_class(trial, gate, caller, deeds)
+    async with trial.gateway(servers) as gateway, client(gateway.port) as caller:
+        await by_class(trial, gateway, caller, deeds)
         child = int((await caller.call("rogue_pid")).text)
         call = asyncio.create_task(caller.call("rogue_never_answer"))
         await eventually(lambda: executions(record, "never_answer"), 5, "the call to arrive")
@@ -96,7 +96,7 @@ async def killed_child(trial: Trial) -> None:
         check_lost(trial, answer)
         await recovery(trial, caller)
         trial.check("not sent again", executions(record, "never_answer") == 1)
-        trial.check("the restart is counted", (await gate.servers())["rogue"].get("restarts", 0) >= 1)
+        trial.check("the restart is counted", (await gateway.servers())["rogue"].get("restarts", 0) >= 1)
 
 
 @case("F02", "SIGSTOP of the child", "timeout, then breaker open or child recycled; others unaffected",
@@ -104,11 +104,11 @@ async def killed_child(trial: Trial) -> None:
 async def stopped_child(trial: Trial) -> None:
     """The child is stopped; calls to it time out until the breaker answers for it."""
     async with (
-        trial.gate({"rogue": misbehaving(timeout=1), "steady": misbehaving()}) as gate,
-        client(gate.port) as caller,
+        trial.gateway({"rogue": misbehaving(timeout=1), "steady": misbehaving()}) as gateway,
+        client(gateway.port) as caller,
     ):
         child = int((await caller.call("rogue_pid")).text)
-        async with bystander(trial, gate, "steady_echo"):
+        async with bystander(trial, gateway, "steady_echo"):
             stopped = time.monotonic()
             os.kill(child, signal.SIGSTOP)
             await _until_refused(trial, caller)
@@ -139,12 +139,14 @@ async def _until_refused(trial: Trial, caller: Client) -> None:
 
 
 @case(
-    "F03", "never answers, no client timeout", "the gate's timeout fires; the maximum fires despite progress"
+    "F03",
+    "never answers, no client timeout",
+    "the gateway's timeout fires; the maximum fires despite progress",
 )
 async def no_answer(trial: Trial) -> None:
     """A silent tool is cut at the timeout, one that only reports progress at the maximum."""
     servers = {"rogue": misbehaving(timeout=2, maxTimeout=5)}
-    async with trial.gate(servers) as gate, client(gate.port) as caller:
+    async with trial.gateway(servers) as gateway, client(gateway.port) as caller:
         silent, chatty = await asyncio.gather(
             caller.call("rogue_never_answer"), caller.call("rogue_progress_forever", progress=True)
         )
@@ -160,20 +162,20 @@ async def no_answer(trial: Trial) -> None:
 @case("F04", "stdout closed, the child stays alive", "noticed within 1 s; the child is reaped, no zombie")
 async def half_closed(trial: Trial) -> None:
     """The child closes its stdout and goes on living."""
-    async with trial.gate({"rogue": misbehaving(timeout=8)}) as gate, client(gate.port) as caller:
+    async with trial.gateway({"rogue": misbehaving(timeout=8)}) as gateway, client(gateway.port) as caller:
         child = int((await caller.call("rogue_pid")).text)
         check_lost(trial, await caller.call("rogue_close_stdout"))
         await recovery(trial, caller, limit=5)
         gone = await eventually(lambda: not procfs.alive(child), 10, "the child to be gone")
         trial.measure("child gone after", gone, "s")
-        zombies = [pid for pid in _all_children(gate) if procfs.zombie(pid)]
+        zombies = [pid for pid in _all_children(gateway) if procfs.zombie(pid)]
         trial.measure("zombies", len(zombies))
         trial.check("no zombie", not zombies and not procfs.zombie(child), zombies)
 
 
-def _all_children(gate: AsyncGatewayProcess) -> set[int]:
+def _all_children(gateway: AsyncGatewayProcess) -> set[int]:
     return {
-        int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _parent(int(entry)) == gate.pid
+        int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _parent(int(entry)) == gateway.pid
     }
 
 
@@ -193,8 +195,8 @@ async def exit_in_mid_line(trial: Trial) -> None:
     """The child exits after half of its answer."""
     deeds = trial.directory / "deeds"
     servers = {"rogue": misbehaving(timeout=20), "bank": audited(deeds, timeout=20)}
-    async with trial.gate(servers) as gate, client(gate.port) as caller:
-        await by_class(trial, gate, caller, deeds, "half")
+    async with trial.gateway(servers) as gateway, client(gateway.port) as caller:
+        await by_class(trial, gateway, caller, deeds, "half")
         check_lost(trial, await caller.call("rogue_exit_mid_line"), ("NETWORK_ERROR", "INVALID_MESSAGE"))
         await recovery(trial, caller)
 
@@ -202,13 +204,13 @@ async def exit_in_mid_line(trial: Trial) -> None:
 @case("F06", "log noise, colours, blank lines, JSON that is no message", "ignored and counted")
 async def noisy(trial: Trial) -> None:
     """Noise around the answer does not touch it."""
-    async with trial.gate({"rogue": misbehaving(timeout=5)}) as gate, client(gate.port) as caller:
+    async with trial.gateway({"rogue": misbehaving(timeout=5)}) as gateway, client(gateway.port) as caller:
         answer = await caller.call("rogue_noise")
         trial.check("the answer comes through", answer.text == "through the noise", answer.outcome)
         again = await caller.call("rogue_noise")
         trial.check("and the next one", again.text == "through the noise", again.outcome)
         expected = 2 * 2 * sum(bool(line.strip()) for line in NOISE_LINES)
-        counted = (await gate.servers())["rogue"].get("ignored_messages", 0)
+        counted = (await gateway.servers())["rogue"].get("ignored_messages", 0)
         trial.measure("counted", f"{counted} of {expected} noise lines")
         trial.check("every line with text is counted", counted >= expected, counted)
 
@@ -216,7 +218,7 @@ async def noisy(trial: Trial) -> None:
 @case("F07", "invalid UTF-8 on stdout", "the call fails at once as INVALID_MESSAGE; the next one works")
 async def invalid_utf8(trial: Trial) -> None:
     """One invalid byte fails one call, not the connection."""
-    async with trial.gate({"rogue": misbehaving(timeout=20)}) as gate, client(gate.port) as caller:
+    async with trial.gateway({"rogue": misbehaving(timeout=20)}) as gateway, client(gateway.port) as caller:
         answer = await caller.call("rogue_invalid_utf8")
         check_lost(trial, answer, ("INVALID_MESSAGE",))
         await recovery(trial, caller)
@@ -231,7 +233,7 @@ async def unasked_replies(trial: Trial) -> None:
     """Replies that nobody waits for reach nobody."""
     record = trial.directory / "record"
     servers = {"rogue": misbehaving("--record", str(record), timeout=20)}
-    async with trial.gate(servers) as gate, client(gate.port, modern=True) as caller:
+    async with trial.gateway(servers) as gateway, client(gateway.port, modern=True) as caller:
         unknown = await caller.call("rogue_unknown_id")
         trial.check("unknown ids are ignored", unknown.text == "the one that was asked for", unknown.outcome)
         twice = await caller.call("rogue_duplicate_reply")
@@ -245,7 +247,7 @@ async def unasked_replies(trial: Trial) -> None:
         trial.check("cancelled within 1 s", seconds <= 1, f"{seconds:.2f} s")
         answers = [await caller.call("rogue_echo", {"text": str(number)}) for number in range(20)]
         trial.check("later answers are right", [a.text for a in answers] == [str(n) for n in range(20)])
-        counted = (await gate.servers())["rogue"].get("ignored_messages", 0)
+        counted = (await gateway.servers())["rogue"].get("ignored_messages", 0)
         trial.measure("counted", counted)
         trial.check("at least the 3 stray replies are counted", counted >= 3, counted)
 
@@ -259,8 +261,8 @@ async def out_of_order(trial: Trial) -> None:
         arguments = {"number": number, "together": clients * each}
         return number, await caller.call("rogue_out_of_order", arguments)
 
-    async with trial.gate({"rogue": misbehaving(timeout=20)}) as gate:
-        callers = [Client(gate.port, modern=index % 2 == 0) for index in range(clients)]
+    async with trial.gateway({"rogue": misbehaving(timeout=20)}) as gateway:
+        callers = [Client(gateway.port, modern=index % 2 == 0) for index in range(clients)]
         await asyncio.gather(*(caller.open() for caller in callers))
         wrong, most = 0, 0
         for _ in range(rounds):
@@ -280,7 +282,7 @@ async def out_of_order(trial: Trial) -> None:
 @case("F13", "batch array as reply, error with a null id", "answered at once, never by the timeout")
 async def odd_envelopes(trial: Trial) -> None:
     """Envelopes that a handshake-era server may not send end the call they were meant for."""
-    async with trial.gate({"rogue": misbehaving(timeout=15)}) as gate, client(gate.port) as caller:
+    async with trial.gateway({"rogue": misbehaving(timeout=15)}) as gateway, client(gateway.port) as caller:
         for tool in ("batch_reply", "null_id_error"):
             answer = await caller.call(f"rogue_{tool}")
             trial.measure(tool, f"{answer.seconds:.3f} s {answer.outcome}")

@@ -47,15 +47,15 @@ async def cache_hints(trial: Trial) -> None:
         directory = trial.directory / f"mix{number}"
         directory.mkdir()
         servers = {name: _hinting(directory, name, hint) for name, hint in hints.items()}
-        async with trial.gate(servers, settings={"pageBytes": 4096}) as gate:
-            async with client(gate.port, modern=True) as caller:
+        async with trial.gateway(servers, settings={"pageBytes": 4096}) as gateway:
+            async with client(gateway.port, modern=True) as caller:
                 for method in _LISTS:
                     pages = await _pages(caller, method)
                     seen = {(page.get("ttlMs"), page.get("cacheScope")) for page in pages}
                     if seen != {wanted}:
                         wrong.append(f"{label}, {method}: {seen} instead of {wanted}")
                 await _check_reads(trial, caller, label, hints)
-            async with client(gate.port) as caller:
+            async with client(gateway.port) as caller:
                 plain = (await caller.request("tools/list")).result
                 trial.check(f"{label}: no hints in the handshake era", "ttlMs" not in plain, list(plain))
     trial.measure("mixes", f"{len(mixes)}, listings with another hint than the strictest: {len(wrong)}")
@@ -162,19 +162,19 @@ async def schema_bombs(trial: Trial) -> None:
             "steady": misbehaving(),
         }
         # Each of the two listings is 7 MB, read in one piece.
-        async with trial.gate(servers, ready=["steady"], stall_seconds=0.25) as gate:
-            usage = Usage(gate)
-            async with bystander(trial, gate, "steady_echo"):
-                await gate.wait_ready(servers, 20)
+        async with trial.gateway(servers, ready=["steady"], stall_seconds=0.25) as gateway:
+            usage = Usage(gateway)
+            async with bystander(trial, gateway, "steady_echo"):
+                await gateway.wait_ready(servers, 20)
                 for modern in (False, True):
-                    async with client(gate.port, modern=modern) as caller:
+                    async with client(gateway.port, modern=modern) as caller:
                         started = time.monotonic()
                         names = await caller.list_tools()
                         trial.measure(
                             f"{'new' if modern else 'old'} client lists", time.monotonic() - started, "s"
                         )
                         await _check_bombs(trial, caller, names, bombs)
-            left = (await gate.servers())["bomber"].get("tools_left_out", {})
+            left = (await gateway.servers())["bomber"].get("tools_left_out", {})
             trial.measure("left out", f"{len(left)} of {len(bombs)}")
             trial.measure("fetched", f"{well.hits} over HTTP, {int(well.opened())} files")
             trial.measure("RSS", f"+{usage.peak_growth_mib:.0f} MB")
@@ -214,12 +214,12 @@ async def _check_bombs(trial: Trial, caller: Client, names: list[str], bombs: di
 async def collisions(trial: Trial) -> None:
     """Who had a name first keeps it, and nobody can take another's."""
     servers = _colliding(trial.directory)
-    async with trial.gate(servers, stall_seconds=None) as gate:
-        before = await _names(gate)
-        owners = await _check_owners(trial, gate, "at first")
-        await gate.stop()
+    async with trial.gateway(servers, stall_seconds=None) as gateway:
+        before = await _names(gateway)
+        owners = await _check_owners(trial, gateway, "at first")
+        await gateway.stop()
         reversed_order = {"mcpServers": dict(reversed(servers.items()))}
-        async with running(gate.log.parent, reversed_order, gate.port) as second:
+        async with running(gateway.log.parent, reversed_order, gateway.port) as second:
             await second.wait_ready(servers)
             after = await _names(second)
             trial.measure("names", sum(map(len, before.values())))
@@ -232,15 +232,15 @@ async def collisions(trial: Trial) -> None:
 
 
 async def _check_orders(trial: Trial, servers: dict[str, Any], owners: dict[str, str]) -> None:
-    """New gates of the same configuration: names lead to the same servers in whatever order they connect."""
+    """New gateways of the same configuration: names lead to the same servers in any order of connecting."""
     different = {}
     orders = list(itertools.permutations(servers))
     for order in orders[: trial.size(quick=3, full=len(orders))]:
         late = {name: _late(servers[name], _STEP_SECONDS * order.index(name)) for name in servers}
-        async with trial.gate(late, stall_seconds=None) as gate:
-            connected = _connected(gate)
+        async with trial.gateway(late, stall_seconds=None) as gateway:
+            connected = _connected(gateway)
             trial.check(f"they connect as {', '.join(order)}", connected == list(order), connected)
-            found = await _check_owners(trial, gate, f"connected as {', '.join(order)}")
+            found = await _check_owners(trial, gateway, f"connected as {', '.join(order)}")
             if found != owners:
                 different[order] = dict(found.items() ^ owners.items())
     trial.measure("changed by the order of connections", len(different))
@@ -253,9 +253,9 @@ def _late(entry: dict[str, Any], seconds: float) -> dict[str, Any]:
     return entry | {"command": "/bin/sh", "args": ["-c", script]}
 
 
-def _connected(gate: AsyncGatewayProcess) -> list[str]:
+def _connected(gateway: AsyncGatewayProcess) -> list[str]:
     """The servers in the order in which they were ready."""
-    entries = [msgspec.json.decode(line) for line in gate.log_lines() if "upstream ready" in line]
+    entries = [msgspec.json.decode(line) for line in gateway.log_lines() if "upstream ready" in line]
     return [entry["server"] for entry in entries]
 
 
@@ -280,8 +280,8 @@ def _colliding(directory: Path) -> dict[str, Any]:
     }
 
 
-async def _names(gate: AsyncGatewayProcess) -> dict[str, set[str]]:
-    async with client(gate.port, modern=True) as caller:
+async def _names(gateway: AsyncGatewayProcess) -> dict[str, set[str]]:
+    async with client(gateway.port, modern=True) as caller:
         found = {}
         keys = ("name", "name", "uri", "uriTemplate")
         for method, key in zip(_LISTS, keys, strict=True):
@@ -293,12 +293,12 @@ async def _names(gate: AsyncGatewayProcess) -> dict[str, set[str]]:
         return found
 
 
-async def _check_owners(trial: Trial, gate: AsyncGatewayProcess, when: str) -> dict[str, str]:
+async def _check_owners(trial: Trial, gateway: AsyncGatewayProcess, when: str) -> dict[str, str]:
     """Call, get and read everything; each answers with its own server's name. Gives the owner of each."""
-    names = await _names(gate)
+    names = await _names(gateway)
     answered: dict[str, dict[str, int]] = {}
     found: dict[str, str] = {}
-    async with client(gate.port) as caller:
+    async with client(gateway.port) as caller:
         for method, key, kind in (
             ("tools/call", "name", "tools/list"), ("prompts/get", "name", "prompts/list"),
             ("resources/read", "uri", "resources/list"),

@@ -1,1 +1,1 @@
-"""The official conformance suite, run against a fixture server directly and through the gate."""
+"""The official conformance suite, run against a fixture server directly and through the gateway."""

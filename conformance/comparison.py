@@ -16,7 +16,7 @@ _EVERY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A check that the suite judges otherwise through the gate."""
+    """A check that the suite judges otherwise through the gateway."""
 
     scenario: str
     check: str

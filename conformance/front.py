@@ -1,7 +1,8 @@
-"""The client that the suite's client scenarios judge: a plain SDK client with the gate between it and them.
+"""The client that the suite's client scenarios judge: a plain SDK client behind the gateway.
 
-The suite starts `python -m conformance.front [--direct] URL`. The gate gets URL as its one server, so every
-request that the suite sees is the gate's; with --direct there is no gate, and the SDK's client is judged.
+The suite starts `python -m conformance.front [--direct] URL`. The gateway gets URL as its one
+server, so every request that the suite sees is the gateway's; with --direct there is no gateway, and the
+suite judges the SDK's client.
 """
 
 import argparse
@@ -80,7 +81,7 @@ async def _fit(client: Client) -> None:
 
 async def _unfit(client: Client) -> None:
     await _fit(client)
-    # The SDK's client leaves them out by itself; the gate must not pass them on for a client that does not.
+    # The SDK's client leaves them out; the gateway must not pass them on for a client that sends them.
     for name in _UNFIT:
         params = types.CallToolRequestParams(name=name, arguments={"value": "x"})
         try:
@@ -127,7 +128,7 @@ async def _talk_through(url: str, logs: Path | None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         if logs is not None:
-            directory = logs / "gates" / os.environ["MCP_CONFORMANCE_SCENARIO"]
+            directory = logs / "gateways" / os.environ["MCP_CONFORMANCE_SCENARIO"]
             directory.mkdir(parents=True, exist_ok=True)
         settings = {"prefix": False, "listing": "full"}
         config = {"mcpServers": {"suite": {"url": url}}, "proxySettings": settings}
@@ -139,8 +140,8 @@ async def _talk_through(url: str, logs: Path | None) -> None:
 async def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m conformance.front")
     parser.add_argument("url")
-    parser.add_argument("--direct", action="store_true", help="without the gate")
-    parser.add_argument("--logs", type=Path, help="keep the gate's log here")
+    parser.add_argument("--direct", action="store_true", help="without the gateway")
+    parser.add_argument("--logs", type=Path, help="keep the gateway's log here")
     options = parser.parse_args()
     async with asyncio.timeout(_SCENARIO_SECONDS):
         await (_talk(options.url, _DO) if options.direct else _talk_through(options.url, options.logs))

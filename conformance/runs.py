@@ -22,7 +22,7 @@ _CLIENTS_AT_ONCE: Final = 2
 
 
 async def run_direct(cell: Cell, known: Scenarios, scenario: str | None, directory: Path) -> Results:
-    """What the suite says without the gate: of the fixture, or of the client that stands before the gate."""
+    """The suite's results without the gateway: for the fixture, or for the client."""
     if cell.side is Side.CLIENT:
         return await _run_clients(cell, known, scenario, directory, "--direct")
     async with _fixture(Era.BOTH, directory) as url:
@@ -30,7 +30,7 @@ async def run_direct(cell: Cell, known: Scenarios, scenario: str | None, directo
 
 
 async def run_through(cell: Cell, known: Scenarios, scenario: str | None, directory: Path) -> Results:
-    """What the suite says of the gate."""
+    """What the suite says of the gateway."""
     if cell.side is Side.CLIENT:
         return await _run_clients(cell, known, scenario, directory, "--logs", str(directory))
     async with (

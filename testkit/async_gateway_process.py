@@ -31,7 +31,7 @@ class ProcessCounts:
 
 
 class AsyncGatewayProcess:
-    """A running gate."""
+    """A running gateway."""
 
     def __init__(self, child: asyncio.subprocess.Process, port: int, log: Path) -> None:
         self.child = child
@@ -108,7 +108,7 @@ async def running(
     """
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
-    log = directory / "gate.log"
+    log = directory / "gateway.log"
     variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | dict(environment or {})
     start = serve_command(
         config_file, directory / "data", "--listing", "full", port=port, program=program, ulimit=ulimit
@@ -122,42 +122,44 @@ async def running(
             stderr=stderr,
             stdin=asyncio.subprocess.DEVNULL,
         )
-    gate = AsyncGatewayProcess(child, 0, log)
+    gateway = AsyncGatewayProcess(child, 0, log)
     try:
-        await _wait_until_it_listens(gate)
-        yield gate
+        await _wait_until_it_listens(gateway)
+        yield gateway
     finally:
-        await _clear_away(gate)
+        await _clear_away(gateway)
 
 
-async def _wait_until_it_listens(gate: AsyncGatewayProcess) -> None:
+async def _wait_until_it_listens(gateway: AsyncGatewayProcess) -> None:
     try:
-        await eventually(lambda: _find_port(gate), _START_SECONDS, "the gate to listen")
+        await eventually(lambda: _find_port(gateway), _START_SECONDS, "the gateway to listen")
     except TimeoutError as error:
         # Its own word on where it hangs.
-        await gate.stop(signal.SIGABRT)
-        raise RuntimeError(f"{error}: {gate.log.read_text()[-4000:]}") from error
+        await gateway.stop(signal.SIGABRT)
+        raise RuntimeError(f"{error}: {gateway.log.read_text()[-4000:]}") from error
 
 
-def _find_port(gate: AsyncGatewayProcess) -> bool:
-    if gate.child.returncode is not None:
-        raise RuntimeError(f"the gate ended with {gate.child.returncode}: {gate.log.read_text()[-2000:]}")
-    for line in gate.log_lines():
+def _find_port(gateway: AsyncGatewayProcess) -> bool:
+    if gateway.child.returncode is not None:
+        raise RuntimeError(
+            f"the gateway ended with {gateway.child.returncode}: {gateway.log.read_text()[-2000:]}"
+        )
+    for line in gateway.log_lines():
         with contextlib.suppress(ValueError):
             entry = json.loads(line)
             if entry.get("event") == "listening" and ":" in entry.get("url", ""):
-                gate.port = int(entry["url"].split("://")[1].split("/")[0].rpartition(":")[2])
-    return gate.port != 0
+                gateway.port = int(entry["url"].split("://")[1].split("/")[0].rpartition(":")[2])
+    return gateway.port != 0
 
 
-async def _clear_away(gate: AsyncGatewayProcess) -> None:
-    left = procfs.descendants(gate.pid) if gate.alive else set()
-    if gate.child.returncode is None:
+async def _clear_away(gateway: AsyncGatewayProcess) -> None:
+    left = procfs.descendants(gateway.pid) if gateway.alive else set()
+    if gateway.child.returncode is None:
         with contextlib.suppress(ProcessLookupError, TimeoutError):
-            await gate.stop()
-    if gate.child.returncode is None:
-        gate.child.kill()
-        await gate.child.wait()
+            await gateway.stop()
+    if gateway.child.returncode is None:
+        gateway.child.kill()
+        await gateway.child.wait()
     for pid in left:
         if procfs.alive(pid):
             with contextlib.suppress(ProcessLookupError):

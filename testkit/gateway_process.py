@@ -53,7 +53,7 @@ class GatewayProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the gate."""
+        """Return the process id of the gateway."""
         return self.process.pid
 
     @property
@@ -130,7 +130,7 @@ class GatewayProcess:
         self.process.wait(STOP_SECONDS)
 
     def stop(self, seconds: float = STOP_SECONDS) -> int:
-        """Ask the gate to end with SIGTERM and return its exit code; raises GateFailed if it stays."""
+        """Ask the gateway to end with SIGTERM and return its exit code; raises GateFailed if it stays."""
         self._check_alive()
         self._expected_to_end = True
         self.process.send_signal(signal.SIGTERM)
@@ -138,7 +138,7 @@ class GatewayProcess:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            message = f"the gate did not stop within {seconds:g} s of SIGTERM\n{self.log_tail()}"
+            message = f"the gateway did not stop within {seconds:g} s of SIGTERM\n{self.log_tail()}"
             raise GatewayProcessFailed(message) from None
 
     def answers(self) -> bool:
@@ -156,14 +156,16 @@ class GatewayProcess:
         if not tracebacks_expected and TRACEBACK in self.log():
             first = self.log().index(TRACEBACK)
             raise GatewayProcessFailed(
-                f"the gate logged a traceback\n{self.log()[first:][:LOG_TAIL_CHARACTERS]}"
+                f"the gateway logged a traceback\n{self.log()[first:][:LOG_TAIL_CHARACTERS]}"
             )
 
     def _check_alive(self) -> None:
         code = self.process.poll()
         if code is not None and not self._expected_to_end:
             self._expected_to_end = True
-            raise GatewayProcessFailed(f"the gate ended by itself with exit code {code}\n{self.log_tail()}")
+            raise GatewayProcessFailed(
+                f"the gateway ended by itself with exit code {code}\n{self.log_tail()}"
+            )
 
 
 def free_port() -> int:
@@ -189,7 +191,7 @@ def running_gateway(
     tracebacks_expected: bool = False,
     ulimit: str = "",
 ) -> Iterator[GatewayProcess]:
-    """Run a gate with its configuration, data and log in `directory`; raises GateFailed if it misbehaves.
+    """Run a gateway with its configuration, data and log in `directory`; raises GateFailed if it misbehaves.
 
     The tools that read stored results are listed only where the configuration says so: most tests are about
     those of servers.
@@ -199,22 +201,22 @@ def running_gateway(
     gateway before it starts, as `-n 64`. `program` is a module that takes the arguments of `headgate serve`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    gate = _start(
+    gateway = _start(
         config, directory, program, transport, port or free_port(), options, environment or {}, ulimit
     )
     try:
-        wait_until(gate.answers, start_seconds, "/health answers 200")
+        wait_until(gateway.answers, start_seconds, "/health answers 200")
         if wait_for_servers:
-            gate.wait_until_tried(start_seconds)
-        yield gate
+            gateway.wait_until_tried(start_seconds)
+        yield gateway
     except TimeoutError as error:
-        error.add_note(f"the log of the gate ends with:\n{gate.log_tail()}")
+        error.add_note(f"the log of the gateway ends with:\n{gateway.log_tail()}")
         raise
     finally:
         try:
-            gate.close(tracebacks_expected=tracebacks_expected)
+            gateway.close(tracebacks_expected=tracebacks_expected)
         finally:
-            _make_sure_it_is_gone(gate)
+            _make_sure_it_is_gone(gateway)
 
 
 def _start(
@@ -227,7 +229,11 @@ def _start(
     environment: Mapping[str, str],
     ulimit: str,
 ) -> GatewayProcess:
-    config_path, data_dir, log_path = directory / "headgate.json", directory / "data", directory / "gate.log"
+    config_path, data_dir, log_path = (
+        directory / "headgate.json",
+        directory / "data",
+        directory / "gateway.log",
+    )
     settings = {"listResultTools": False} | dict(config.get("proxySettings") or {})
     config_path.write_text(json.dumps({**config, "proxySettings": settings}, indent=2), encoding="utf-8")
     command = serve_command(
@@ -247,7 +253,7 @@ def _start(
             stdout=log,
             stderr=log,
             env=clean_environment() | {"MCPPROXY_LOG_FORMAT": "json"} | dict(environment),
-            # Out of the terminal's process group: an interrupt reaches the tests, and they stop the gate.
+            # Out of the terminal's process group: an interrupt reaches the tests, and they stop the gateway.
             start_new_session=True,
         )
     return GatewayProcess(process, port, config_path, data_dir, log_path)
@@ -272,7 +278,7 @@ def serve_command(
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment of the tests without any setting meant for a gate."""
+    """Return the environment of the tests without any setting meant for a gateway."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MCPPROXY_")}
 
 
@@ -280,6 +286,6 @@ def _was_tried(server: Mapping[str, Any]) -> bool:
     return server.get("state") != "starting" or "last_error" in server
 
 
-def _make_sure_it_is_gone(gate: GatewayProcess) -> None:
-    if gate.process.poll() is None:
-        gate.kill()
+def _make_sure_it_is_gone(gateway: GatewayProcess) -> None:
+    if gateway.process.poll() is None:
+        gateway.kill()

@@ -1,4 +1,4 @@
-"""Section `path`: what one tool call costs on its way through the gate, beside peers and a bare forwarder."""
+"""Section `path`: the cost of one tool call through the gateway, beside peers and a bare forwarder."""
 
 from bench.path.section import run
 

@@ -27,7 +27,7 @@ _SPARE_FILES = 24
 class Opened:
     """The gateway, the place of its documents, and somebody who asks."""
 
-    gate: AsyncGatewayProcess
+    gateway: AsyncGatewayProcess
     place: Place
     caller: Client
 
@@ -64,10 +64,12 @@ async def opened(
             "openaiApiKey": own["MCPPROXY_OPENAI_API_KEY"],
         }
     async with (
-        trial.gate(servers, settings=settings, stall_seconds=stall_seconds, spare_files=_SPARE_FILES) as gate,
-        client(gate.port, modern=True) as caller,
+        trial.gateway(
+            servers, settings=settings, stall_seconds=stall_seconds, spare_files=_SPARE_FILES
+        ) as gateway,
+        client(gateway.port, modern=True) as caller,
     ):
-        yield Opened(gate, Place(gate.log.parent / "data", url, own), caller)
+        yield Opened(gateway, Place(gateway.log.parent / "data", url, own), caller)
 
 
 def told_once(err: str) -> bool:

@@ -35,8 +35,8 @@ async def busy(trial: Trial) -> None:
             # The tables, and the model of the vectors.
             await here.place.run("ingest", str(shelf.top))
             await _fill(here.place, chunks)
-            usage = Usage(here.gate)
-            async with bystander(trial, here.gate, "steady_echo"):
+            usage = Usage(here.gateway)
+            async with bystander(trial, here.gateway, "steady_echo"):
                 seconds = await _work(trial, here, shelf)
             seconds.sort()
             trial.measure("chunks", chunks)

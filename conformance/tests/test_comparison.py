@@ -14,7 +14,7 @@ def explained(status: str, check: str = "a/A") -> Explanation:
     return Explanation("2025/http", "ping", check, status, "it is so")
 
 
-def test_a_check_that_fails_only_through_the_gate_is_a_difference() -> None:
+def test_a_check_that_fails_only_through_the_gateway_is_a_difference() -> None:
     assert compare({"ping": (GOOD,)}, {"ping": (BAD,)}) == [
         Difference("ping", "a/A", "SUCCESS", "FAILURE", "broken")
     ]

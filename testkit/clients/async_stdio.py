@@ -42,12 +42,12 @@ class AsyncStdioClient:
 
 
 @contextlib.asynccontextmanager
-async def stdio_gate(directory: Path, config: dict[str, Any]) -> AsyncIterator[AsyncStdioClient]:
+async def stdio_gateway(directory: Path, config: dict[str, Any]) -> AsyncIterator[AsyncStdioClient]:
     """Run a gateway on pipes until the block ends."""
     directory.mkdir()
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
-    with (directory / "gate.log").open("wb") as stderr:
+    with (directory / "gateway.log").open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
             *serve_command(config_file, directory / "data", "--listing", "full", transport="stdio"),
             env=os.environ,

@@ -22,7 +22,7 @@ class Response:
 
 
 class Connection:
-    """One keep-alive connection to the gate."""
+    """One keep-alive connection to the gateway."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

@@ -32,14 +32,14 @@ def scripted(journal: Path, **environment: str) -> dict[str, Any]:
     return stdio_entry(server_command("servers.scripted"), env=env)
 
 
-def settle(gate: GatewayProcess, *servers: str) -> None:
+def settle(gateway: GatewayProcess, *servers: str) -> None:
     """Wait until the servers are ready and nobody is told of changed lists any more."""
-    gate.wait_until_ready(*servers)
+    gateway.wait_until_ready(*servers)
     told, since = -1.0, time.monotonic()
 
     def quiet() -> bool:
         nonlocal told, since
-        now = gate.metrics()["headgate_list_changes"]
+        now = gateway.metrics()["headgate_list_changes"]
         if now != told:
             told, since = now, time.monotonic()
         return time.monotonic() - since > QUIET_SECONDS
@@ -48,10 +48,10 @@ def settle(gate: GatewayProcess, *servers: str) -> None:
 
 
 def send(
-    gate: GatewayProcess, method: str, path: str, headers: Mapping[str, str | None], body: bytes = b""
+    gateway: GatewayProcess, method: str, path: str, headers: Mapping[str, str | None], body: bytes = b""
 ) -> HttpAnswer:
     """One request on a connection of its own; a header that is None is left out."""
-    connection = HTTPConnection(HOST, gate.port, timeout=SECONDS)
+    connection = HTTPConnection(HOST, gateway.port, timeout=SECONDS)
     try:
         given = {name: value for name, value in headers.items() if value is not None}
         connection.request(method, path, body, given)
@@ -62,11 +62,11 @@ def send(
 
 
 def post(
-    gate: GatewayProcess, message: Any, headers: Mapping[str, str | None] | None = None, path: str = "/mcp"
+    gateway: GatewayProcess, message: Any, headers: Mapping[str, str | None] | None = None, path: str = "/mcp"
 ) -> HttpAnswer:
     """POST a message, or bytes as they are."""
     body = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return send(gate, "POST", path, {**JSON_HEADERS, **(headers or {})}, body)
+    return send(gateway, "POST", path, {**JSON_HEADERS, **(headers or {})}, body)
 
 
 def request(method: str, params: dict[str, Any] | None = None, id: Any = 1) -> dict[str, Any]:
@@ -87,16 +87,18 @@ def modern_headers(method: str, name: str | None = None) -> dict[str, str | None
 
 
 def modern(
-    gate: GatewayProcess, method: str, params: dict[str, Any] | None = None, id: Any = 1
+    gateway: GatewayProcess, method: str, params: dict[str, Any] | None = None, id: Any = 1
 ) -> HttpAnswer:
     """Send a request of the stateless era and return whatever comes."""
     headers = modern_headers(method, (params or {}).get("name"))
-    return post(gate, modern_request(method, params, id), headers)
+    return post(gateway, modern_request(method, params, id), headers)
 
 
-def modern_call(gate: GatewayProcess, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+def modern_call(
+    gateway: GatewayProcess, name: str, arguments: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Call a tool and return its result."""
-    answer = modern(gate, "tools/call", {"name": name, "arguments": arguments or {}})
+    answer = modern(gateway, "tools/call", {"name": name, "arguments": arguments or {}})
     assert answer.status == 200, answer
     result: dict[str, Any] = last_message(answer)["result"]
     return result
@@ -122,12 +124,12 @@ class Session:
     """A client of the handshake era."""
 
     def __init__(
-        self, gate: GatewayProcess, version: str = LEGACY, capabilities: dict[str, Any] | None = None
+        self, gateway: GatewayProcess, version: str = LEGACY, capabilities: dict[str, Any] | None = None
     ) -> None:
-        self.gate = gate
+        self.gateway = gateway
         info = {"name": "x", "version": "1"}
         hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": info}
-        self.greeting = post(gate, request("initialize", hello, id=0))
+        self.greeting = post(gateway, request("initialize", hello, id=0))
         assert self.greeting.status == 200, self.greeting
         self.version: str = self.greeting.json()["result"]["protocolVersion"]
         self.headers = {
@@ -136,7 +138,7 @@ class Session:
         }
 
     def post(self, message: Any) -> HttpAnswer:
-        return post(self.gate, message, self.headers)
+        return post(self.gateway, message, self.headers)
 
     def ask(self, method: str, params: dict[str, Any] | None = None, id: Any = 1) -> dict[str, Any]:
         answer = self.post(request(method, params, id))
@@ -187,10 +189,10 @@ class Stream:
 
 @contextmanager
 def opened(
-    gate: GatewayProcess, method: str, path: str, headers: Mapping[str, str | None], body: bytes = b""
+    gateway: GatewayProcess, method: str, path: str, headers: Mapping[str, str | None], body: bytes = b""
 ) -> Iterator[Stream]:
     """Send a request and read its answer piece by piece; leaving the block hangs up."""
-    connection = HTTPConnection(HOST, gate.port, timeout=SECONDS)
+    connection = HTTPConnection(HOST, gateway.port, timeout=SECONDS)
     try:
         given = {name: value for name, value in headers.items() if value is not None}
         connection.request(method, path, body, given)
@@ -205,19 +207,19 @@ def opened(
 def listening(session: Session, last_event_id: str | None = None) -> "Any":
     """The GET stream of a session, or what it missed of another stream."""
     headers = {**session.headers, "Accept": "text/event-stream", "Last-Event-ID": last_event_id}
-    return opened(session.gate, "GET", "/mcp", headers)
+    return opened(session.gateway, "GET", "/mcp", headers)
 
 
 def asking(session: Session, message: dict[str, Any]) -> "Any":
     """The stream that answers a request."""
     body = json.dumps(message).encode()
-    return opened(session.gate, "POST", "/mcp", {**JSON_HEADERS, **session.headers}, body)
+    return opened(session.gateway, "POST", "/mcp", {**JSON_HEADERS, **session.headers}, body)
 
 
 @contextmanager
-def open_socket(gate: GatewayProcess) -> Iterator[socket.socket]:
+def open_socket(gateway: GatewayProcess) -> Iterator[socket.socket]:
     """A bare connection."""
-    with socket.create_connection((HOST, gate.port), timeout=SECONDS) as connection:
+    with socket.create_connection((HOST, gateway.port), timeout=SECONDS) as connection:
         yield connection
 
 

@@ -18,7 +18,7 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 
 
 class StdioClient:
-    """The program that started the gate."""
+    """The program that started the gateway."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.process = process
@@ -63,7 +63,7 @@ class StdioClient:
     def message(self) -> dict[str, Any]:
         """The next message."""
         line = self.line()
-        assert line, f"the gate closed its output: {self.log()[-2000:]}"
+        assert line, f"the gateway closed its output: {self.log()[-2000:]}"
         assert line.endswith(b"\n")
         message: dict[str, Any] = json.loads(line)
         assert message["jsonrpc"] == "2.0"
@@ -123,7 +123,7 @@ def running_stdio_gateway(
 ) -> Iterator[StdioClient]:
     """Run a gateway on stdio, as a client does; it is killed with the block if it still runs."""
     directory.mkdir(parents=True, exist_ok=True)
-    path, log = directory / "headgate.json", directory / "gate.log"
+    path, log = directory / "headgate.json", directory / "gateway.log"
     path.write_text(json.dumps(config), encoding="utf-8")
     command = serve_command(path, directory / "data", *options, transport="stdio")
     settings = {"MCPPROXY_LOG_FORMAT": "json", **(environment or {})}

@@ -200,7 +200,7 @@ def only(era: str, app: ASGIApp) -> ASGIApp:
     """Refuse requests of the other era, as servers written before or after it do."""
     versions = MODERN_PROTOCOL_VERSIONS if era == "modern" else (None, *HANDSHAKE_PROTOCOL_VERSIONS)
 
-    async def gate(scope: Scope, receive: Receive, send: Send) -> None:
+    async def gateway(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await app(scope, receive, send)
         found = dict(scope["headers"]).get(b"mcp-protocol-version")
@@ -209,7 +209,7 @@ def only(era: str, app: ASGIApp) -> ASGIApp:
         error = {"code": -32600, "message": f"Bad Request: Unsupported protocol version: {found!r}"}
         return await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)(scope, receive, send)
 
-    return gate
+    return gateway
 
 
 def server_options() -> argparse.ArgumentParser:

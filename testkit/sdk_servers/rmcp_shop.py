@@ -61,7 +61,7 @@ class Shop:
         self.script: dict[str, list[Outcome]] = {}
         self.flips: list[int] = []
         self.lost_chunks: list[int] = []
-        self.gate = asyncio.Event()
+        self.release = asyncio.Event()
         self.napping = asyncio.Event()
         self._answers: dict[str, types.CallToolResult] = {}
         self._bodies: dict[str, bytes] = {}
@@ -102,7 +102,7 @@ class Shop:
         self.executed.append((params.name, params.arguments or {}))
         if params.name == "nap":
             self.napping.set()
-            await self.gate.wait()
+            await self.release.wait()
         answer = self._answer(params.name, params.arguments or {})
         if key is not None:
             self._answers[key] = answer

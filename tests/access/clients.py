@@ -34,11 +34,11 @@ class HandshakeClient:
     """A client with a session."""
 
     def __init__(
-        self, gate: GatewayProcess, who: str | None = None, path: str = "/mcp", **capabilities: Any
+        self, gateway: GatewayProcess, who: str | None = None, path: str = "/mcp", **capabilities: Any
     ) -> None:
-        self.gate, self.who, self.path = gate, who, path
+        self.gateway, self.who, self.path = gateway, who, path
         hello = {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": INFO}
-        greeting = post(gate, request("initialize", hello, id=0), as_identity(who), path)
+        greeting = post(gateway, request("initialize", hello, id=0), as_identity(who), path)
         assert greeting.status == 200, greeting
         self.greeting: dict[str, Any] = greeting.json()["result"]
         self.id = greeting.headers["mcp-session-id"]
@@ -49,23 +49,23 @@ class HandshakeClient:
         }
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        answer = post(self.gate, request(method, params), self.headers, self.path)
+        answer = post(self.gateway, request(method, params), self.headers, self.path)
         assert answer.status == 200, answer
         return last_message(answer)
 
     def used_by(self, who: str | None, method: str = "POST") -> HttpAnswer:
         """What a client with another identity gets for the id of this session."""
         headers = {**self.headers, **as_identity(who), "Accept": "*/*", "Content-Type": "application/json"}
-        return send(self.gate, method, "/mcp", headers, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        return send(self.gateway, method, "/mcp", headers, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
 
 
 class StatelessClient:
     """A client whose requests stand alone."""
 
     def __init__(
-        self, gate: GatewayProcess, who: str | None = None, path: str = "/mcp", **capabilities: Any
+        self, gateway: GatewayProcess, who: str | None = None, path: str = "/mcp", **capabilities: Any
     ) -> None:
-        self.gate, self.who, self.path = gate, who, path
+        self.gateway, self.who, self.path = gateway, who, path
         self._meta = {"io.modelcontextprotocol/clientCapabilities": capabilities} if capabilities else {}
         self.greeting: dict[str, Any] = self.ask("server/discover")["result"]
 
@@ -74,7 +74,7 @@ class StatelessClient:
         name = given.get("name") or given.get("uri")
         headers = {**modern_headers(method, name), **as_identity(self.who)}
         message = modern_request(method, {**given, "_meta": {**self._meta, **given.get("_meta", {})}})
-        return last_message(post(self.gate, message, headers, self.path))
+        return last_message(post(self.gateway, message, headers, self.path))
 
 
 ERAS = {"handshake": HandshakeClient, "stateless": StatelessClient}

@@ -63,7 +63,7 @@ def start(directory: Path, **settings: Any) -> AbstractContextManager[GatewayPro
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    with start(tmp_path_factory.mktemp("gate")) as gate:
-        settle(gate, "bank", "files")
-        yield gate
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with start(tmp_path_factory.mktemp("gateway")) as gateway:
+        settle(gateway, "bank", "files")
+        yield gateway

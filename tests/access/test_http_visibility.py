@@ -36,10 +36,10 @@ def call(client: HandshakeClient | StatelessClient, name: str, /, **arguments: A
 @EITHER_ERA
 @pytest.mark.parametrize("method", LISTS)
 def test_lists_show_what_is_granted_and_nothing_else(
-    gate: GatewayProcess, client: AnyClient, method: str
+    gateway: GatewayProcess, client: AnyClient, method: str
 ) -> None:
-    everything, bank, files = (listed(client(gate, who), method) for who in ("carol", "alice", "bob"))
-    assert everything == bank | files == listed(client(gate), method)
+    everything, bank, files = (listed(client(gateway, who), method) for who in ("carol", "alice", "bob"))
+    assert everything == bank | files == listed(client(gateway), method)
     assert bank
     assert files
     assert all("bank" in name for name in bank)
@@ -49,33 +49,33 @@ def test_lists_show_what_is_granted_and_nothing_else(
 @EITHER_ERA
 @pytest.mark.parametrize("mode", ListingMode)
 def test_no_listing_mode_names_a_hidden_server(
-    gate: GatewayProcess, client: AnyClient, mode: ListingMode
+    gateway: GatewayProcess, client: AnyClient, mode: ListingMode
 ) -> None:
-    shown = json.dumps(client(gate, "alice", f"/mcp/{mode}").ask("tools/list"))
+    shown = json.dumps(client(gateway, "alice", f"/mcp/{mode}").ask("tools/list"))
     assert "files" not in shown
     assert "note" not in shown
-    assert "bank" not in json.dumps(client(gate, "bob", f"/mcp/{mode}").ask("tools/list"))
+    assert "bank" not in json.dumps(client(gateway, "bob", f"/mcp/{mode}").ask("tools/list"))
 
 
 @EITHER_ERA
-def test_the_greeting_speaks_of_visible_servers_alone(gate: GatewayProcess, client: AnyClient) -> None:
-    alice, bob = (json.dumps(client(gate, who).greeting) for who in ("alice", "bob"))
+def test_the_greeting_speaks_of_visible_servers_alone(gateway: GatewayProcess, client: AnyClient) -> None:
+    alice, bob = (json.dumps(client(gateway, who).greeting) for who in ("alice", "bob"))
     assert "Advice of the bank" in alice
     assert "archive" not in alice
     assert "Advice of the archive" in bob
     assert "bank" not in bob
-    assert "# files" in json.dumps(client(gate, "carol").greeting)
+    assert "# files" in json.dumps(client(gateway, "carol").greeting)
 
 
 @EITHER_ERA
 @pytest.mark.parametrize("spelling", ["{}_read_note", "{}:read_note", "{}__read_note"])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_hidden_tool_is_not_found_like_one_that_never_existed(
-    gate: GatewayProcess, client: AnyClient, spelling: str, *, wrapped: bool
+    gateway: GatewayProcess, client: AnyClient, spelling: str, *, wrapped: bool
 ) -> None:
     def refusal(server: str) -> str:
         name = spelling.format(server)
-        alice = client(gate, "alice", "/mcp/search" if wrapped else "/mcp")
+        alice = client(gateway, "alice", "/mcp/search" if wrapped else "/mcp")
         result = call(alice, "call_tool", name=name, args={}) if wrapped else call(alice, name)
         assert result["isError"]
         return json.dumps(result).replace(server, "SERVER")
@@ -86,16 +86,18 @@ def test_a_hidden_tool_is_not_found_like_one_that_never_existed(
 
 
 @EITHER_ERA
-def test_hints_name_visible_tools_alone(gate: GatewayProcess, client: AnyClient) -> None:
-    assert "files_read_note" in json.dumps(call(client(gate, "bob"), "files_read_not"))
-    assert "files_read_note" not in json.dumps(call(client(gate, "alice"), "files_read_not"))
+def test_hints_name_visible_tools_alone(gateway: GatewayProcess, client: AnyClient) -> None:
+    assert "files_read_note" in json.dumps(call(client(gateway, "bob"), "files_read_not"))
+    assert "files_read_note" not in json.dumps(call(client(gateway, "alice"), "files_read_not"))
 
 
 @EITHER_ERA
-def test_search_neither_finds_nor_counts_what_is_hidden(gate: GatewayProcess, client: AnyClient) -> None:
+def test_search_neither_finds_nor_counts_what_is_hidden(gateway: GatewayProcess, client: AnyClient) -> None:
     query = "read the text of a note from the archive"
     found = {
-        who: call(client(gate, who, "/mcp/search"), "retrieve_tools", query=query, limit=50, detail="explain")
+        who: call(
+            client(gateway, who, "/mcp/search"), "retrieve_tools", query=query, limit=50, detail="explain"
+        )
         for who in ("alice", "bob", "carol")
     }
     assert "files_read_note" in json.dumps(found["bob"])
@@ -106,9 +108,9 @@ def test_search_neither_finds_nor_counts_what_is_hidden(gate: GatewayProcess, cl
 
 
 @EITHER_ERA
-def test_a_search_in_a_hidden_server_is_one_in_no_server(gate: GatewayProcess, client: AnyClient) -> None:
+def test_a_search_in_a_hidden_server_is_one_in_no_server(gateway: GatewayProcess, client: AnyClient) -> None:
     def refusal(server: str) -> str:
-        alice = client(gate, "alice", "/mcp/search")
+        alice = client(gateway, "alice", "/mcp/search")
         return json.dumps(call(alice, "retrieve_tools", query="note", servers=[server])).replace(server, "S")
 
     assert refusal("files") == refusal("nowhere")
@@ -116,10 +118,10 @@ def test_a_search_in_a_hidden_server_is_one_in_no_server(gate: GatewayProcess, c
 
 
 @EITHER_ERA
-def test_the_schema_of_a_hidden_tool_does_not_exist(gate: GatewayProcess, client: AnyClient) -> None:
+def test_the_schema_of_a_hidden_tool_does_not_exist(gateway: GatewayProcess, client: AnyClient) -> None:
     def expand(who: str, name: str) -> str:
         params = {"name": "expandSchema", "arguments": {"toolName": name}}
-        return json.dumps(client(gate, who, "/mcp/slim").ask("tools/call", params))
+        return json.dumps(client(gateway, who, "/mcp/slim").ask("tools/call", params))
 
     assert "note" in expand("bob", "files_read_note")
     hidden = expand("alice", "files_read_note")
@@ -146,11 +148,11 @@ METHODS = {"a template": "resources/read", "completion of a template": "completi
 @EITHER_ERA
 @pytest.mark.parametrize("what", REFUSED)
 def test_hidden_prompts_and_resources_do_not_exist(
-    gate: GatewayProcess, client: AnyClient, what: str
+    gateway: GatewayProcess, client: AnyClient, what: str
 ) -> None:
     def answer(who: str, server: str) -> dict[str, Any]:
         params = json.loads(json.dumps(REFUSED[what]).replace("SERVER", server))
-        return client(gate, who).ask(METHODS.get(what, what), params)
+        return client(gateway, who).ask(METHODS.get(what, what), params)
 
     assert "result" in answer("bob", "files")
     hidden = answer("alice", "files")
@@ -161,31 +163,31 @@ def test_hidden_prompts_and_resources_do_not_exist(
     )
 
 
-def test_a_hidden_resource_cannot_be_subscribed_to(gate: GatewayProcess) -> None:
-    alice = HandshakeClient(gate, "alice")
-    assert "result" in HandshakeClient(gate, "bob").ask("resources/subscribe", {"uri": "files:///note"})
+def test_a_hidden_resource_cannot_be_subscribed_to(gateway: GatewayProcess) -> None:
+    alice = HandshakeClient(gateway, "alice")
+    assert "result" in HandshakeClient(gateway, "bob").ask("resources/subscribe", {"uri": "files:///note"})
     hidden = alice.ask("resources/subscribe", {"uri": "files:///note"})
     unknown = alice.ask("resources/subscribe", {"uri": "filly:///note"})
     assert json.dumps(hidden).replace("files", "S") == json.dumps(unknown).replace("filly", "S")
 
 
 @EITHER_ERA
-def test_a_method_cannot_be_forwarded_to_a_hidden_server(gate: GatewayProcess, client: AnyClient) -> None:
+def test_a_method_cannot_be_forwarded_to_a_hidden_server(gateway: GatewayProcess, client: AnyClient) -> None:
     def answer(who: str, server: str) -> str:
         params = {"_meta": {"io.headgate/server": server}}
-        return json.dumps(client(gate, who).ask("vendor/dig", params)).replace(server, "S")
+        return json.dumps(client(gateway, who).ask("vendor/dig", params)).replace(server, "S")
 
     assert answer("alice", "files") == answer("alice", "filly")
     assert answer("alice", "files") != answer("bob", "files")
 
 
 def test_a_hidden_server_gets_no_connection_and_no_message_of_a_client(tmp_path: Path) -> None:
-    with start(tmp_path) as gate:
-        settle(gate, "bank", "files")
-        alice = HandshakeClient(gate, "alice", roots={"listChanged": True}, elicitation={})
+    with start(tmp_path) as gateway:
+        settle(gateway, "bank", "files")
+        alice = HandshakeClient(gateway, "alice", roots={"listChanged": True}, elicitation={})
         assert "bank_pay_invoice" in json.dumps(alice.ask("tools/list"))
         changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
-        assert post(gate, changed, alice.headers).status == 202
+        assert post(gateway, changed, alice.headers).status == 202
         assert alice.ask("logging/setLevel", {"level": "debug"})["result"] == {}
         bank = tmp_path / "bank.record"
         wait_until(lambda: "told notifications/roots/list_changed" in bank.read_text(), 5.0, "told")
@@ -199,16 +201,16 @@ def test_a_hidden_tool_of_a_starting_server_undoes_no_step(tmp_path: Path) -> No
     started, bank = tmp_path / "started", config["mcpServers"].pop("bank")
     # Its tools are not known when the step comes.
     late = ["-c", f'touch {started}; sleep 2; exec "$@"', "sh", bank["command"], *bank["args"]]
-    with running_gateway(config, tmp_path, program="tests.access.granted_gateway") as gate:
-        settle(gate, "files")
-        dave = HandshakeClient(gate, "dave")
+    with running_gateway(config, tmp_path, program="tests.access.granted_gateway") as gateway:
+        settle(gateway, "files")
+        dave = HandshakeClient(gateway, "dave")
         begun = call(dave, "transaction_begin")["structuredContent"]["transaction_id"]
         config["mcpServers"]["bank"] = {**bank, "command": "sh", "args": late}
-        gate.write_config(config)
+        gateway.write_config(config)
         wait_until(started.exists, 5.0, "started")
         step = {"transaction_id": begun, "tool": "files_read_note", "args": {}}
         refused = call(dave, "transaction_step", **step, compensate={"tool": "bank_pay_invoice", "args": {}})
-        settle(gate, "bank", "files")
+        settle(gateway, "bank", "files")
         call(dave, "transaction_rollback", transaction_id=begun)
         assert "call pay_invoice" not in (tmp_path / "bank.record").read_text()
         assert "TOOL_NOT_FOUND" in json.dumps(refused)

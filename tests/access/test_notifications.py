@@ -145,16 +145,16 @@ LISTS = {f"notifications/{capability}/list_changed" for capability in ("tools", 
 
 def test_a_server_that_vanishes_is_told_to_those_who_saw_it(tmp_path: Path) -> None:
     config = configuration_of(tmp_path)
-    with start(tmp_path) as gate:
-        settle(gate, "bank", "files")
-        alice, bob = (HandshakeClient(gate, who) for who in ("alice", "bob"))
+    with start(tmp_path) as gateway:
+        settle(gateway, "bank", "files")
+        alice, bob = (HandshakeClient(gateway, who) for who in ("alice", "bob"))
         with listening_as(alice) as to_alice, listening_as(bob) as to_bob:
             for removed, stream in (("files", to_bob), ("bank", to_alice)):
                 del config["mcpServers"][removed]
-                gate.write_config(config)
+                gateway.write_config(config)
                 assert {stream.message()["method"] for _ in LISTS} == LISTS
             for client, stream in ((alice, to_alice), (bob, to_bob)):
-                assert send(gate, "DELETE", "/mcp", client.headers).status == 200
+                assert send(gateway, "DELETE", "/mcp", client.headers).status == 200
                 # Nothing came besides.
                 with pytest.raises(EOFError):
                     stream.message()
@@ -167,11 +167,11 @@ def test_what_may_be_about_the_call_of_another_is_told_to_nobody(tmp_path: Path,
     def answer_of(client: HandshakeClient) -> str:
         told = {"method": method, "params": {"data": secret}, "count": 1}
         params = {"name": "bank_tell_flood", "arguments": told}
-        return post(client.gate, request("tools/call", params), client.headers).body.decode()
+        return post(client.gateway, request("tools/call", params), client.headers).body.decode()
 
-    with start(tmp_path) as gate:
-        settle(gate, "bank", "files")
-        alice, carol = (HandshakeClient(gate, who) for who in ("alice", "carol"))
+    with start(tmp_path) as gateway:
+        settle(gateway, "bank", "files")
+        alice, carol = (HandshakeClient(gateway, who) for who in ("alice", "carol"))
         # Only Alice has used the connection so far.
         assert secret in answer_of(alice)
         assert secret not in answer_of(carol)
@@ -179,4 +179,4 @@ def test_what_may_be_about_the_call_of_another_is_told_to_nobody(tmp_path: Path,
 
 
 def listening_as(client: HandshakeClient) -> AbstractContextManager[Stream]:
-    return opened(client.gate, "GET", "/mcp", {**client.headers, "Accept": "text/event-stream"})
+    return opened(client.gateway, "GET", "/mcp", {**client.headers, "Accept": "text/event-stream"})

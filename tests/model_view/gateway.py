@@ -32,7 +32,7 @@ LAST_LINE = f"line {FILE_LINES - 1} of the book"
 class Site:
     """A running gateway, and where agents live and work."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     parts: Parts
     place: Path
 
@@ -48,7 +48,7 @@ class Site:
 
     def talk(self, agent: Agent, steps: list[Step], mode: str, answer: str | None = None) -> ModelView:
         """Let an agent make these calls through the address of a listing mode."""
-        entry = {"url": f"{self.gate.url}/{mode}"}
+        entry = {"url": f"{self.gateway.url}/{mode}"}
         return self.talk_through(agent, steps, entry, answer)
 
     def talk_through(
@@ -67,7 +67,7 @@ class Site:
 
     def listed(self, mode: str) -> dict[str, dict[str, Any]]:
         """Return the tools that the gateway lists in a mode, by name."""
-        reply = Handshaker(f"{self.gate.url}/{mode}").ask("tools/list", {})
+        reply = Handshaker(f"{self.gateway.url}/{mode}").ask("tools/list", {})
         assert "nextCursor" not in reply["result"]
         return {each["name"]: each for each in reply["result"]["tools"]}
 
@@ -80,7 +80,7 @@ def running_site(parts: Parts, place: Path) -> Iterator[Site]:
     book = "\n".join(f"line {number} of the book" for number in range(FILE_LINES))
     (work / "book.txt").write_text(book, encoding="utf-8")
     write_all(place / "docs", {"marmot.md": "# Marmots\n\nA marmot whistles when an eagle comes.\n"})
-    told(place, "ingest", "docs", "--data-dir", place / "gate" / "data")
+    told(place, "ingest", "docs", "--data-dir", place / "gateway" / "data")
     listings = place / "listings"
     listings.mkdir()
     write_listing(listings / "depot.json", [tool("fetch", "Fetch a parcel from the depot.")])
@@ -88,11 +88,11 @@ def running_site(parts: Parts, place: Path) -> Iterator[Site]:
         with listings_over_http(listings) as origin:
             config = site_configuration(parts, work, f"{origin}/depot")
             more = {**BY_WORDS, "HEADGATE_EMBEDDER": "BM25"}
-            gate = stack.enter_context(
-                running_gateway(config, place / "gate", environment=more, start_seconds=START_SECONDS)
+            gateway = stack.enter_context(
+                running_gateway(config, place / "gateway", environment=more, start_seconds=START_SECONDS)
             )
-            gate.wait_until_ready(seconds=START_SECONDS)
-        yield Site(gate, parts, place)
+            gateway.wait_until_ready(seconds=START_SECONDS)
+        yield Site(gateway, parts, place)
 
 
 def site_configuration(

@@ -10,7 +10,7 @@ from testkit.upstreams import stdio_entry
 from tests.model_view.agents import AGENTS, Agent
 from tests.model_view.gateway import START_SECONDS, TEST_SECONDS, Site, site_configuration
 from tests.model_view.model import ModelView, Step
-from tests.real.mcp_clients import stdio_gate_command
+from tests.real.mcp_clients import stdio_gateway_command
 
 pytestmark = pytest.mark.timeout(TEST_SECONDS)
 STEPS = [
@@ -35,9 +35,9 @@ def known(site: Site) -> GatewayProcess:
     """
     config = site_configuration(site.parts, site.work, era="modern")
     config["proxySettings"]["listing"] = "slim"
-    with running_gateway(config, site.place / "slim", start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-    return gate
+    with running_gateway(config, site.place / "slim", start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+    return gateway
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def view(agent: Agent, site: Site, known: GatewayProcess) -> ModelView:
     """What the model saw; the agent starts the gateway, and has been told no answer to a question."""
     data = site.place / f"slim-{agent}"
     shutil.copytree(known.data_dir, data)
-    return site.talk_through(agent, STEPS, stdio_entry(stdio_gate_command(known.config_path, data)))
+    return site.talk_through(agent, STEPS, stdio_entry(stdio_gateway_command(known.config_path, data)))
 
 
 def test_the_model_is_offered_every_tool_in_few_words(agent: Agent, view: ModelView, site: Site) -> None:

@@ -55,13 +55,13 @@ class Yard:
     def config(self, **settings: Any) -> dict[str, Any]:
         return configuration({name: self.entry(name) for name in self.names}, **settings)
 
-    def gate(
+    def gateway(
         self, config: dict[str, Any] | None = None, **environment: str
     ) -> AbstractContextManager[GatewayProcess]:
         """A gateway that has the data of the one before, and does not wait for its servers."""
         return running_gateway(
             config or self.config(),
-            self.place / "gate",
+            self.place / "gateway",
             environment=BY_WORDS | environment,
             wait_for_servers=False,
             start_seconds=START_SECONDS,
@@ -69,7 +69,7 @@ class Yard:
 
     @property
     def data(self) -> Path:
-        return self.place / "gate" / "data"
+        return self.place / "gateway" / "data"
 
     @property
     def catalog(self) -> Path:
@@ -103,8 +103,8 @@ def met_village(place: Path) -> Yard:
     for name, tools in TOOLS.items():
         yard.offer(name, *tools)
     yard.open()
-    with yard.gate() as gate:
-        gate.wait_until_ready(*yard.names, seconds=START_SECONDS)
+    with yard.gateway() as gateway:
+        gateway.wait_until_ready(*yard.names, seconds=START_SECONDS)
     shutil.copytree(yard.data, yard.place / "kept")
     return yard
 
@@ -115,7 +115,7 @@ def put_back(village: Yard) -> Yard:
     for name, tools in TOOLS.items():
         village.offer(name, *tools)
         village.listing(name).with_suffix(".more").unlink(missing_ok=True)
-    shutil.rmtree(village.place / "gate")
+    shutil.rmtree(village.place / "gateway")
     shutil.copytree(village.place / "kept", village.data)
     return village
 
@@ -147,13 +147,13 @@ def hundred(server: str) -> list[Message]:
 # What clients of a gateway see and do.
 
 
-def definitions(gate: GatewayProcess) -> list[Message]:
-    with modern_http_client(gate.url) as client:
+def definitions(gateway: GatewayProcess) -> list[Message]:
+    with modern_http_client(gateway.url) as client:
         return [one for page in pages(client) for one in json.loads(page)["tools"]]
 
 
-def listed(gate: GatewayProcess) -> list[str]:
-    with modern_http_client(gate.url) as client:
+def listed(gateway: GatewayProcess) -> list[str]:
+    with modern_http_client(gateway.url) as client:
         return [one["name"] for page in pages(client) for one in json.loads(page)["tools"]]
 
 
@@ -173,8 +173,8 @@ def text(result: Message) -> str:
     return words
 
 
-def states(gate: GatewayProcess) -> set[str]:
-    return {server["state"] for server in gate.servers().values()}
+def states(gateway: GatewayProcess) -> set[str]:
+    return {server["state"] for server in gateway.servers().values()}
 
 
 class Errand(threading.Thread):

@@ -161,14 +161,14 @@ def serving_alone(
             stderr=log,
             start_new_session=True,
         )
-    gate = GatewayProcess(process, port, place / "headgate.json", data, log_path)
+    gateway = GatewayProcess(process, port, place / "headgate.json", data, log_path)
     try:
-        wait_until(gate.answers, SECONDS, "/health answers 200")
-        gate.wait_until_tried(SECONDS)
-        yield gate
+        wait_until(gateway.answers, SECONDS, "/health answers 200")
+        gateway.wait_until_tried(SECONDS)
+        yield gateway
     finally:
         try:
-            gate.close(tracebacks_expected=False)
+            gateway.close(tracebacks_expected=False)
         finally:
             process.kill()
             process.wait(SECONDS)
@@ -182,7 +182,7 @@ def alone_on_stdio(place: Path, data: Path, *options: str, more: Mapping[str, st
     return StdioServerParameters(command=command, args=arguments, env=environment(place, more))
 
 
-def gate_on_stdio(config: Path, data: Path, more: Mapping[str, str]) -> StdioServerParameters:
+def gateway_on_stdio(config: Path, data: Path, more: Mapping[str, str]) -> StdioServerParameters:
     """What a client starts to have a gateway to itself."""
     arguments = ["-m", "headgate", "serve", "--transport", "stdio"]
     arguments += ["--config", str(config), "--data-dir", str(data)]

@@ -67,19 +67,19 @@ class McpClient:
             self.news.put_nowait(message.method)
 
 
-def client_transport(gate: GatewayProcess, front: str) -> Any:
+def client_transport(gateway: GatewayProcess, front: str) -> Any:
     """What the SDK client needs to come in by that front; the stdio front is a gateway of its own."""
     if front == "stdio":
-        return stdio_gate(gate.config_path, gate.data_dir.parent / "stdio-data")
-    return sse_client(gate.sse_url) if front == "sse" else gate.url
+        return stdio_gateway(gateway.config_path, gateway.data_dir.parent / "stdio-data")
+    return sse_client(gateway.sse_url) if front == "sse" else gateway.url
 
 
-def stdio_gate(config: Path, data: Path) -> StdioServerParameters:
-    command, *arguments = stdio_gate_command(config, data)
+def stdio_gateway(config: Path, data: Path) -> StdioServerParameters:
+    command, *arguments = stdio_gateway_command(config, data)
     return StdioServerParameters(command=command, args=arguments, env=clean_environment())
 
 
-def stdio_gate_command(config: Path, data: Path) -> list[str]:
+def stdio_gateway_command(config: Path, data: Path) -> list[str]:
     serve = [sys.executable, "-m", "headgate", "serve", "--transport", "stdio"]
     return [*serve, "--config", str(config), "--data-dir", str(data)]
 
@@ -125,15 +125,15 @@ def _came_too_late(error: BaseException) -> bool:
 class McpClients:
     """Visitors that stay."""
 
-    def __init__(self, gate: GatewayProcess) -> None:
-        self._gate = gate
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self._gateway = gateway
         self._lodge = ClientTasks()
         self._visitors: dict[tuple[str, str, int], McpClient] = {}
 
     async def mcp_client(self, front: str, era: str, number: int = 0) -> McpClient:
         key = (front, era, number)
         if key not in self._visitors:
-            mcp_client = self._visitors[key] = McpClient(client_transport(self._gate, front), era)
+            mcp_client = self._visitors[key] = McpClient(client_transport(self._gateway, front), era)
             await self._lodge.admit(mcp_client.client)
         return self._visitors[key]
 

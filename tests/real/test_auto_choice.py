@@ -23,7 +23,7 @@ LINE = re.compile(r"Mode: auto -> budget\. Full ([\d,]+) tokens, slim ([\d,]+), 
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("choice")
     tools = [
         tool(f"act_{number}", f"Does the thing of number {number} for you. " * 5) for number in range(COUNT)
@@ -31,9 +31,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     write_listing(place / "depot.json", tools)
     servers = {"depot": stdio_entry(changing_listing_command("depot", place / "depot.json"))}
     config = {"mcpServers": servers, "proxySettings": {"listingBudgetTokens": 500}}
-    with running_gateway(config, place / "gate") as gate:
-        gate.wait_until_ready("depot", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, place / "gateway") as gateway:
+        gateway.wait_until_ready("depot", seconds=START_SECONDS)
+        yield gateway
 
 
 def numbers(text: str) -> tuple[int, int]:
@@ -43,12 +43,12 @@ def numbers(text: str) -> tuple[int, int]:
     return full, slim
 
 
-def test_serve_and_listing_say_the_choice_in_one_line(gate: GatewayProcess) -> None:
-    wait_until(lambda: LINE.search(gate.log()) is not None, START_SECONDS, "the choice is logged")
-    full, slim = numbers(gate.log())
+def test_serve_and_listing_say_the_choice_in_one_line(gateway: GatewayProcess) -> None:
+    wait_until(lambda: LINE.search(gateway.log()) is not None, START_SECONDS, "the choice is logged")
+    full, slim = numbers(gateway.log())
     assert full > slim > 500
-    command = [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path)]
-    command += ["--data-dir", str(gate.data_dir)]
+    command = [sys.executable, "-m", "headgate", "listing", "--config", str(gateway.config_path)]
+    command += ["--data-dir", str(gateway.data_dir)]
     done = subprocess.run(
         command, capture_output=True, check=True, timeout=COMMAND_SECONDS, env=clean_environment(), text=True
     )
@@ -57,25 +57,25 @@ def test_serve_and_listing_say_the_choice_in_one_line(gate: GatewayProcess) -> N
     assert full <= printed_full < full + 200
     assert slim <= printed_slim < slim + 1000
     # So does the log, and both say what a client gets.
-    listed = [listed_tokens(gate, mode) for mode in ("full", "slim")]
+    listed = [listed_tokens(gateway, mode) for mode in ("full", "slim")]
     assert [full, slim] == [printed_full, printed_slim] == listed
 
 
-def listed_tokens(gate: GatewayProcess, mode: str) -> int:
+def listed_tokens(gateway: GatewayProcess, mode: str) -> int:
     """Of the array as it is sent: servers write their definitions with more or fewer blanks."""
-    with modern_http_client(gate.url.replace("/mcp", f"/mcp/{mode}")) as client:
+    with modern_http_client(gateway.url.replace("/mcp", f"/mcp/{mode}")) as client:
         (page,) = pages(client)
     return count_tokens(bytes(msgspec.json.decode(page, type=dict[str, msgspec.Raw])["tools"]))
 
 
-async def test_a_client_that_searches_its_tools_itself_gets_all_of_them(gate: GatewayProcess) -> None:
+async def test_a_client_that_searches_its_tools_itself_gets_all_of_them(gateway: GatewayProcess) -> None:
     async with Client(
-        gate.url, mode="legacy", client_info=Implementation(name="claude-code", version="2.1.0")
+        gateway.url, mode="legacy", client_info=Implementation(name="claude-code", version="2.1.0")
     ) as client:
         tools = (await client.list_tools()).tools
         assert len(tools) == COUNT
         assert all(len(one.description or "") > 150 for one in tools)
-    async with Client(gate.url, mode="legacy") as client:
+    async with Client(gateway.url, mode="legacy") as client:
         tools = (await client.list_tools()).tools
         assert "retrieve_tools" in [one.name for one in tools]
         stubs = [one for one in tools if one.name.startswith("depot_")]

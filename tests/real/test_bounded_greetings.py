@@ -44,23 +44,23 @@ def test_a_server_that_says_megabytes_of_itself_is_cut(
     said = {"instructions": HUGE, "serverInfo": INFO}
     fill(tmp_path / "canned", era, capabilities=CAPABILITIES | {"experimental": experiments}, **said)
     with canned(tmp_path / "canned", transport) as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        gate.wait_until_ready("it")
+        gateway = start_gateway(configuration({"it": entry}))
+        gateway.wait_until_ready("it")
         for welcome in (
-            Handshaker(gate.url).welcome,
-            Stateless(gate.url).ask("server/discover", {})["result"],
+            Handshaker(gateway.url).welcome,
+            Stateless(gateway.url).ask("server/discover", {})["result"],
         ):
             assert len(json.dumps(welcome)) < 2 * MOST_OF_ONE
             assert HUGE[:1000] in welcome["instructions"]
             assert welcome["instructions"].endswith("[Cut by the gateway: 5,400,000 characters]")
             assert welcome["capabilities"].keys() >= {"tools", "prompts", "resources"}
-        names = [one["name"] for one in Handshaker(gate.url).ask("tools/list", {})["result"]["tools"]]
+        names = [one["name"] for one in Handshaker(gateway.url).ask("tools/list", {})["result"]["tools"]]
         assert "it_say" in names
-        assert len(gate.get("/ready").body) + len(gate.get("/").body) < 100_000
-        assert "instructions cut" in gate.log()
-        gate.stop()
+        assert len(gateway.get("/ready").body) + len(gateway.get("/").body) < 100_000
+        assert "instructions cut" in gateway.log()
+        gateway.stop()
         # The catalog keeps listings, and not what the server says of itself.
-        assert sum(file.stat().st_size for file in gate.data_dir.glob("*.json")) < 100_000
+        assert sum(file.stat().st_size for file in gateway.data_dir.glob("*.json")) < 100_000
 
 
 def test_the_advice_of_all_servers_together_is_bounded_and_fair(start_gateway: Start, tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_the_advice_of_all_servers_together_is_bounded_and_fair(start_gateway: S
         for number in range(8, 12):
             fill(tmp_path / f"canned{number}", "legacy", instructions=f"long {number} " + "x" * 30_000)
             entries[f"s{number}"] = servers.enter_context(canned(tmp_path / f"canned{number}"))
-        gate = start_gateway(configuration(entries))
-        gate.wait_until_ready(*entries)
-        advice = Handshaker(gate.url).welcome["instructions"]
+        gateway = start_gateway(configuration(entries))
+        gateway.wait_until_ready(*entries)
+        advice = Handshaker(gateway.url).welcome["instructions"]
         assert len(advice) < MOST_OF_ALL + 1000
         for number in range(12):
             short = number < 8 and number % 2
@@ -86,5 +86,5 @@ def test_the_advice_of_all_servers_together_is_bounded_and_fair(start_gateway: S
 def test_a_greeting_without_end_is_refused_with_the_reason(start_gateway: Start, tmp_path: Path) -> None:
     fill(tmp_path / "canned", "legacy", instructions="x" * 9_000_000)
     with canned(tmp_path / "canned") as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        assert "no handshake (8 MiB)" in gate.servers()["it"]["last_error"]
+        gateway = start_gateway(configuration({"it": entry}))
+        assert "no handshake (8 MiB)" in gateway.servers()["it"]["last_error"]

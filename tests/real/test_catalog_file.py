@@ -30,13 +30,13 @@ from tests.real.protocol_clients import Stateless
 
 @pytest.fixture(scope="module")
 def village(tmp_path_factory: pytest.TempPathFactory) -> Yard:
-    """Servers that a gate has met."""
+    """Servers that a gateway has met."""
     return met_village(tmp_path_factory.mktemp("village"))
 
 
 @pytest.fixture
 def yard(village: Yard) -> Yard:
-    """The servers of the village behind shut doors, and the data of a gate that knows them."""
+    """The servers of the village behind shut doors, and the data of a gateway that knows them."""
     return put_back(village)
 
 
@@ -70,10 +70,10 @@ SPOILT = ["deleted", "empty", "half", "last page", "noise", "noise inside", "ano
 def test_a_file_that_is_gone_or_spoilt_costs_nothing_but_the_memory(yard: Yard, how: str) -> None:
     spoil(yard.catalog, how)
     yard.open()
-    with yard.gate() as gate:
-        gate.wait_until_ready(*yard.names)
-        assert listed(gate) == KNOWN
-        assert found(Stateless(gate.url), "churn butter") == ["dairy_churn"]
+    with yard.gateway() as gateway:
+        gateway.wait_until_ready(*yard.names)
+        assert listed(gateway) == KNOWN
+        assert found(Stateless(gateway.url), "churn butter") == ["dairy_churn"]
     # The next start remembers again.
     assert yard.remembered() == {name: [one["name"] for one in tools] for name, tools in TOOLS.items()}
 
@@ -88,9 +88,9 @@ def test_a_reset_forgets_the_catalog_and_nothing_else(yard: Yard) -> None:
 
     began = time.time()
     yard.open()
-    with yard.gate(MCPPROXY_RESET_DATA="true") as gate:
-        gate.wait_until_ready(*yard.names)
-        assert listed(gate) == KNOWN
+    with yard.gateway(MCPPROXY_RESET_DATA="true") as gateway:
+        gateway.wait_until_ready(*yard.names)
+        assert listed(gateway) == KNOWN
 
     assert {path: path.read_bytes() for path in others} == others
     with closing(sqlite3.connect(yard.catalog)) as file:
@@ -104,7 +104,7 @@ def is_kept(path: Path) -> bool:
     return path.name != "proxy.db" and not path.name.startswith(("proxy.db-", "state.json"))
 
 
-def test_a_gate_that_is_killed_while_it_writes_never_shows_half_a_listing(tmp_path: Path) -> None:
+def test_a_gateway_that_is_killed_while_it_writes_never_shows_half_a_listing(tmp_path: Path) -> None:
     names = [f"shop{number}" for number in range(6)]
     yard = Yard(tmp_path, names)
     chance = random.Random(4711)
@@ -112,20 +112,20 @@ def test_a_gate_that_is_killed_while_it_writes_never_shows_half_a_listing(tmp_pa
         yard.shut()
         for name in names:
             yard.offer(name, *(tool(f"day{today}-{number}", "Sells something.") for number in range(80)))
-        with yard.gate() as gate:
+        with yard.gateway() as gateway:
             if today:
-                assert whole_days(listed(gate)).keys() == set(names)
+                assert whole_days(listed(gateway)).keys() == set(names)
             yard.open()
             if not today:
-                gate.wait_until_ready(*names, seconds=START_SECONDS)
+                gateway.wait_until_ready(*names, seconds=START_SECONDS)
                 continue
-            wait_until(lambda: "ready" in states(gate), START_SECONDS, "the first server is ready")
+            wait_until(lambda: "ready" in states(gateway), START_SECONDS, "the first server is ready")
             # Somewhere between the first listing that is written and the last.
             time.sleep(chance.uniform(0.0, 0.1))
-            gate.kill()
-    with yard.gate() as gate:
-        gate.wait_until_ready(*names, seconds=START_SECONDS)
-        assert whole_days(listed(gate)) == dict.fromkeys(names, "day6")
+            gateway.kill()
+    with yard.gateway() as gateway:
+        gateway.wait_until_ready(*names, seconds=START_SECONDS)
+        assert whole_days(listed(gateway)) == dict.fromkeys(names, "day6")
 
 
 def whole_days(shown: list[str]) -> dict[str, str]:
@@ -140,16 +140,16 @@ def whole_days(shown: list[str]) -> dict[str, str]:
     return {server: days[0] for server, days in listings.items()}
 
 
-def test_gates_that_start_at_once_share_one_file(yard: Yard) -> None:
-    """As every window of an editor starts a gate of its own."""
+def test_gateways_that_start_at_once_share_one_file(yard: Yard) -> None:
+    """As every window of an editor starts a gateway of its own."""
     shutil.rmtree(yard.data)
     yard.open()
 
     def live(number: int) -> tuple[list[str], str]:
         directory, shared = yard.place / f"window-{number}", ("--data-dir", str(yard.data))
-        with running_gateway(yard.config(), directory, options=shared, environment=BY_WORDS) as gate:
-            gate.wait_until_ready(*yard.names, seconds=START_SECONDS)
-            return listed(gate), gate.log()
+        with running_gateway(yard.config(), directory, options=shared, environment=BY_WORDS) as gateway:
+            gateway.wait_until_ready(*yard.names, seconds=START_SECONDS)
+            return listed(gateway), gateway.log()
 
     with ThreadPoolExecutor() as windows:
         seen = list(windows.map(live, range(4)))

@@ -45,9 +45,9 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Replay:
-    """A gate in front of one replaying upstream per catalog, and what each of them lists."""
+    """A gateway in front of one replaying upstream per catalog, and what each of them lists."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     listings: dict[str, list[Definition]]
 
     def original(self, server: str, tool: str) -> Definition:
@@ -63,9 +63,9 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replay]:
     for server, listing in sources.items():
         (place / f"{server}.json").write_text(listing, encoding="utf-8")
         servers[server] = stdio_entry(listing_command(server, place / f"{server}.json"))
-    with running_gateway(configuration(servers), place / "gate", start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield Replay(gate, {server: definitions(listing) for server, listing in sources.items()})
+    with running_gateway(configuration(servers), place / "gateway", start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield Replay(gateway, {server: definitions(listing) for server, listing in sources.items()})
 
 
 def catalogs() -> Iterator[tuple[str, str]]:
@@ -78,21 +78,23 @@ def catalogs() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def listed(replay: Replay) -> list[Definition]:
-    with modern_http_client(replay.gate.url) as client:
+    with modern_http_client(replay.gateway.url) as client:
         return [definition for page in pages(client) for definition in definitions(page)]
 
 
 @pytest.fixture(scope="module")
 def origins(replay: Replay, listed: list[Definition]) -> dict[str, tuple[str, str]]:
     """The server and the tool that each public name reaches, found by calling it."""
-    return reached_by(replay.gate, ListingMode.FULL, [definition.name for definition in listed])
+    return reached_by(replay.gateway, ListingMode.FULL, [definition.name for definition in listed])
 
 
-def reached_by(gate: GatewayProcess, mode: ListingMode, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+def reached_by(
+    gateway: GatewayProcess, mode: ListingMode, names: Iterable[str]
+) -> dict[str, tuple[str, str]]:
     """The server and the tool that each name reaches for clients that list in that mode."""
     calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     reached = {}
-    for (name, _), answer in zip(calls, call_all(f"{gate.url}/{mode}", calls), strict=True):
+    for (name, _), answer in zip(calls, call_all(f"{gateway.url}/{mode}", calls), strict=True):
         result = answer["result"]
         assert not result.get("isError"), f"{name}: {result}"
         server, tool = (content["text"] for content in result["content"])
@@ -121,7 +123,7 @@ def test_every_tool_can_be_called_and_none_is_listed_twice(
 def test_every_tool_can_be_called_in_every_mode_listed_or_not(
     replay: Replay, origins: dict[str, tuple[str, str]], mode: ListingMode
 ) -> None:
-    assert reached_by(replay.gate, mode, origins) == origins
+    assert reached_by(replay.gateway, mode, origins) == origins
 
 
 def test_every_definition_leaves_byte_for_byte(
@@ -166,7 +168,7 @@ def test_a_repair_adds_the_missing_type_and_nothing_else_and_is_logged(
         assert without_type == dict(before).get("inputSchema", [])
         assert [m for m in after if m[0] != "inputSchema"] == [m for m in before if m[0] != "inputSchema"]
 
-    entries = [json.loads(line) for line in replay.gate.log().splitlines() if line.startswith("{")]
+    entries = [json.loads(line) for line in replay.gateway.log().splitlines() if line.startswith("{")]
     logged = [entry["server"] for entry in entries if entry.get("event") == "tool repaired"]
     assert len(repaired) == len(lacking_type(replay))
     assert logged.count("server-gitlab") == len(replay.listings["server-gitlab"])
@@ -191,7 +193,7 @@ def test_an_unusable_tool_is_left_out_and_its_neighbours_stay(
     usable = {definition.name for definition in replay.listings["odd"][:SERVED]}
 
     assert served - REFUSED == usable
-    reasons = replay.gate.servers()["odd"]["tools_left_out"]
+    reasons = replay.gateway.servers()["odd"]["tools_left_out"]
     assert len(reasons) == UNUSABLE + len(REFUSED - served)
     assert all(reasons.values())
 
@@ -202,17 +204,17 @@ def test_an_unusable_tool_is_left_out_and_its_neighbours_stay(
 @pytest.fixture(scope="module")
 def wholes(replay: Replay) -> dict[str, str]:
     """The source text of each definition as it is listed in full."""
-    return shown(replay.gate, ListingMode.FULL)
+    return shown(replay.gateway, ListingMode.FULL)
 
 
-def shown(gate: GatewayProcess, mode: ListingMode) -> dict[str, str]:
-    with modern_http_client(f"{gate.url}/{mode}") as client:
+def shown(gateway: GatewayProcess, mode: ListingMode) -> dict[str, str]:
+    with modern_http_client(f"{gateway.url}/{mode}") as client:
         texts = [text for page in pages(client) for text in sources(page)]
     return {json.loads(text)["name"]: text for text in texts}
 
 
 def test_slim_lists_the_same_tools_and_none_is_longer(replay: Replay, wholes: dict[str, str]) -> None:
-    slim = shown(replay.gate, ListingMode.SLIM)
+    slim = shown(replay.gateway, ListingMode.SLIM)
 
     assert list(slim) == ["expandSchema", *wholes]
     assert [name for name in wholes if len(slim[name]) > len(wholes[name])] == []
@@ -220,8 +222,8 @@ def test_slim_lists_the_same_tools_and_none_is_longer(replay: Replay, wholes: di
 
 
 def test_expand_schema_gives_back_what_slim_leaves_out(replay: Replay, wholes: dict[str, str]) -> None:
-    schemas = expanded(replay.gate, wholes, mode="schema")
-    docs = expanded(replay.gate, wholes, mode="docs")
+    schemas = expanded(replay.gateway, wholes, mode="schema")
+    docs = expanded(replay.gateway, wholes, mode="docs")
 
     assert len(wholes) > 3250
     for name, whole in wholes.items():
@@ -231,16 +233,16 @@ def test_expand_schema_gives_back_what_slim_leaves_out(replay: Replay, wholes: d
         assert [*rest[:place], ("inputSchema", schemas[name]), *rest[place:]] == original
 
 
-def expanded(gate: GatewayProcess, names: Iterable[str], **more: str) -> dict[str, str]:
+def expanded(gateway: GatewayProcess, names: Iterable[str], **more: str) -> dict[str, str]:
     calls = [("expandSchema", {"toolName": name} | more) for name in names]
-    answers = call_all(f"{gate.url}/{ListingMode.SLIM}", calls)
+    answers = call_all(f"{gateway.url}/{ListingMode.SLIM}", calls)
     texts = (answer["result"]["content"] for answer in answers)
     return {call[1]["toolName"]: block["text"] for call, (block,) in zip(calls, texts, strict=True)}
 
 
 @pytest.mark.parametrize("mode", [ListingMode.AUTO, ListingMode.BUDGET])
 def test_what_must_fit_the_budget_does(replay: Replay, wholes: dict[str, str], mode: ListingMode) -> None:
-    fitted = shown(replay.gate, mode)
+    fitted = shown(replay.gateway, mode)
 
     assert count_tokens(f"[{','.join(fitted.values())}]".encode()) <= 3000
     assert list(fitted)[:3] == ["retrieve_tools", "call_tool", "expandSchema"]
@@ -252,7 +254,7 @@ def test_what_must_fit_the_budget_does(replay: Replay, wholes: dict[str, str], m
 
 
 def test_pages_are_small_enough_for_every_client(replay: Replay) -> None:
-    with legacy_http_client(replay.gate.url) as client:
+    with legacy_http_client(replay.gateway.url) as client:
         sizes = [len(page.encode()) for page in pages(client)]
 
     assert len(sizes) > 5
@@ -273,7 +275,7 @@ def test_pages_are_small_enough_for_every_client(replay: Replay) -> None:
 def test_every_sdk_reads_the_whole_listing(
     replay: Replay, listed: list[Definition], parts: Parts, client: str, era: str
 ) -> None:
-    plan = {"front": "http", "url": replay.gate.url, "era": era, "tool": "odd_spaced", "arguments": {}}
+    plan = {"front": "http", "url": replay.gateway.url, "era": era, "tool": "odd_spaced", "arguments": {}}
 
     report = run_script(client, plan, parts)
 

@@ -12,7 +12,7 @@ import pytest
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, plain_environment, stdio_entry
-from tests.real.mcp_clients import stdio_gate_command
+from tests.real.mcp_clients import stdio_gateway_command
 from tests.real.sdk_scripts import run, run_script
 from tests.real.source_text_clients import LEGACY, MODERN, stdio_client
 
@@ -51,16 +51,16 @@ def cells() -> Iterator[Cell]:
 
 @pytest.fixture(scope="module")
 def everything(parts: Parts) -> list[str]:
-    """The command of the npm server that is behind the gate."""
+    """The command of the npm server that is behind the gateway."""
     return [str(parts.node), str(parts.npm_bin("mcp-server-everything")), "stdio"]
 
 
 @pytest.fixture(scope="module")
-def gate(everything: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(everything: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     config = configuration({"everything": stdio_entry(everything), "example": {"builtin": "example"}})
-    with running_gateway(config, tmp_path_factory.mktemp("clients"), start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, tmp_path_factory.mktemp("clients"), start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +73,10 @@ def names(everything: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("cell", list(cells()), ids=str)
 def test_a_real_client_lists_and_calls(
-    cell: Cell, gate: GatewayProcess, parts: Parts, names: set[str], tmp_path: Path
+    cell: Cell, gateway: GatewayProcess, parts: Parts, names: set[str], tmp_path: Path
 ) -> None:
     plan = {"tool": "everything_echo", "arguments": {"message": GREETING}, "era": cell.era}
-    plan |= {"front": cell.front} | address(gate, cell.front, tmp_path)
+    plan |= {"front": cell.front} | address(gateway, cell.front, tmp_path)
 
     report = (
         inspect(plan, parts, tmp_path) if cell.client == "inspector" else run_script(cell.client, plan, parts)
@@ -90,19 +90,22 @@ def test_a_real_client_lists_and_calls(
     assert not report["result"].get("isError")
 
 
-def address(gate: GatewayProcess, front: str, place: Path) -> dict[str, Any]:
+def address(gateway: GatewayProcess, front: str, place: Path) -> dict[str, Any]:
     if front == "stdio":
-        return {"command": stdio_gate_command(gate.config_path, place / "data"), "env": plain_environment()}
-    return {"url": gate.sse_url if front == "sse" else gate.url}
+        return {
+            "command": stdio_gateway_command(gateway.config_path, place / "data"),
+            "env": plain_environment(),
+        }
+    return {"url": gateway.sse_url if front == "sse" else gateway.url}
 
 
 def inspect(plan: dict[str, Any], parts: Parts, place: Path) -> dict[str, Any]:
     """Ask twice, because the Inspector's command line asks one thing at a time."""
     http = "sse" if plan["front"] == "sse" else "streamable-http"
     entry = stdio_entry(plan["command"]) if "command" in plan else {"url": plan["url"], "type": http}
-    (place / "servers.json").write_text(json.dumps({"mcpServers": {"gate": entry}}))
+    (place / "servers.json").write_text(json.dumps({"mcpServers": {"gateway": entry}}))
     command = [str(parts.node24), str(parts.npm_bin("mcp-inspector")), "--cli", "--format", "json", "--quiet"]
-    command += ["--config", str(place / "servers.json"), "--server", "gate", "--protocol-era", plan["era"]]
+    command += ["--config", str(place / "servers.json"), "--server", "gateway", "--protocol-era", plan["era"]]
     # Its own home, because it keeps settings and tokens there.
     environment = os.environ | {"HOME": str(place)}
     listing = json.loads(run([*command, "--method", "tools/list"], environment))

@@ -32,7 +32,7 @@ class Village:
         write_listing(place / "slow.json", [tool("walk", "Walk a mile."), tool("rest", "Rest a while.")])
 
     @contextmanager
-    def gate(self, *, broken: bool = False, **settings: Any) -> Iterator[GatewayProcess]:
+    def gateway(self, *, broken: bool = False, **settings: Any) -> Iterator[GatewayProcess]:
         servers = {
             "quick": stdio_entry(changing_listing_command("quick", self.place / "quick.json")),
             "slow": stdio_entry(changing_listing_command("slow", self.place / "slow.json", self.door)),
@@ -40,9 +40,9 @@ class Village:
         if broken:
             servers["broken"] = {"command": str(self.place / "no-such-program")}
         config = {"mcpServers": servers, "proxySettings": {"listResultTools": False} | settings}
-        with running_gateway(config, self.place / "gate", wait_for_servers=False) as gate:
-            gate.wait_until_ready("quick", seconds=START_SECONDS)
-            yield gate
+        with running_gateway(config, self.place / "gateway", wait_for_servers=False) as gateway:
+            gateway.wait_until_ready("quick", seconds=START_SECONDS)
+            yield gateway
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def listed(client: Handshaker | Stateless) -> list[str]:
 def test_a_listing_waits_for_a_server_that_starts_and_the_handshake_does_not(
     village: Village, listing: str
 ) -> None:
-    with village.gate(firstListingTimeout=FOREVER, listing=listing) as gate:
+    with village.gateway(firstListingTimeout=FOREVER, listing=listing) as gateway:
         began = time.monotonic()
-        ann = Handshaker(gate.url)
-        discovery = Stateless(gate.url).ask("server/discover", {})["result"]
+        ann = Handshaker(gateway.url)
+        discovery = Stateless(gateway.url).ask("server/discover", {})["result"]
         assert time.monotonic() - began < AT_ONCE_SECONDS
         for said in (ann.welcome["instructions"], discovery["instructions"]):
             assert "The list of tools is incomplete. Still starting: slow." in said
@@ -69,41 +69,41 @@ def test_a_listing_waits_for_a_server_that_starts_and_the_handshake_does_not(
             assert "(auto)" not in said
 
         under_way = Errand(lambda: ann.ask("tools/list", {}))
-        assert gate.servers()["slow"]["state"] == "starting"
+        assert gateway.servers()["slow"]["state"] == "starting"
         village.door.touch()
         names = [one["name"] for one in under_way.result()["result"]["tools"]]
         assert names == ["quick_run", "slow_walk", "slow_rest"]
-        assert "incomplete" not in Handshaker(gate.url).welcome.get("instructions", "")
+        assert "incomplete" not in Handshaker(gateway.url).welcome.get("instructions", "")
 
 
 def test_a_listing_waits_no_longer_than_the_setting_says(village: Village) -> None:
-    with village.gate(firstListingTimeout=0) as gate:
-        assert listed(Handshaker(gate.url)) == ["quick_run"]
-        assert "Still starting: slow." in Handshaker(gate.url).welcome["instructions"]
+    with village.gateway(firstListingTimeout=0) as gateway:
+        assert listed(Handshaker(gateway.url)) == ["quick_run"]
+        assert "Still starting: slow." in Handshaker(gateway.url).welcome["instructions"]
 
 
 def test_a_listing_does_not_wait_for_a_server_that_is_removed_meanwhile(village: Village) -> None:
-    with village.gate(firstListingTimeout=FOREVER) as gate:
-        under_way = Errand(lambda: Handshaker(gate.url).ask("tools/list", {}))
-        config = json.loads(gate.config_path.read_text())
+    with village.gateway(firstListingTimeout=FOREVER) as gateway:
+        under_way = Errand(lambda: Handshaker(gateway.url).ask("tools/list", {}))
+        config = json.loads(gateway.config_path.read_text())
         del config["mcpServers"]["slow"]
-        gate.write_config(config)
+        gateway.write_config(config)
         assert [one["name"] for one in under_way.result()["result"]["tools"]] == ["quick_run"]
 
 
 def test_instructions_name_the_servers_that_could_not_be_reached(village: Village) -> None:
     village.door.touch()
-    with village.gate(broken=True) as gate:
-        gate.wait_until_tried(START_SECONDS)
-        said = Handshaker(gate.url).welcome["instructions"]
+    with village.gateway(broken=True) as gateway:
+        gateway.wait_until_tried(START_SECONDS)
+        said = Handshaker(gateway.url).welcome["instructions"]
         assert "The list of tools is incomplete. Not reachable: broken." in said
-        assert listed(Handshaker(gate.url)) == ["quick_run", "slow_walk", "slow_rest"]
+        assert listed(Handshaker(gateway.url)) == ["quick_run", "slow_walk", "slow_rest"]
 
 
 def test_what_a_starting_server_may_have_is_declared_before_it_is_known(village: Village) -> None:
-    with village.gate() as gate:
+    with village.gateway() as gateway:
         # Declared once, and never again in that session.
-        assert Handshaker(gate.url).welcome["capabilities"] == {
+        assert Handshaker(gateway.url).welcome["capabilities"] == {
             "tools": {"listChanged": True},
             "prompts": {"listChanged": True},
             "resources": {"listChanged": True, "subscribe": True},
@@ -111,13 +111,13 @@ def test_what_a_starting_server_may_have_is_declared_before_it_is_known(village:
             "logging": {},
         }
         village.door.touch()
-        gate.wait_until_ready(seconds=START_SECONDS)
-        assert Handshaker(gate.url).welcome["capabilities"] == {"tools": {"listChanged": True}}
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        assert Handshaker(gateway.url).welcome["capabilities"] == {"tools": {"listChanged": True}}
 
 
 async def test_an_sdk_client_that_lists_once_sees_every_tool_of_a_cold_start(village: Village) -> None:
-    with village.gate() as gate:
-        async with Client(gate.url, mode="legacy") as client:
+    with village.gateway() as gateway:
+        async with Client(gateway.url, mode="legacy") as client:
             # The server needs a moment more, as one that has to be installed does.
             village.door.touch()
             tools = (await client.list_tools()).tools

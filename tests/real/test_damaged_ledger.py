@@ -36,14 +36,14 @@ class Bank:
     @asynccontextmanager
     async def open(self, *, complete: bool = False) -> AsyncIterator[tuple[GatewayProcess, Client]]:
         """A gateway while the block lasts; `complete` ends it with SIGTERM before."""
-        with running_gateway(self._config, self.directory) as gate:
-            async with client(gate.port, modern=True) as caller:
-                yield gate, caller
+        with running_gateway(self._config, self.directory) as gateway:
+            async with client(gateway.port, modern=True) as caller:
+                yield gateway, caller
             if complete:
-                await asyncio.to_thread(gate.stop)
+                await asyncio.to_thread(gateway.stop)
                 await asyncio.to_thread(empty_log, self.data / "ledger.db")
             else:
-                gate.kill()
+                gateway.kill()
 
     def made(self, ref: str = "") -> int:
         """How many payments were made, of that name."""
@@ -109,8 +109,8 @@ async def test_a_damaged_ledger_repeats_no_payment_until_the_operator_decides(
         assert running.returncode == 2
         assert "a gateway uses" in running.stderr
     harm(paid.data / name, 7)
-    async with paid.open() as (gate, caller):
-        await asyncio.to_thread(_await_damage, gate)
+    async with paid.open() as (gateway, caller):
+        await asyncio.to_thread(_await_damage, gateway)
         refused = await pay_all(caller)
         assert {answer.outcome for answer in refused} == {"SERVICE_UNAVAILABLE/none"}
         assert "the ledger is damaged (" in refused[0].text
@@ -121,9 +121,9 @@ async def test_a_damaged_ledger_repeats_no_payment_until_the_operator_decides(
         # What only reads, and what has no key, goes on.
         assert (await caller.call("bank_get", {"ref": "reading"}, key="reading")).ok
         assert (await caller.call("bank_pay", {"ref": "plain"})).ok
-        page = await asyncio.to_thread(gate.get, "/")
+        page = await asyncio.to_thread(gateway.get, "/")
         assert b"The ledger is damaged (" in page.body
-        assert gate.log().count("the ledger is damaged, so") == 1
+        assert gateway.log().count("the ledger is damaged, so") == 1
     assert paid.made() == PAYMENTS + 2
     listed = await paid.recover()
     assert listed.returncode == 0, listed.stderr
@@ -132,11 +132,11 @@ async def test_a_damaged_ledger_repeats_no_payment_until_the_operator_decides(
     done = await paid.recover("--accept-loss")
     assert "A new ledger is in place." in done.stdout
     assert list(paid.data.glob("ledger-damaged-*")) or name == "ledger.db"
-    async with paid.open() as (gate, caller):
+    async with paid.open() as (gateway, caller):
         outcomes = {answer.outcome for answer in await pay_all(caller)}
         # Of a call that is kept the answer may be lost, or the record that it was done.
         assert outcomes <= {"ok", "IN_DOUBT/unknown", "RESULT_NOT_FOUND/done"}
-        assert "ledger_error" not in json.loads((await asyncio.to_thread(gate.get, "/ready")).body)
+        assert "ledger_error" not in json.loads((await asyncio.to_thread(gateway.get, "/ready")).body)
     assert (await paid.recover()).stdout.startswith("The ledger is whole")
 
 
@@ -172,8 +172,8 @@ async def test_the_recovery_of_a_missing_ledger_names_no_damaged_one(tmp_path: P
     assert list(paid.data.glob("ledger-damaged-*")) == []
 
 
-def _await_damage(gate: GatewayProcess) -> None:
-    wait_until(lambda: "ledger_error" in gate.ready(), SECONDS, "the damage to be found")
+def _await_damage(gateway: GatewayProcess) -> None:
+    wait_until(lambda: "ledger_error" in gateway.ready(), SECONDS, "the damage to be found")
 
 
 async def test_an_answer_beyond_the_quota_is_not_kept_and_its_call_not_repeated(tmp_path: Path) -> None:

@@ -17,19 +17,19 @@ GONE_SECONDS = 10.0
 Start = Callable[..., GatewayProcess]
 
 
-def stop(gate: GatewayProcess, server: int) -> None:
-    gate.stop()
+def stop(gateway: GatewayProcess, server: int) -> None:
+    gateway.stop()
 
 
-def kill(gate: GatewayProcess, server: int) -> None:
-    gate.kill()
+def kill(gateway: GatewayProcess, server: int) -> None:
+    gateway.kill()
 
 
-def remove(gate: GatewayProcess, server: int) -> None:
-    gate.write_config(configuration({}))
+def remove(gateway: GatewayProcess, server: int) -> None:
+    gateway.write_config(configuration({}))
 
 
-def crash(gate: GatewayProcess, server: int) -> None:
+def crash(gateway: GatewayProcess, server: int) -> None:
     os.kill(server, signal.SIGKILL)
 
 
@@ -45,13 +45,13 @@ def test_a_process_in_a_session_of_its_own_ends_with_its_server(
     start_gateway: Start, how: str, end: Callable[[GatewayProcess, int], None]
 ) -> None:
     command = server_command("servers.process_spawner")
-    gate = start_gateway(configuration({"parent": stdio_entry(command)}))
-    gate.wait_until_ready("parent")
-    reply = Stateless(gate.url).call("parent_start", {"how": how})["result"]
+    gateway = start_gateway(configuration({"parent": stdio_entry(command)}))
+    gateway.wait_until_ready("parent")
+    reply = Stateless(gateway.url).call("parent_start", {"how": how})["result"]
     server, started = map(int, reply["content"][0]["text"].split())
     try:
         assert os.getsid(started) not in (os.getsid(server), os.getsid(0))
-        end(gate, server)
+        end(gateway, server)
         wait_until(lambda: not still_alive({server, started}), GONE_SECONDS, "server and descendant are gone")
     finally:
         if still_alive({started}):
@@ -61,13 +61,13 @@ def test_a_process_in_a_session_of_its_own_ends_with_its_server(
 def test_the_processes_of_another_server_are_left_alone(start_gateway: Start) -> None:
     command = server_command("servers.process_spawner")
     entry = stdio_entry(command)
-    gate = start_gateway(configuration({"one": entry, "two": entry}))
-    gate.wait_until_ready("one", "two")
-    client = Stateless(gate.url)
+    gateway = start_gateway(configuration({"one": entry, "two": entry}))
+    gateway.wait_until_ready("one", "two")
+    client = Stateless(gateway.url)
     texts = [client.call(f"{name}_start", {"how": "daemon"})["result"] for name in ("one", "two")]
     (_, first), (_, second) = (map(int, text["content"][0]["text"].split()) for text in texts)
-    gate.write_config(configuration({"two": entry}))
+    gateway.write_config(configuration({"two": entry}))
     wait_until(lambda: not still_alive({first}), GONE_SECONDS, "the first descendant is gone")
     assert still_alive({second}) == {second}
-    gate.stop()
+    gateway.stop()
     wait_until(lambda: not still_alive({second}), GONE_SECONDS, "the second descendant is gone")

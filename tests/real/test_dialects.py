@@ -50,11 +50,11 @@ GEMINI = "gemini-cli-mcp-client-gate"
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("dialects")
-    with running_gateway(configuration(place), place / "gate", environment=BY_WORDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        yield gate
+    with running_gateway(configuration(place), place / "gateway", environment=BY_WORDS) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        yield gateway
 
 
 def configuration(place: Path, **settings: Any) -> dict[str, Any]:
@@ -68,10 +68,10 @@ def configuration(place: Path, **settings: Any) -> dict[str, Any]:
 
 
 def clients(
-    gate: GatewayProcess, name: str, mode: ListingMode = ListingMode.FULL
+    gateway: GatewayProcess, name: str, mode: ListingMode = ListingMode.FULL
 ) -> list[Handshaker | Stateless]:
     """One of each era that calls itself so."""
-    url = f"{gate.url}/{mode}"
+    url = f"{gateway.url}/{mode}"
     return [Handshaker(url, name=name), Stateless(url, name=name)]
 
 
@@ -80,13 +80,15 @@ def schemas(client: Handshaker | Stateless) -> dict[str, Message]:
     return {one["name"]: one["inputSchema"] for one in tools}
 
 
-def test_a_client_that_nobody_knows_sees_what_the_server_wrote(gate: GatewayProcess) -> None:
-    for client in clients(gate, "somebody"):
+def test_a_client_that_nobody_knows_sees_what_the_server_wrote(gateway: GatewayProcess) -> None:
+    for client in clients(gateway, "somebody"):
         assert schemas(client) == {"post_ship": SHIP["inputSchema"], "post_ping": PLAIN["inputSchema"]}
 
 
-def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(gate: GatewayProcess) -> None:
-    for client in clients(gate, STRICT):
+def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(
+    gateway: GatewayProcess,
+) -> None:
+    for client in clients(gateway, STRICT):
         shown = schemas(client)["post_ship"]
         assert shown["required"] == ["weight", "note", "to", "labels"]
         assert shown["additionalProperties"] is False
@@ -95,8 +97,8 @@ def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(g
         assert "$ref" not in json.dumps(shown)
 
 
-def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: GatewayProcess) -> None:
-    for client in clients(gate, GEMINI):
+def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gateway: GatewayProcess) -> None:
+    for client in clients(gateway, GEMINI):
         shown = schemas(client)["post_ship"]
         assert "$ref" not in json.dumps(shown)
         assert shown["required"] == ["weight", "to"]
@@ -105,9 +107,9 @@ def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: Gate
 
 @pytest.mark.parametrize("mode", ListingMode)
 def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(
-    gate: GatewayProcess, mode: ListingMode
+    gateway: GatewayProcess, mode: ListingMode
 ) -> None:
-    for client in clients(gate, STRICT, mode):
+    for client in clients(gateway, STRICT, mode):
         assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WANTED
         wrapped = call(client, "call_tool", name="post_ship", args=WRITTEN)
         assert json.loads(text(wrapped)) == WANTED
@@ -116,23 +118,23 @@ def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(
 
 
 @pytest.mark.parametrize("name", ["somebody", GEMINI])
-def test_what_others_write_goes_on_as_it_is(gate: GatewayProcess, name: str) -> None:
-    for client in clients(gate, name):
+def test_what_others_write_goes_on_as_it_is(gateway: GatewayProcess, name: str) -> None:
+    for client in clients(gateway, name):
         assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WRITTEN
 
 
-def test_the_operator_chooses_the_listing_by_the_name_too(gate: GatewayProcess) -> None:
-    for client in (Handshaker(gate.url, name="strict-few"), Stateless(gate.url, name="strict-few")):
+def test_the_operator_chooses_the_listing_by_the_name_too(gateway: GatewayProcess) -> None:
+    for client in (Handshaker(gateway.url, name="strict-few"), Stateless(gateway.url, name="strict-few")):
         assert list(schemas(client)) == ["retrieve_tools", "call_tool", "expandSchema"]
     # A path says more than a name.
-    assert "post_ship" in schemas(Stateless(f"{gate.url}/full", name="strict-few"))
+    assert "post_ship" in schemas(Stateless(f"{gateway.url}/full", name="strict-few"))
 
 
-def test_what_was_changed_is_reported(gate: GatewayProcess) -> None:
+def test_what_was_changed_is_reported(gateway: GatewayProcess) -> None:
     for name in (STRICT, GEMINI, "somebody"):
-        for client in clients(gate, name):
+        for client in clients(gateway, name):
             schemas(client)
-    told = {one["listing"]: one["adapted"] for one in gate.get("/listing").json()["listings"]}
+    told = {one["listing"]: one["adapted"] for one in gateway.get("/listing").json()["listings"]}
     for era in ("handshake", "stateless"):
         assert told[f"full {era}"] == {}
         assert told[f"full {era} openai"].keys() == {"post_ship", "post_ping"}
@@ -140,16 +142,18 @@ def test_what_was_changed_is_reported(gate: GatewayProcess) -> None:
     assert any("labels" in line for line in told["full stateless openai"]["post_ship"])
 
 
-def test_expand_schema_gives_what_the_server_wrote_whatever_the_dialect(gate: GatewayProcess) -> None:
-    (answer,) = {text(call(client, "expandSchema", toolName="post_ship")) for client in clients(gate, STRICT)}
+def test_expand_schema_gives_what_the_server_wrote_whatever_the_dialect(gateway: GatewayProcess) -> None:
+    (answer,) = {
+        text(call(client, "expandSchema", toolName="post_ship")) for client in clients(gateway, STRICT)
+    }
     assert json.loads(answer) == SHIP["inputSchema"]
 
 
 def test_one_dialect_may_be_meant_for_everybody(tmp_path: Path) -> None:
     with running_gateway(
-        configuration(tmp_path, dialect="openai", clientDialects={"somebody": "plain"}), tmp_path / "gate"
-    ) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        assert schemas(Stateless(gate.url))["post_ship"]["additionalProperties"] is False
-        assert schemas(Stateless(gate.url, name="Somebody"))["post_ship"] == SHIP["inputSchema"]
-        assert json.loads(text(call(Stateless(gate.url), "post_ship", **WRITTEN))) == WANTED
+        configuration(tmp_path, dialect="openai", clientDialects={"somebody": "plain"}), tmp_path / "gateway"
+    ) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        assert schemas(Stateless(gateway.url))["post_ship"]["additionalProperties"] is False
+        assert schemas(Stateless(gateway.url, name="Somebody"))["post_ship"] == SHIP["inputSchema"]
+        assert json.loads(text(call(Stateless(gateway.url), "post_ship", **WRITTEN))) == WANTED

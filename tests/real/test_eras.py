@@ -31,16 +31,16 @@ ENTRANCES = (
     ("stdio", "modern"),
     ("sse", "legacy"),
 )
-# Two SDK servers start as children of each gate.
+# Two SDK servers start as children of each gateway.
 START_SECONDS = 30.0
 NOTICE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Yard:
-    """A running gate in front of one upstream of each era on each transport."""
+    """A running gateway in front of one upstream of each era on each transport."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     servers: dict[str, Any]
     journals: dict[str, Path]
 
@@ -57,16 +57,16 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
                 servers[name] = {"url": stack.enter_context(era_server(era, journal))}
             else:
                 servers[name] = stdio_entry(era_command(era, journal))
-        gate = stack.enter_context(
+        gateway = stack.enter_context(
             running_gateway(configuration(servers), place, start_seconds=START_SECONDS)
         )
-        gate.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
-        yield Yard(gate, servers, journals)
+        gateway.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
+        yield Yard(gateway, servers, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guests(yard: Yard) -> AsyncIterator[McpClients]:
-    staying = McpClients(yard.gate)
+    staying = McpClients(yard.gateway)
     yield staying
     await staying.leave()
 

@@ -47,12 +47,12 @@ PAY: Message = {
 
 @dataclass(frozen=True)
 class Bank:
-    """A gate before a server that refuses, and one that has gone away and does not come back."""
+    """A gateway before a server that refuses, and one that has gone away and does not come back."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
 
     def clients(self, mode: ListingMode) -> tuple[Handshaker, Stateless]:
-        url = f"{self.gate.url}/{mode}"
+        url = f"{self.gateway.url}/{mode}"
         return Handshaker(url), Stateless(url)
 
 
@@ -67,15 +67,15 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
         "bank": stdio_entry(echo_listing_command(place / "bank.json")),
         "till": stdio_entry(changing_listing_command("till", place / "till.json", door)),
     }
-    with running_gateway({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
+    with running_gateway({"mcpServers": servers}, place / "gateway", environment=BY_WORDS) as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
         # It is started again, and waits at the door for ever.
         door.unlink()
-        for child in descendants(gate.pid):
+        for child in descendants(gateway.pid):
             if str(door).encode() in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
-        wait_until(lambda: gate.servers()["till"]["state"] != "ready", NOTICE_SECONDS, "the till is down")
-        yield Bank(gate)
+        wait_until(lambda: gateway.servers()["till"]["state"] != "ready", NOTICE_SECONDS, "the till is down")
+        yield Bank(gateway)
 
 
 def expand(client: Handshaker | Stateless, **wish: Any) -> Message:
@@ -92,7 +92,7 @@ def test_a_tool_is_expanded_while_its_server_is_down(bank: Bank, mode: ListingMo
         docs = text(expand(client, toolName="till_pay", mode="docs")["result"])
         rebuilt = json.loads(docs) | {"inputSchema": json.loads(schema), "name": "pay"}
         assert rebuilt == PAY
-    assert bank.gate.servers()["till"]["state"] != "ready"
+    assert bank.gateway.servers()["till"]["state"] != "ready"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_part_is_found_by_its_path(bank: Bank, path: list[str], expected: Mess
 
 
 def test_every_spelling_of_a_name_is_expanded(bank: Bank) -> None:
-    client = Stateless(bank.gate.url)
+    client = Stateless(bank.gateway.url)
     answers = [expand(client, toolName=name) for name in ("till_pay", "till:pay", "till__pay")]
     assert [json.loads(text(answer["result"])) for answer in answers] == [SCHEMA] * 3
 
@@ -142,9 +142,9 @@ def test_a_wrong_wish_is_refused_with_what_there_is_instead(bank: Bank, wish: Me
 
 
 def test_expansions_are_counted(bank: Bank) -> None:
-    before = bank.gate.metrics()["headgate_expand_schema_requests_total"]
-    expand(Stateless(bank.gate.url), toolName="till_pay")
-    assert bank.gate.metrics()["headgate_expand_schema_requests_total"] == before + 1
+    before = bank.gateway.metrics()["headgate_expand_schema_requests_total"]
+    expand(Stateless(bank.gateway.url), toolName="till_pay")
+    assert bank.gateway.metrics()["headgate_expand_schema_requests_total"] == before + 1
 
 
 # A refused call.

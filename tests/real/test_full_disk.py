@@ -34,22 +34,22 @@ def payments(transport: str, journal: Path) -> Iterator[Message]:
         yield {"url": f"{origin}/sse", "transport": "sse"} if transport == "sse" else {"url": f"{origin}/mcp"}
 
 
-def fill(gate: GatewayProcess) -> None:
+def fill(gateway: GatewayProcess) -> None:
     """No file may grow any more, as on a disk without room."""
-    resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, resource.RLIM_INFINITY))
+    resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, resource.RLIM_INFINITY))
 
 
-def block(gate: GatewayProcess) -> None:
+def block(gateway: GatewayProcess) -> None:
     """Nothing can be created where large answers go."""
-    spool = gate.data_dir / "spool"
+    spool = gateway.data_dir / "spool"
     if spool.is_dir():
         spool.rmdir()
     spool.write_text("")
 
 
-def pay(gate: GatewayProcess, name: str, key: str = "", **arguments: Any) -> Message:
+def pay(gateway: GatewayProcess, name: str, key: str = "", **arguments: Any) -> Message:
     meta = {"_meta": {"io.headgate/idempotencyKey": key}} if key else {}
-    reply = Stateless(gate.url).call("payments_pay", {"name": name, **arguments}, **meta)
+    reply = Stateless(gateway.url).call("payments_pay", {"name": name, **arguments}, **meta)
     result: Message = reply["result"]
     return result
 
@@ -66,12 +66,12 @@ def test_an_answer_that_cannot_be_written_costs_its_own_call(
 ) -> None:
     journal, wait_for = tmp_path / "journal", tmp_path / "go on"
     with payments(transport, journal) as entry, ThreadPoolExecutor(8) as pool:
-        gate = start_gateway(configuration({"payments": entry}))
-        gate.wait_until_ready("payments")
-        spoil(gate)
-        held = [pool.submit(pay, gate, f"held {n}", f"key {n}", wait_for=str(wait_for)) for n in range(5)]
+        gateway = start_gateway(configuration({"payments": entry}))
+        gateway.wait_until_ready("payments")
+        spoil(gateway)
+        held = [pool.submit(pay, gateway, f"held {n}", f"key {n}", wait_for=str(wait_for)) for n in range(5)]
         wait_until(lambda: len(lines_of(journal)) == 5, WAIT_SECONDS, "five payments under way")
-        lost = [pay(gate, "large", size=LARGE) for _ in range(12)]
+        lost = [pay(gateway, "large", size=LARGE) for _ in range(12)]
         wait_for.touch()
         assert [one.result(WAIT_SECONDS)["content"][0]["text"] for one in held] == ["x"] * 5
         assert {error_of(one)["code"] for one in lost} == {"SERVICE_UNAVAILABLE"}
@@ -79,10 +79,10 @@ def test_an_answer_that_cannot_be_written_costs_its_own_call(
         assert all("could not be written to disk" in one["content"][0]["text"] for one in lost), lost[0]
         # None was sent again, and neither the connection nor the breaker has suffered.
         assert lines_of(journal).count("large") == 12
-        server = gate.servers()["payments"]
+        server = gateway.servers()["payments"]
         assert (server["state"], server.get("restarts", 0)) == ("ready", 0)
-        assert pay(gate, "small")["content"][0]["text"] == "x"
-        assert gate.log().count(LOST) == 1, gate.log()
+        assert pay(gateway, "small")["content"][0]["text"] == "x"
+        assert gateway.log().count(LOST) == 1, gateway.log()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "json"])
@@ -91,11 +91,11 @@ def test_a_payment_whose_answer_is_lost_is_known_as_done(
 ) -> None:
     journal = tmp_path / "journal"
     with payments(transport, journal) as entry:
-        gate = start_gateway(configuration({"payments": entry}))
-        gate.wait_until_ready("payments")
-        block(gate)
-        first = pay(gate, "rent", "march", size=LARGE)
-        again = pay(gate, "rent", "march", size=LARGE)
+        gateway = start_gateway(configuration({"payments": entry}))
+        gateway.wait_until_ready("payments")
+        block(gateway)
+        first = pay(gateway, "rent", "march", size=LARGE)
+        again = pay(gateway, "rent", "march", size=LARGE)
         assert error_of(first)["effect"] == "done"
         assert first["_meta"]["io.headgate/operation"]["state"] == "done"
         assert not again.get("isError")
@@ -103,5 +103,5 @@ def test_a_payment_whose_answer_is_lost_is_known_as_done(
         assert again["_meta"]["io.headgate/operation"]["duplicate"] is True
         assert lines_of(journal) == ["rent"]
         # With room again the next one is answered whole, or as an excerpt of the whole.
-        (gate.data_dir / "spool").unlink()
-        assert not pay(gate, "gas", size=LARGE).get("isError")
+        (gateway.data_dir / "spool").unlink()
+        assert not pay(gateway, "gas", size=LARGE).get("isError")

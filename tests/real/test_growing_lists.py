@@ -30,7 +30,7 @@ from testkit.upstreams import (
     write_listing,
 )
 from testkit.waiting import wait_until
-from tests.real.mcp_clients import McpClient, stdio_gate_command, words
+from tests.real.mcp_clients import McpClient, stdio_gateway_command, words
 from tests.real.protocol_clients import Handshaker, Message, Stateless
 from tests.real.sdk_scripts import run_script
 
@@ -56,9 +56,9 @@ PROMPTS_CHANGED = {"jsonrpc": "2.0", "method": "notifications/prompts/list_chang
 
 @dataclass(frozen=True)
 class Dock:
-    """A gate in dynamic mode, what some of its servers list, and what its command wrote down."""
+    """A gateway in dynamic mode, what some of its servers list, and what its command wrote down."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     # What each of the two servers lists that change.
     stalls: dict[str, Path]
     journal: Path
@@ -83,11 +83,11 @@ def dock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dock]:
             },
             "old": {"url": stack.enter_context(http_server(old))},
         }
-        gate = stack.enter_context(
-            running_gateway({"mcpServers": servers}, place / "gate", environment=DYNAMIC | environment)
+        gateway = stack.enter_context(
+            running_gateway({"mcpServers": servers}, place / "gateway", environment=DYNAMIC | environment)
         )
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield Dock(gate, stalls, journal)
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield Dock(gateway, stalls, journal)
 
 
 def snake(trade: str) -> str:
@@ -116,14 +116,14 @@ def listed(client: Handshaker | Stateless) -> list[str]:
 
 
 def tell_everybody(dock: Dock) -> None:
-    call(Handshaker(dock.gate.url), "old_grow_prompts", text=f"p{uuid4().hex[:8]}")
+    call(Handshaker(dock.gateway.url), "old_grow_prompts", text=f"p{uuid4().hex[:8]}")
 
 
 # The list.
 
 
 async def test_the_list_grows_by_what_is_found_up_to_its_limit(dock: Dock) -> None:
-    ann = Handshaker(dock.gate.url)
+    ann = Handshaker(dock.gateway.url)
     assert listed(ann) == []
     assert "retrieve_tools" in ann.welcome["instructions"]
 
@@ -151,7 +151,7 @@ async def test_the_list_grows_by_what_is_found_up_to_its_limit(dock: Dock) -> No
 
 
 async def test_a_full_list_takes_in_what_was_just_found_however_poor_its_score(dock: Dock) -> None:
-    async with Client(dock.gate.url, mode="legacy") as ann:
+    async with Client(dock.gateway.url, mode="legacy") as ann:
 
         async def find(**arguments: Any) -> dict[str, Any]:
             answer = await ann.call_tool("retrieve_tools", arguments)
@@ -176,7 +176,7 @@ async def test_a_full_list_takes_in_what_was_just_found_however_poor_its_score(d
 
 
 async def test_what_is_found_can_be_called_and_calls_change_no_list(dock: Dock) -> None:
-    ann = Handshaker(dock.gate.url)
+    ann = Handshaker(dock.gateway.url)
     search(ann, "bake bread")
     before = ann.ask("tools/list", {})["result"]
 
@@ -189,7 +189,7 @@ async def test_what_is_found_can_be_called_and_calls_change_no_list(dock: Dock) 
 
 
 async def test_a_search_that_finds_nothing_changes_nothing(dock: Dock) -> None:
-    ann = Handshaker(dock.gate.url)
+    ann = Handshaker(dock.gateway.url)
     search(ann, "bake bread")
 
     answer = search(ann, "xkcd qwfpgj zzzz")
@@ -200,8 +200,8 @@ async def test_a_search_that_finds_nothing_changes_nothing(dock: Dock) -> None:
 
 
 async def test_sessions_have_lists_of_their_own_and_stateless_clients_share_one(dock: Dock) -> None:
-    ann, bob = Handshaker(dock.gate.url), Handshaker(dock.gate.url)
-    eve, joe = Stateless(dock.gate.url), Stateless(dock.gate.url)
+    ann, bob = Handshaker(dock.gateway.url), Handshaker(dock.gateway.url)
+    eve, joe = Stateless(dock.gateway.url), Stateless(dock.gateway.url)
 
     search(ann, "weigh anchor")
     search(eve, "wind clocks")
@@ -213,7 +213,7 @@ async def test_sessions_have_lists_of_their_own_and_stateless_clients_share_one(
 
 async def test_many_sessions_at_once_keep_their_lists_apart(dock: Dock) -> None:
     def live(seed: int) -> None:
-        chance, client = random.Random(seed), Handshaker(dock.gate.url)
+        chance, client = random.Random(seed), Handshaker(dock.gateway.url)
         expected: list[str] = []
         for _ in range(8):
             answer = search(client, chance.choice(TRADES), limit=2)
@@ -230,8 +230,8 @@ async def test_many_sessions_at_once_keep_their_lists_apart(dock: Dock) -> None:
 
 
 async def test_a_session_is_told_on_its_own_stream_and_others_are_not(dock: Dock) -> None:
-    ann, bob = Handshaker(dock.gate.url), Handshaker(dock.gate.url)
-    eve = Stateless(dock.gate.url)
+    ann, bob = Handshaker(dock.gateway.url), Handshaker(dock.gateway.url)
+    eve = Stateless(dock.gateway.url)
     wanted = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
     listening = eve.begin("subscriptions/listen", wanted)
     assert listening.until("notifications/subscriptions/acknowledged")
@@ -248,7 +248,7 @@ async def test_a_session_is_told_on_its_own_stream_and_others_are_not(dock: Dock
 
 
 async def test_a_session_without_a_stream_is_told_before_the_answer(dock: Dock) -> None:
-    ann = Handshaker(dock.gate.url)
+    ann = Handshaker(dock.gateway.url)
     asked = ann.call("retrieve_tools", query="bake bread", limit=1)
 
     assert asked.next() == FOUND_MORE
@@ -258,7 +258,7 @@ async def test_a_session_without_a_stream_is_told_before_the_answer(dock: Dock) 
 
 
 async def test_stateless_clients_are_told_where_they_listen(dock: Dock) -> None:
-    ann, eve = Handshaker(dock.gate.url), Stateless(dock.gate.url)
+    ann, eve = Handshaker(dock.gateway.url), Stateless(dock.gateway.url)
     listening = eve.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     assert listening.until("notifications/subscriptions/acknowledged")
     with ann.listening() as of_ann:
@@ -268,17 +268,17 @@ async def test_stateless_clients_are_told_where_they_listen(dock: Dock) -> None:
 
         assert answer["newly_registered"] == named("polish brass")
         assert told["method"] == FOUND_MORE["method"]
-        assert "depot_polish_brass" in listed(Stateless(dock.gate.url))
+        assert "depot_polish_brass" in listed(Stateless(dock.gateway.url))
         assert of_ann.next() == PROMPTS_CHANGED
     listening.close()
 
 
 def doorway(dock: Dock, front: str, place: Path) -> Any:
-    """What an SDK client needs to come in; the stdio front is a gate of its own."""
+    """What an SDK client needs to come in; the stdio front is a gateway of its own."""
     if front == "stdio":
-        serve, *arguments = stdio_gate_command(dock.gate.config_path, place)
+        serve, *arguments = stdio_gateway_command(dock.gateway.config_path, place)
         return StdioServerParameters(command=serve, args=arguments, env=clean_environment() | DYNAMIC)
-    return sse_client(dock.gate.sse_url) if front == "sse" else dock.gate.url
+    return sse_client(dock.gateway.sse_url) if front == "sse" else dock.gateway.url
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_a_typescript_client_sees_what_it_has_found(
     dock: Dock, parts: Parts, sdk: int, era: str, trade: str
 ) -> None:
     (name,) = named(trade)
-    plan = {"url": dock.gate.url, "sdk": sdk, "era": era, "tool": name}
+    plan = {"url": dock.gateway.url, "sdk": sdk, "era": era, "tool": name}
 
     plan |= {"search": {"query": trade, "limit": 1}}
     report = await asyncio.to_thread(run_script, "typescript-growing", plan, parts)
@@ -324,7 +324,7 @@ async def test_a_typescript_client_sees_what_it_has_found(
 async def test_the_command_of_the_operator_runs_after_a_search_that_changed_a_list(dock: Dock) -> None:
     before = len(lines_of(dock.journal))
 
-    search(Handshaker(dock.gate.url), "bake bread")
+    search(Handshaker(dock.gateway.url), "bake bread")
 
     wait_until(lambda: len(lines_of(dock.journal)) > before, NOTICE_SECONDS, "the command has run")
 
@@ -333,7 +333,7 @@ async def test_the_command_of_the_operator_runs_after_a_search_that_changed_a_li
 
 
 async def test_a_tool_that_is_gone_leaves_the_lists_of_those_who_had_found_it(dock: Dock) -> None:
-    ann, bob, eve = (Handshaker(dock.gate.url) for _ in range(3))
+    ann, bob, eve = (Handshaker(dock.gateway.url) for _ in range(3))
     kites, boats = tool("fly_kites", "Can fly kites."), tool("row_boats", "Can row boats.")
     restock(dock, "stall", ann, [kites, boats])
     wait_until(lambda: found(ann, "fly kites") == ["stall_fly_kites"], NOTICE_SECONDS, "kites are found")
@@ -352,7 +352,7 @@ async def test_a_tool_that_is_gone_leaves_the_lists_of_those_who_had_found_it(do
 
 
 async def test_a_tool_that_is_described_anew_is_told_to_those_who_had_found_it(dock: Dock) -> None:
-    ann, bob = Handshaker(dock.gate.url), Handshaker(dock.gate.url)
+    ann, bob = Handshaker(dock.gateway.url), Handshaker(dock.gateway.url)
     restock(dock, "kiosk", ann, [tool("ring_bells", "Can ring bells.")])
     wait_until(lambda: found(ann, "ring bells") == ["kiosk_ring_bells"], NOTICE_SECONDS, "bells are found")
     assert (listed(ann), listed(bob)) == (["kiosk_ring_bells"], [])

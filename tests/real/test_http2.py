@@ -50,7 +50,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @contextmanager
-def gate_before(
+def gateway_before(
     era: str, authority: Authority, directory: Path, *more: str
 ) -> Iterator[tuple[GatewayProcess, Http2Server]]:
     """Run a gateway that reaches a server over HTTP/2 and through a proxy."""
@@ -60,42 +60,42 @@ def gate_before(
         http2_server(plain, authority, directory / "journal", *more) as server,
     ):
         entry = {"url": server.url, "http2": True, "proxy": proxy.url, "caFile": str(authority.file)}
-        with running_gateway(configuration({"it": entry}), directory / "gate") as gate:
-            gate.wait_until_ready()
-            yield gate, server
+        with running_gateway(configuration({"it": entry}), directory / "gateway") as gateway:
+            gateway.wait_until_ready()
+            yield gateway, server
 
 
-def tools(gate: GatewayProcess) -> set[str]:
-    return {tool["name"] for tool in modern(gate, "tools/list").json()["result"]["tools"]}
+def tools(gateway: GatewayProcess) -> set[str]:
+    return {tool["name"] for tool in modern(gateway, "tools/list").json()["result"]["tools"]}
 
 
-def echo(gate: GatewayProcess, text: str) -> str:
-    echoed: str = modern_call(gate, "it_echo", {"text": text})["structuredContent"]["echoed"]
+def echo(gateway: GatewayProcess, text: str) -> str:
+    echoed: str = modern_call(gateway, "it_echo", {"text": text})["structuredContent"]["echoed"]
     return echoed
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_a_server_of_either_era_is_reached_over_http2(authority: Authority, tmp_path: Path, era: str) -> None:
-    with gate_before(era, authority, tmp_path) as (gate, server):
-        assert modern_call(gate, "it_echo", {"text": "hello"})["structuredContent"] == {"echoed": "hello"}
+    with gateway_before(era, authority, tmp_path) as (gateway, server):
+        assert modern_call(gateway, "it_echo", {"text": "hello"})["structuredContent"] == {"echoed": "hello"}
         # Larger than every window on the way, there and back.
-        assert modern_call(gate, "it_echo", {"text": "x" * 3_000_000})["content"]
-        modern_call(gate, "it_grow", {"text": "fresh"})
-        wait_until(lambda: "it_fresh" in tools(gate), SECONDS, "its stream says that the list has changed")
+        assert modern_call(gateway, "it_echo", {"text": "x" * 3_000_000})["content"]
+        modern_call(gateway, "it_grow", {"text": "fresh"})
+        wait_until(lambda: "it_fresh" in tools(gateway), SECONDS, "its stream says that the list has changed")
         assert "2.0 POST" in server.lines()
         assert not [line for line in server.lines() if line.startswith("1.1")]
 
 
 def test_many_calls_at_once_share_connections(authority: Authority, tmp_path: Path) -> None:
-    with gate_before("modern", authority, tmp_path) as (gate, server), ThreadPoolExecutor(24) as pool:
+    with gateway_before("modern", authority, tmp_path) as (gateway, server), ThreadPoolExecutor(24) as pool:
         # More than the four streams that the server allows on a connection.
-        answers = list(pool.map(lambda number: echo(gate, f"call {number}"), range(48)))
+        answers = list(pool.map(lambda number: echo(gateway, f"call {number}"), range(48)))
         assert answers == [f"call {number}" for number in range(48)]
         assert server.lines().count("session") < 16
 
 
 def test_a_call_that_is_cancelled_ends_its_stream_and_no_other(authority: Authority, tmp_path: Path) -> None:
-    with gate_before("modern", authority, tmp_path) as (gate, server):
+    with gateway_before("modern", authority, tmp_path) as (gateway, server):
         journal, never = tmp_path / "calls", tmp_path / "never"
         message = modern_request(
             "tools/call", {"name": "it_hold", "arguments": {"text": "long", "until": str(never)}}
@@ -105,33 +105,33 @@ def test_a_call_that_is_cancelled_ends_its_stream_and_no_other(authority: Author
             "Mcp-Method": "tools/call",
             "Mcp-Name": "it_hold",
         }
-        client = HTTPConnection(HOST, gate.port, timeout=SECONDS)
+        client = HTTPConnection(HOST, gateway.port, timeout=SECONDS)
         client.request("POST", "/mcp", json.dumps(message).encode(), headers)
         wait_until(
             lambda: journal.exists() and "started long" in journal.read_text(), SECONDS, "it is called"
         )
         client.close()
         wait_until(lambda: "aborted" in server.lines(), SECONDS, "the stream is cancelled at the server")
-        assert echo(gate, "still here")
+        assert echo(gateway, "still here")
 
 
 def test_a_server_that_leaves_is_reached_again_on_another_connection(
     authority: Authority, tmp_path: Path
 ) -> None:
-    with gate_before("modern", authority, tmp_path) as (gate, server):
-        assert echo(gate, "one")
+    with gateway_before("modern", authority, tmp_path) as (gateway, server):
+        assert echo(gateway, "one")
         sessions = server.lines().count("session")
         server.process.send_signal(signal.SIGUSR2)
         wait_until(lambda: "goaway" in server.lines(), SECONDS, "it leaves")
-        assert echo(gate, "two")
+        assert echo(gateway, "two")
         assert server.lines().count("session") > sessions
         # A connection of HTTP is not the connection to the server.
-        assert not gate.servers()["it"].get("restarts")
+        assert not gateway.servers()["it"].get("restarts")
 
 
 def test_a_server_without_http2_is_reached_over_http1(authority: Authority, tmp_path: Path) -> None:
-    with gate_before("modern", authority, tmp_path, "only1") as (gate, server):
-        assert echo(gate, "hello")
+    with gateway_before("modern", authority, tmp_path, "only1") as (gateway, server):
+        assert echo(gateway, "hello")
         assert {line for line in server.lines() if line[0].isdigit()} == {"1.1 POST"}
 
 
@@ -141,9 +141,9 @@ def test_without_its_package_the_server_says_what_to_install(tmp_path: Path) -> 
     (package / "__init__.py").write_text("raise ModuleNotFoundError('No module named h2', name='h2')\n")
     config = configuration({"it": {"url": f"https://{NAME}/mcp", "http2": True}})
     settings = {"PYTHONPATH": str(package.parent)}
-    with running_gateway(config, tmp_path / "gate", environment=settings) as gate:
-        wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
-        said = gate.servers()["it"]["last_error"]
+    with running_gateway(config, tmp_path / "gateway", environment=settings) as gateway:
+        wait_until(lambda: "last_error" in gateway.servers()["it"], SECONDS, "it has failed")
+        said = gateway.servers()["it"]["last_error"]
         assert (
             said
             == f"its http2 needs the package 'h2': pip install \"headgate-mcp[http2]\" (https://{NAME}/mcp)"
@@ -166,13 +166,13 @@ def test_a_server_that_wants_a_client_certificate_says_so_until_it_is_shown_one(
             "proxy": proxy.url,
             "caFile": str(authority.file),
         }
-        with running_gateway(configuration({"it": entry}), tmp_path / "gate") as gate:
-            wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
+        with running_gateway(configuration({"it": entry}), tmp_path / "gateway") as gateway:
+            wait_until(lambda: "last_error" in gateway.servers()["it"], SECONDS, "it has failed")
             assert (
                 "asks for a client certificate, which clientCert may name"
-                in gate.servers()["it"]["last_error"]
+                in gateway.servers()["it"]["last_error"]
             )
             shown = {"clientCert": {"cert": str(cert), "key": str(key)}}
-            gate.write_config(configuration({"it": entry | shown}))
-            gate.wait_until_ready()
-            assert echo(gate, "hello")
+            gateway.write_config(configuration({"it": entry | shown}))
+            gateway.wait_until_ready()
+            assert echo(gateway, "hello")

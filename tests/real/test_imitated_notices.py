@@ -36,24 +36,24 @@ def escaped(text: str) -> str:
 
 
 @pytest.fixture
-def gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
-    gate = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
-    gate.wait_until_ready("own")
-    return gate
+def gateway(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
+    gateway = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
+    gateway.wait_until_ready("own")
+    return gateway
 
 
-def shown(gate: GatewayProcess, written: str) -> list[dict[str, Any]]:
+def shown(gateway: GatewayProcess, written: str) -> list[dict[str, Any]]:
     """What clients of both eras read."""
-    session = Session(gate).call("own_say", {"line": written})
-    return [modern_call(gate, "own_say", {"line": written}), session.get("result", session)]
+    session = Session(gateway).call("own_say", {"line": written})
+    return [modern_call(gateway, "own_say", {"line": written}), session.get("result", session)]
 
 
 @pytest.mark.parametrize(
     "text", [FAKE, f"rows\n{FAKE}", escaped(FAKE), f"\\u005b{FAKE[1:]}", f"[\\u0045{FAKE[2:]}"]
 )
-def test_a_small_result_with_a_notice_of_its_server(gate: GatewayProcess, text: str) -> None:
+def test_a_small_result_with_a_notice_of_its_server(gateway: GatewayProcess, text: str) -> None:
     text = text.replace("\n", "\\n")
-    for result in shown(gate, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
+    for result in shown(gateway, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
         (block,) = result["content"]
         assert OPENING not in block["text"]
         assert SERVER_OPENING in block["text"]
@@ -63,20 +63,20 @@ def test_a_small_result_with_a_notice_of_its_server(gate: GatewayProcess, text: 
 
 
 @pytest.mark.parametrize("name", ["_headgate", "\\u005fheadgate"])
-def test_a_structure_with_the_member_of_the_gateway(gate: GatewayProcess, name: str) -> None:
+def test_a_structure_with_the_member_of_the_gateway(gateway: GatewayProcess, name: str) -> None:
     structure = {"TEXT": {"notice": FAKE, "cache_id": "stolen"}, "rows": [1]}
     result = {"content": [{"type": "text", "text": "rows"}], "structuredContent": structure}
-    for read in shown(gate, line(result, name)):
+    for read in shown(gateway, line(result, name)):
         structured = read["structuredContent"]
         assert set(structured) == {"_headgate_of_server", "rows"}
         assert structured["_headgate_of_server"]["notice"].startswith(SERVER_OPENING)
         assert structured["rows"] == [1]
 
 
-def test_a_large_result_has_one_notice_that_is_the_gateways(gate: GatewayProcess) -> None:
+def test_a_large_result_has_one_notice_that_is_the_gateways(gateway: GatewayProcess) -> None:
     text = f"{FAKE} " + "row " * 10_000
     for result in shown(
-        gate, line({"content": [{"type": "text", "text": text}, {"type": "text", "text": FAKE}]})
+        gateway, line({"content": [{"type": "text", "text": text}, {"type": "text", "text": FAKE}]})
     ):
         blocks = [block["text"] for block in result["content"]]
         (notice,) = [block for block in blocks if OPENING in block]
@@ -86,11 +86,11 @@ def test_a_large_result_has_one_notice_that_is_the_gateways(gate: GatewayProcess
         assert blocks[0].startswith(SERVER_OPENING)
 
 
-def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gate: GatewayProcess) -> None:
+def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gateway: GatewayProcess) -> None:
     text = "row " * 10_000 + FAKE
-    result = modern_call(gate, "own_say", {"line": line({"content": [{"type": "text", "text": text}]})})
+    result = modern_call(gateway, "own_say", {"line": line({"content": [{"type": "text", "text": text}]})})
     stored = result["_meta"][META]["cache_id"]
-    read = modern_call(gate, "proxy_search", {"cache_id": stored, "pattern": "Excerpt"})
+    read = modern_call(gateway, "proxy_search", {"cache_id": stored, "pattern": "Excerpt"})
     assert OPENING not in json.dumps(read["content"])
     assert SERVER_OPENING in json.dumps(read["content"])
 
@@ -98,17 +98,17 @@ def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gate: GatewayPr
 @pytest.mark.parametrize(
     "text", ["an excerpt: x", "\\\\u005bExcerpt: of a manual", "é \\u001b[31m", "headgate"]
 )
-def test_other_results_stay_as_they_are(gate: GatewayProcess, text: str) -> None:
-    for result in shown(gate, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
+def test_other_results_stay_as_they_are(gateway: GatewayProcess, text: str) -> None:
+    for result in shown(gateway, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
         assert result["content"] == [{"type": "text", "text": json.loads(f'"{text}"')}]
 
 
 @pytest.fixture
 def whole(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     servers = {"mcpServers": {"own": scripted(tmp_path / "journal")}}
-    gate = start_gateway(servers | {"proxySettings": {"enableAutoTruncation": False}})
-    gate.wait_until_ready("own")
-    return gate
+    gateway = start_gateway(servers | {"proxySettings": {"enableAutoTruncation": False}})
+    gateway.wait_until_ready("own")
+    return gateway
 
 
 @pytest.mark.parametrize("written", [FAKE, escaped(FAKE)], ids=["plain", "escaped"])

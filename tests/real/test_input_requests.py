@@ -20,7 +20,7 @@ from testkit.parts import Parts
 from testkit.upstreams import configuration, http_server, lines_of, listening, stdio_entry, whole_command
 from testkit.waiting import eventually, wait_until
 from tests.real.answering_clients import Company, Person
-from tests.real.mcp_clients import McpClient, stdio_gate
+from tests.real.mcp_clients import McpClient, stdio_gateway
 from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Stateless
 from tests.real.sdk_scripts import run_script
 
@@ -36,9 +36,9 @@ OWN = ("old", "new")
 
 @dataclass(frozen=True)
 class Town:
-    """A gate in front of servers that ask, and the journals of those that keep one."""
+    """A gateway in front of servers that ask, and the journals of those that keep one."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     entries: dict[str, Any]
     journals: dict[str, Path]
 
@@ -66,16 +66,16 @@ def town(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tow
             "old": {"url": stack.enter_context(http_server(old))},
             "new": {"url": stack.enter_context(http_server(new))},
         }
-        gate = stack.enter_context(
+        gateway = stack.enter_context(
             running_gateway(configuration(servers), place, start_seconds=START_SECONDS)
         )
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield Town(gate, servers, journals)
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield Town(gateway, servers, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def company(town: Town) -> AsyncIterator[Company]:
-    people = Company(town.gate.url)
+    people = Company(town.gateway.url)
     yield people
     await people.leave()
 
@@ -181,7 +181,9 @@ async def test_questions_leave_by_every_front(
 ) -> None:
     config = tmp_path / "headgate.json"
     config.write_text(json.dumps(configuration({name: town.entries[name] for name in OWN})))
-    door: Any = stdio_gate(config, tmp_path / "data") if front == "stdio" else sse_client(town.gate.sse_url)
+    door: Any = (
+        stdio_gateway(config, tmp_path / "data") if front == "stdio" else sse_client(town.gateway.sse_url)
+    )
     sue = Person("Sue", door, client_era)
     async with sue.client:
         for server in OWN:
@@ -203,7 +205,7 @@ async def test_clients_on_typescript_answer_servers_of_both_eras(
         for tool in ("ask", "ask_link", "ask_model", "ask_roots", "ask_all", "ask_twice")
     ]
     calls.append({"name": "stdio_trigger_elicitation_request", "arguments": {}})
-    plan = {"url": town.gate.url, "era": client_era, "name": "Tess", "calls": calls}
+    plan = {"url": town.gateway.url, "era": client_era, "name": "Tess", "calls": calls}
 
     *own, everything = await asyncio.to_thread(run_script, client, plan, parts)
 
@@ -303,7 +305,7 @@ async def test_answers_in_another_order_return_to_their_own_calls(
 async def test_a_client_without_a_stream_of_its_own_is_asked_on_that_of_the_call(
     town: Town, server: str
 ) -> None:
-    client = Handshaker(town.gate.url, ANSWERS_ALL)
+    client = Handshaker(town.gateway.url, ANSWERS_ALL)
     stream = client.call(f"{server}_ask", text="quietly")
     question = stream.until("elicitation/create")
 
@@ -349,17 +351,17 @@ async def test_a_stateless_client_that_never_comes_back_holds_up_nobody(
 
 async def test_a_session_that_ends_while_its_client_is_asked_ends_the_call(town: Town) -> None:
     text = uuid4().hex
-    client = Handshaker(town.gate.url, ANSWERS_ALL)
+    client = Handshaker(town.gateway.url, ANSWERS_ALL)
     stream = client.call("old_ask", text=text)
     stream.until("elicitation/create")
-    lines = town.gate.servers()["old"].get("client_connections", 0)
+    lines = town.gateway.servers()["old"].get("client_connections", 0)
 
     client.leave()
     stream.close()
 
     wait_until(lambda: town.over("old", f"ask {text}"), NOTICE_SECONDS, "the server is told")
     wait_until(
-        lambda: town.gate.servers()["old"].get("client_connections", 0) < lines,
+        lambda: town.gateway.servers()["old"].get("client_connections", 0) < lines,
         NOTICE_SECONDS,
         "its line is closed",
     )
@@ -368,7 +370,7 @@ async def test_a_session_that_ends_while_its_client_is_asked_ends_the_call(town:
 @pytest.mark.parametrize("front", ["http", "sse"])
 async def test_a_call_that_its_client_cancels_while_it_is_asked_is_over(town: Town, front: str) -> None:
     text = uuid4().hex
-    door: Any = sse_client(town.gate.sse_url) if front == "sse" else town.gate.url
+    door: Any = sse_client(town.gateway.sse_url) if front == "sse" else town.gateway.url
     sue = Person("Sue", door, "legacy")
     sue.willing.clear()
     async with sue.client:
@@ -385,7 +387,7 @@ async def test_a_client_that_vanishes_while_it_is_asked_does_no_harm_to_others(
     town: Town, company: Company
 ) -> None:
     text = uuid4().hex
-    lost = Handshaker(town.gate.url, ANSWERS_ALL)
+    lost = Handshaker(town.gateway.url, ANSWERS_ALL)
     stream = lost.call("old_ask", text=text)
     stream.until("elicitation/create")
     stream.close()
@@ -402,7 +404,7 @@ async def test_a_client_that_vanishes_while_it_is_asked_does_no_harm_to_others(
 
 async def test_a_server_that_asks_for_what_nobody_declared_is_refused_and_goes_on(town: Town) -> None:
     for era in ("legacy", "modern"):
-        mcp_client = McpClient(town.gate.url, era)
+        mcp_client = McpClient(town.gateway.url, era)
         async with mcp_client.client:
             result = await mcp_client.client.call_tool("old_ask_model", {"text": "undeclared"})
             (content,) = result.content
@@ -425,11 +427,11 @@ async def test_a_server_that_asks_for_what_nobody_declared_is_refused_and_goes_o
 async def test_a_server_may_not_ask_beyond_what_the_client_declared(
     town: Town, declared: dict[str, Any], tool: str, server: str
 ) -> None:
-    handshaker = Handshaker(town.gate.url, declared)
+    handshaker = Handshaker(town.gateway.url, declared)
     call = {"name": f"{server}_{tool}", "arguments": {"text": "beyond"}}
     results = [
         handshaker.ask("tools/call", call)["result"],
-        Stateless(town.gate.url, declared).ask("tools/call", call)["result"],
+        Stateless(town.gateway.url, declared).ask("tools/call", call)["result"],
     ]
     handshaker.leave()
 

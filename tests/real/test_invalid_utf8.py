@@ -50,18 +50,18 @@ def test_a_bad_byte_costs_the_definition_that_it_is_in(
     directory = tmp_path / "canned"
     write_all(directory, **({"_padding": padding} if padding else {}))
     with canned(directory, transport) as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        gate.wait_until_ready("it")
-        client = Handshaker(gate.url)
+        gateway = start_gateway(configuration({"it": entry}))
+        gateway.wait_until_ready("it")
+        client = Handshaker(gateway.url)
         for method, (member, key, items) in KINDS.items():
             listed = client.ask(method, {})["result"][member]
             wanted = [str(item[key]) for item in items if item["name"] != "b"]
             found = [item[key] for item in listed if "headgate" not in item[key]]
             assert len(found) == 2, (method, found)
             assert all(one in "|".join(found) for one in wanted), (method, found)
-        result = Stateless(gate.url).call("it_a", {})["result"]
+        result = Stateless(gateway.url).call("it_a", {})["result"]
         assert result["content"][0]["text"] == "fine"
-        assert "it is not UTF-8" in str(gate.servers()["it"]["tools_left_out"])
+        assert "it is not UTF-8" in str(gateway.servers()["it"]["tools_left_out"])
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -72,12 +72,16 @@ def test_a_listing_with_a_bad_byte_is_remembered(
     write_all(directory)
     with canned(directory, transport) as entry:
         for _ in range(2):
-            gate = start_gateway(configuration({"it": entry}), options=["--data-dir", str(tmp_path / "data")])
-            gate.wait_until_ready("it")
-            names = [tool["name"] for tool in Handshaker(gate.url).ask("tools/list", {})["result"]["tools"]]
+            gateway = start_gateway(
+                configuration({"it": entry}), options=["--data-dir", str(tmp_path / "data")]
+            )
+            gateway.wait_until_ready("it")
+            names = [
+                tool["name"] for tool in Handshaker(gateway.url).ask("tools/list", {})["result"]["tools"]
+            ]
             assert {"it_a", "it_c"} <= set(names)
             assert "it_b" not in names
-            gate.stop()
+            gateway.stop()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -90,9 +94,9 @@ def test_a_bad_byte_in_the_instructions_costs_that_byte(
     write(directory, initialize=greeting(instructions="Ask nicely @"))
     file.write_bytes(file.read_bytes().replace(b"@", b"\xff"))
     with canned(directory, transport) as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        gate.wait_until_ready("it")
-        assert "Ask nicely \ufffd" in Handshaker(gate.url).welcome["instructions"]
+        gateway = start_gateway(configuration({"it": entry}))
+        gateway.wait_until_ready("it")
+        assert "Ask nicely \ufffd" in Handshaker(gateway.url).welcome["instructions"]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -103,10 +107,10 @@ def test_a_bad_byte_in_a_result_still_fails_its_call_alone(
     write_all(directory)
     write(directory, call_c=b'{"content":[{"type":"text","text":"\xff"}]}')
     with canned(directory, transport) as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        gate.wait_until_ready("it")
-        client = Stateless(gate.url)
+        gateway = start_gateway(configuration({"it": entry}))
+        gateway.wait_until_ready("it")
+        client = Stateless(gateway.url)
         error = client.call("it_c", {})["result"]["_meta"]["io.headgate/error"]
         assert error["code"] == "INVALID_MESSAGE"
         assert client.call("it_a", {})["result"]["content"][0]["text"] == "fine"
-        assert gate.servers()["it"].get("restarts", 0) == 0
+        assert gateway.servers()["it"].get("restarts", 0) == 0

@@ -21,7 +21,7 @@ from tests.real.knowledge import (
     alone_on_stdio,
     embedder,
     first_text,
-    gate_on_stdio,
+    gateway_on_stdio,
     serving_alone,
     told,
     write_all,
@@ -32,14 +32,14 @@ from tests.real.mcp_clients import ClientTasks, McpClient
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DOORS = [
-    "gate-http-legacy",
-    "gate-http-modern",
-    "gate-stdio-modern",
+    "gateway-http-legacy",
+    "gateway-http-modern",
+    "gateway-stdio-modern",
     "alone-http-legacy",
     "alone-http-modern",
 ]
 DOORS += ["alone-stdio-legacy"]
-WEIGHTS = {"gate": (0.75, 0.25), "alone": (0.5, 0.5)}
+WEIGHTS = {"gateway": (0.75, 0.25), "alone": (0.5, 0.5)}
 LONG = ("The zebra grazes" + " near the river" * 30)[:300]
 PARTS = 12
 DOCUMENTS = {
@@ -68,14 +68,14 @@ class KnowledgeHarness:
     """A store with documents, and the two that serve it."""
 
     place: Path
-    gate: GatewayProcess
+    gateway: GatewayProcess
     alone: GatewayProcess
     variables: dict[str, str]
 
     @property
     def data(self) -> Path:
         """Where the store is."""
-        return self.gate.data_dir
+        return self.gateway.data_dir
 
     async def ingest(self, *arguments: str | Path) -> Message:
         """Have another process ingest while these serve."""
@@ -92,18 +92,18 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeHarne
     place = tmp_path_factory.mktemp("cases")
     write_all(place / "library", DOCUMENTS)
     graph = write_lines(place / "graph.jsonl", GRAPH)
-    data = place / "gate" / "data"
+    data = place / "gateway" / "data"
     with ExitStack() as stack:
         variables = stack.enter_context(embedder()).variables
         told(place, "ingest", "library", "--graph", graph, "--data-dir", data, more=variables)
         config = configuration(
             {"knowledge": {"builtin": "knowledge"}}, knowledge={"weights": {"vector": 3, "bm25": 1}}
         )
-        running = running_gateway(config, place / "gate", environment=variables, start_seconds=60)
-        gate = stack.enter_context(running)
-        gate.wait_until_ready("knowledge")
+        running = running_gateway(config, place / "gateway", environment=variables, start_seconds=60)
+        gateway = stack.enter_context(running)
+        gateway.wait_until_ready("knowledge")
         alone = stack.enter_context(serving_alone(place / "alone", data, more=variables))
-        yield KnowledgeHarness(place, gate, alone, variables)
+        yield KnowledgeHarness(place, gateway, alone, variables)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -111,8 +111,8 @@ async def doors(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeE
     """Every way in: two eras, two transports, the gateway and the documents alone."""
     more = harness.variables
     servers: dict[str, Any] = {
-        "gate-http": harness.gate.url,
-        "gate-stdio": gate_on_stdio(harness.gate.config_path, harness.data, more),
+        "gateway-http": harness.gateway.url,
+        "gateway-stdio": gateway_on_stdio(harness.gateway.config_path, harness.data, more),
         "alone-http": harness.alone.url,
         "alone-stdio": alone_on_stdio(harness.place, harness.data, more=more),
     }
@@ -121,7 +121,7 @@ async def doors(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeE
     for name in DOORS:
         way, _, era = name.rpartition("-")
         found[name] = KnowledgeEndpoint(
-            McpClient(servers[way], era), "knowledge_" if way.startswith("gate") else ""
+            McpClient(servers[way], era), "knowledge_" if way.startswith("gateway") else ""
         )
         await lodge.admit(found[name].mcp_client.client)
     yield found
@@ -210,7 +210,7 @@ async def test_the_same_query_is_known_until_another_process_ingests(
     assert (await harness.ingest(more))["added"] == 1
     # Two eras come in by one process, and the second of them finds what the first one asked for.
     first = dict(zip(doors, await hits(), strict=True))
-    assert [first[name] for name in DOORS if name not in ("gate-http-modern", "alone-http-modern")] == [
+    assert [first[name] for name in DOORS if name not in ("gateway-http-modern", "alone-http-modern")] == [
         False
     ] * 4
     assert await hits() == [True] * len(doors)

@@ -82,17 +82,17 @@ def with_codes(directory: Path) -> dict[str, str]:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, dict[str, str]]]:
     place = tmp_path_factory.mktemp("exact")
     headers = with_codes(place / "library")
-    data = place / "gate" / "data"
+    data = place / "gateway" / "data"
     told(place, "ingest", "library", "--data-dir", data, more={})
     config = configuration({"knowledge": {"builtin": "knowledge"}}, knowledge={"tokenBudget": 0})
-    with running_gateway(config, place / "gate", start_seconds=SECONDS) as gate:
-        gate.wait_until_ready("knowledge")
-        yield gate, headers
+    with running_gateway(config, place / "gateway", start_seconds=SECONDS) as gateway:
+        gateway.wait_until_ready("knowledge")
+        yield gateway, headers
 
 
 @asynccontextmanager
-async def search(gate: GatewayProcess) -> AsyncIterator[Client]:
-    async with Client(gate.url) as client:
+async def search(gateway: GatewayProcess) -> AsyncIterator[Client]:
+    async with Client(gateway.url) as client:
         yield client
 
 
@@ -121,8 +121,8 @@ async def test_an_exact_code_is_among_the_first_ten_of_a_default_search(
 async def test_the_preview_shows_the_code_under_the_heading_of_its_section(
     library: tuple[GatewayProcess, dict[str, str]], code: str, wording: str
 ) -> None:
-    gate, headers = library
-    async with search(gate) as client:
+    gateway, headers = library
+    async with search(gateway) as client:
         found = await ask(client, "semantic_search", query=wording.format(code), response_mode="preview")
     (shown,) = (one for one in found["results"] if code in one["chunk_snippet"])
     assert shown["context_header"] == headers[code]

@@ -107,15 +107,15 @@ def broken(tmp_path: Path) -> Iterator[list[GatewayProcess]]:
 async def test_a_store_that_is_away_is_told_in_the_same_words_by_every_tool(
     broken: list[GatewayProcess],
 ) -> None:
-    for gate in broken:
-        page = await asyncio.to_thread(gate.get, "/ready")
+    for gateway in broken:
+        page = await asyncio.to_thread(gateway.get, "/ready")
         (shown,) = page.json()["servers"]
         assert (page.status, shown["state"], shown["tools"]) == (503, "backoff", len(TOOLS))
         assert CANARY not in shown["last_error"]
-        async with entered(gate.url, "modern", "knowledge_") as door:
+        async with entered(gateway.url, "modern", "knowledge_") as door:
             for tool in TOOLS:
                 result = await door.call(tool, QUESTIONS[tool])
-                check_clean(result.model_dump_json(), gate.data_dir)
+                check_clean(result.model_dump_json(), gateway.data_dir)
                 said = refusal_of(result)
                 assert (said["error"], said["code"]) == (AWAY, "DB_CONNECTION")
                 about = (result.meta or {})["io.headgate/error"]

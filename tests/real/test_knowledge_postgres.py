@@ -45,12 +45,12 @@ class PostgresKnowledgeHarness:
         self.store = store
         self.variables = variables
         self.doors = doors
-        self.gate: GatewayProcess | None = None
+        self.gateway: GatewayProcess | None = None
 
     def readiness(self) -> HttpAnswer:
         """What /ready of the gateway says."""
-        assert self.gate is not None
-        return self.gate.get("/ready")
+        assert self.gateway is not None
+        return self.gateway.get("/ready")
 
     @property
     def state(self) -> str:
@@ -76,12 +76,14 @@ async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pos
         summary = await found.ingest("library", "--graph", graph)
         assert (summary["added"], summary["vectors"]) == (42, 42)
         config = configuration({"knowledge": {"builtin": "knowledge"}}, knowledge={"store": store})
-        with running_gateway(config, place / "gate", environment=remote.variables, start_seconds=60) as gate:
-            gate.wait_until_ready("knowledge")
+        with running_gateway(
+            config, place / "gateway", environment=remote.variables, start_seconds=60
+        ) as gateway:
+            gateway.wait_until_ready("knowledge")
             alone = alone_on_stdio(place, place / "data", "--store", store, more=remote.variables)
-            found.gate = gate
+            found.gateway = gateway
             found.doors += [
-                KnowledgeEndpoint(McpClient(gate.url, "modern"), "knowledge_"),
+                KnowledgeEndpoint(McpClient(gateway.url, "modern"), "knowledge_"),
                 KnowledgeEndpoint(McpClient(alone, "legacy")),
             ]
             lodge = ClientTasks()

@@ -16,8 +16,8 @@ from tests.real.knowledge import TOOLS, entered, serving_alone, told, write_all
 def over_sse(tmp_path: Path) -> Iterator[GatewayProcess]:
     write_all(tmp_path / "docs", {"marmot.txt": "A marmot whistles.\n"})
     told(tmp_path, "ingest", "docs", "--data-dir", tmp_path / "data")
-    with serving_alone(tmp_path / "alone", tmp_path / "data", transport="sse") as gate:
-        yield gate
+    with serving_alone(tmp_path / "alone", tmp_path / "data", transport="sse") as gateway:
+        yield gateway
 
 
 async def test_the_documents_are_served_alone_over_sse(over_sse: GatewayProcess) -> None:

@@ -32,22 +32,22 @@ NAMES = {f"knowledge_{name}" for name in TOOLS}
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway with the documents and the example, whose clients search for tools."""
     place = tmp_path_factory.mktemp("beside")
     long = {f"badger{number}.txt": f"Badger {number} digs. " * 130 for number in range(12)}
     write_all(place / "docs", {"marmot.txt": "A marmot whistles.\n", **long})
-    told(place, "ingest", "docs", "--data-dir", place / "gate" / "data")
+    told(place, "ingest", "docs", "--data-dir", place / "gateway" / "data")
     config = configuration({"knowledge": KNOWLEDGE, "example": EXAMPLE}, listing="search")
     more = {**BY_WORDS, "HEADGATE_EMBEDDER": "BM25"}
-    with running_gateway(config, place / "gate", environment=more, start_seconds=SECONDS) as gate:
-        gate.wait_until_ready("knowledge", "example")
-        yield gate
+    with running_gateway(config, place / "gateway", environment=more, start_seconds=SECONDS) as gateway:
+        gateway.wait_until_ready("knowledge", "example")
+        yield gateway
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_an_agent_finds_the_tool_and_calls_it(gate: GatewayProcess, era: str) -> None:
-    async with entered(gate.url, era) as door:
+async def test_an_agent_finds_the_tool_and_calls_it(gateway: GatewayProcess, era: str) -> None:
+    async with entered(gateway.url, era) as door:
         assert not NAMES & set(await door.mcp_client.tools())
         found = await door.call("retrieve_tools", {"query": "search passages of the team's documents"})
         assert "knowledge_semantic_search" in str(found.content)
@@ -76,24 +76,24 @@ async def test_an_agent_finds_the_tool_and_calls_it(gate: GatewayProcess, era: s
     ],
 )
 async def test_each_tool_is_found_first_by_what_it_answers(
-    gate: GatewayProcess, query: str, tool: str
+    gateway: GatewayProcess, query: str, tool: str
 ) -> None:
-    async with entered(gate.url, "modern") as door:
+    async with entered(gateway.url, "modern") as door:
         found = await door.call("retrieve_tools", {"query": query})
     assert isinstance(found.structured_content, dict)
     assert [one["name"] for one in found.structured_content["tools"]][:1] == [f"knowledge_{tool}"]
 
 
-async def test_a_model_is_told_that_there_are_documents(gate: GatewayProcess) -> None:
+async def test_a_model_is_told_that_there_are_documents(gateway: GatewayProcess) -> None:
     advice = [
-        Handshaker(gate.url).welcome["instructions"],
-        Stateless(gate.url).ask("server/discover", {})["result"]["instructions"],
+        Handshaker(gateway.url).welcome["instructions"],
+        Stateless(gateway.url).ask("server/discover", {})["result"]["instructions"],
     ]
     assert all("# knowledge\n\nThe company's own documents." in text for text in advice)
 
 
-async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: GatewayProcess) -> None:
-    async with entered(gate.url, "modern", "knowledge_") as door:
+async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gateway: GatewayProcess) -> None:
+    async with entered(gateway.url, "modern", "knowledge_") as door:
         first = await door.ask("semantic_search", query="badger", response_mode="full", page_size=8)
         cursor = first["pagination"]["cursor"]
         rest = await door.ask(
@@ -103,8 +103,8 @@ async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: Gat
     assert len({one["chunk_id"] for one in first["results"] + rest["results"]}) == first["total_found"]
 
 
-async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gate: GatewayProcess) -> None:
-    async with entered(gate.url, "modern") as door:
+async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gateway: GatewayProcess) -> None:
+    async with entered(gateway.url, "modern") as door:
         asked = {"tool": "knowledge_semantic_search", "arguments": {"query": "badger", "page_size": 50}}
         kept = await door.call("proxy_filter", {**asked, "fields": ["results.source_file"]})
         sql = "SELECT count(DISTINCT source_file) AS files FROM rows"
@@ -119,28 +119,28 @@ async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gate: GatewayPr
     assert json.loads(first_text(counted))["rows"] == [[12]]
 
 
-async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gate: GatewayProcess) -> None:
-    async with entered(gate.url, "modern") as door:
+async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gateway: GatewayProcess) -> None:
+    async with entered(gateway.url, "modern") as door:
         arguments = {"name": "knowledge_semantic_search", "arguments": {"query": " "}}
         said = await door.refusal("call_tool", **arguments)
         assert said["error"] == "Query cannot be empty or whitespace-only"
         assert (said["code"], set(said)) == ("INVALID_PARAMS", {"error", "action", "code"})
 
 
-async def test_what_the_tools_did_is_counted(gate: GatewayProcess) -> None:
-    async with entered(gate.url, "modern", "knowledge_") as door:
+async def test_what_the_tools_did_is_counted(gateway: GatewayProcess) -> None:
+    async with entered(gateway.url, "modern", "knowledge_") as door:
         await door.ask("semantic_search", query="whistling marmot")
-    told = await asyncio.to_thread(gate.metrics)
+    told = await asyncio.to_thread(gateway.metrics)
     assert told['headgate_knowledge_calls_total{tool="semantic_search"}'] >= 1
     assert told["headgate_knowledge_cache_misses_total"] >= 1
     assert told["headgate_knowledge_tokens_spent"] > 0
 
 
-def test_the_listing_counts_the_tools(gate: GatewayProcess) -> None:
+def test_the_listing_counts_the_tools(gateway: GatewayProcess) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path), "--json"],
-        cwd=gate.config_path.parent,
-        env=environment(gate.config_path.parent, {**BY_WORDS, "HEADGATE_DATA_DIR": "listing-data"}),
+        [sys.executable, "-m", "headgate", "listing", "--config", str(gateway.config_path), "--json"],
+        cwd=gateway.config_path.parent,
+        env=environment(gateway.config_path.parent, {**BY_WORDS, "HEADGATE_DATA_DIR": "listing-data"}),
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -152,12 +152,12 @@ def test_the_listing_counts_the_tools(gate: GatewayProcess) -> None:
 
 async def test_a_client_that_shows_structure_to_its_model_may_be_given_texts_alone(tmp_path: Path) -> None:
     write_all(tmp_path / "docs", {f"{name}.txt": "A marmot whistles.\n" for name in ("one", "two")})
-    told(tmp_path, "ingest", "docs", "--data-dir", tmp_path / "gate" / "data")
+    told(tmp_path, "ingest", "docs", "--data-dir", tmp_path / "gateway" / "data")
     config = configuration({"knowledge": KNOWLEDGE}, knowledge={"structuredContent": False})
-    place = tmp_path / "gate"
-    with running_gateway(config, place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
-        gate.wait_until_ready("knowledge")
-        async with entered(gate.url, "modern", "knowledge_") as door:
+    place = tmp_path / "gateway"
+    with running_gateway(config, place, environment=BY_WORDS, start_seconds=SECONDS) as gateway:
+        gateway.wait_until_ready("knowledge")
+        async with entered(gateway.url, "modern", "knowledge_") as door:
             result = await door.call("semantic_search", {"query": "marmot", "fields": ["source_file"]})
             assert result.structured_content is None
             table = json.loads(first_text(result))["results"]
@@ -171,18 +171,20 @@ def config_with(*names: str) -> dict[str, Any]:
 
 
 async def test_the_line_comes_and_goes_while_the_gateway_runs(tmp_path: Path) -> None:
-    place = tmp_path / "gate"
-    with running_gateway(config_with("example"), place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
-        async with entered(gate.url, "modern", "knowledge_") as door, door.mcp_client.watching():
+    place = tmp_path / "gateway"
+    with running_gateway(
+        config_with("example"), place, environment=BY_WORDS, start_seconds=SECONDS
+    ) as gateway:
+        async with entered(gateway.url, "modern", "knowledge_") as door, door.mcp_client.watching():
             assert not NAMES & set(await door.mcp_client.tools())
-            gate.write_config(config_with("example", "knowledge"))
+            gateway.write_config(config_with("example", "knowledge"))
             await door.mcp_client.wait_for_tool("knowledge_get_chunks")
             assert set(await door.mcp_client.tools()) >= NAMES
             await check_empty(door)
-            gate.write_config(config_with("example"))
+            gateway.write_config(config_with("example"))
             await door.mcp_client.wait_for_tool("knowledge_get_chunks", gone=True)
             assert not NAMES & set(await door.mcp_client.tools())
-            gate.write_config(config_with("example", "knowledge"))
+            gateway.write_config(config_with("example", "knowledge"))
             await door.mcp_client.wait_for_tool("knowledge_get_chunks")
             await check_empty(door)
 

@@ -1,4 +1,4 @@
-"""Upstreams may die and the gate may be killed: calls work again soon, and nothing is left behind."""
+"""Upstreams may die and the gateway may be killed: calls work again soon, and nothing is left behind."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from testkit.upstreams import (
     stdio_entry,
 )
 from testkit.waiting import eventually, wait_until
-from tests.real.mcp_clients import McpClient, stdio_gate_command, words
+from tests.real.mcp_clients import McpClient, stdio_gateway_command, words
 from tests.real.source_text_clients import stdio_client
 
 START_SECONDS = 30.0
@@ -44,11 +44,11 @@ async def test_a_killed_child_fails_its_calls_and_is_replaced(
     start_gateway: Start, tmp_path: Path, era: str
 ) -> None:
     journal = tmp_path / "journal"
-    gate = start_gateway(
+    gateway = start_gateway(
         configuration({"one": stdio_entry(era_command(era, journal))}), start_seconds=START_SECONDS
     )
-    gate.wait_until_ready("one", seconds=START_SECONDS)
-    mcp_client = McpClient(gate.url, era)
+    gateway.wait_until_ready("one", seconds=START_SECONDS)
+    mcp_client = McpClient(gateway.url, era)
     async with mcp_client.client:
         orders = {"text": "victim", "until": str(tmp_path / "never")}
         running = asyncio.create_task(mcp_client.client.call_tool("one_hold", orders))
@@ -56,7 +56,7 @@ async def test_a_killed_child_fails_its_calls_and_is_replaced(
             lambda: "started victim" in lines_of(journal), NOTICE_SECONDS, "the call has started"
         )
 
-        os.kill(gate.servers()["one"]["pid"], signal.SIGKILL)
+        os.kill(gateway.servers()["one"]["pid"], signal.SIGKILL)
 
         async with asyncio.timeout(2):
             lost = await running
@@ -64,7 +64,7 @@ async def test_a_killed_child_fails_its_calls_and_is_replaced(
         assert problem(lost)["code"] == "NETWORK_ERROR"
         assert problem(lost)["effect"] == "unknown"
         await works_again(mcp_client, "one_echo", {"text": "back"}, "back")
-        assert gate.servers()["one"]["restarts"] == 1
+        assert gateway.servers()["one"]["restarts"] == 1
 
 
 def remote_server(kind: str, parts: Parts, place: Path, port: int) -> AbstractContextManager[Any]:
@@ -84,9 +84,9 @@ async def test_a_remote_server_that_was_restarted_is_found_again(
     run = partial(remote_server, kind, parts, tmp_path, port)
     with ExitStack() as first_life:
         first_life.enter_context(run())
-        gate = start_gateway(configuration({"far": entry}), start_seconds=START_SECONDS)
-        gate.wait_until_ready("far", seconds=START_SECONDS)
-        mcp_client = McpClient(gate.url, "modern")
+        gateway = start_gateway(configuration({"far": entry}), start_seconds=START_SECONDS)
+        gateway.wait_until_ready("far", seconds=START_SECONDS)
+        mcp_client = McpClient(gateway.url, "modern")
         async with mcp_client.client:
             greeting = words(await mcp_client.client.call_tool(f"far_{tool}", arguments))
             first_life.close()
@@ -98,9 +98,9 @@ async def test_a_call_to_a_server_that_is_down_fails_at_once_and_says_so(
     start_gateway: Start, tmp_path: Path
 ) -> None:
     with era_server("legacy", tmp_path / "journal") as url:
-        gate = start_gateway(configuration({"far": {"url": url}}), start_seconds=START_SECONDS)
-        gate.wait_until_ready("far", seconds=START_SECONDS)
-    mcp_client = McpClient(gate.url, "modern")
+        gateway = start_gateway(configuration({"far": {"url": url}}), start_seconds=START_SECONDS)
+        gateway.wait_until_ready("far", seconds=START_SECONDS)
+    mcp_client = McpClient(gateway.url, "modern")
     async with mcp_client.client, asyncio.timeout(5):
         failed = await mcp_client.client.call_tool("far_echo", {"text": "hello"})
 
@@ -141,31 +141,33 @@ def household(tmp_path: Path) -> dict[str, Any]:
     )
 
 
-def test_a_gate_that_is_killed_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
-    with running_gateway(household, tmp_path / "gate") as gate:
-        gate.wait_until_ready()
-        family = descendants(gate.pid)
+def test_a_gateway_that_is_killed_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
+    with running_gateway(household, tmp_path / "gateway") as gateway:
+        gateway.wait_until_ready()
+        family = descendants(gateway.pid)
         # One plain; a shell and its server; a stubborn shell, its server and its two companions.
         assert len(family) >= 6
 
-        gate.kill()
+        gateway.kill()
 
         wait_until(lambda: not still_alive(family), NOTICE_SECONDS, "no process is left")
 
 
-def test_a_gate_that_is_stopped_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
-    with running_gateway(household, tmp_path / "gate") as gate:
-        gate.wait_until_ready()
-        family = descendants(gate.pid)
+def test_a_gateway_that_is_stopped_leaves_no_process_behind(
+    household: dict[str, Any], tmp_path: Path
+) -> None:
+    with running_gateway(household, tmp_path / "gateway") as gateway:
+        gateway.wait_until_ready()
+        family = descendants(gateway.pid)
 
-        assert gate.stop() == 0
+        assert gateway.stop() == 0
 
         wait_until(lambda: not still_alive(family), NOTICE_SECONDS, "no process is left")
 
 
-def test_a_gate_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path: Path) -> None:
+def test_a_gateway_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "headgate.json").write_text(json.dumps(household))
-    command = stdio_gate_command(tmp_path / "headgate.json", tmp_path / "data")
+    command = stdio_gateway_command(tmp_path / "headgate.json", tmp_path / "data")
     with stdio_client(command, plain_environment()) as client:
         wait_until(lambda: "stubborn_t" in client.ask("tools/list", {}), START_SECONDS, "all are listed")
         family = descendants(client.pid)
@@ -176,13 +178,13 @@ def test_a_gate_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path
         wait_until(lambda: not still_alive(family | {client.pid}), NOTICE_SECONDS, "no process is left")
 
 
-async def test_a_stopping_gate_finishes_the_calls_that_run(start_gateway: Start, tmp_path: Path) -> None:
+async def test_a_stopping_gateway_finishes_the_calls_that_run(start_gateway: Start, tmp_path: Path) -> None:
     journal, release = tmp_path / "journal", tmp_path / "release"
-    gate = start_gateway(
+    gateway = start_gateway(
         configuration({"one": stdio_entry(era_command("legacy", journal))}), start_seconds=START_SECONDS
     )
-    gate.wait_until_ready("one", seconds=START_SECONDS)
-    mcp_client = McpClient(gate.url, "modern")
+    gateway.wait_until_ready("one", seconds=START_SECONDS)
+    mcp_client = McpClient(gateway.url, "modern")
     async with mcp_client.client:
         # The SDK asks for the list after a result whose schema it does not know; then nobody would answer.
         await mcp_client.tools()
@@ -190,16 +192,16 @@ async def test_a_stopping_gate_finishes_the_calls_that_run(start_gateway: Start,
         running = asyncio.create_task(mcp_client.client.call_tool("one_hold", orders))
         await eventually(lambda: "started last" in lines_of(journal), NOTICE_SECONDS, "the call has started")
 
-        stopping = asyncio.create_task(asyncio.to_thread(gate.stop))
-        await eventually(lambda: not takes_calls(gate), NOTICE_SECONDS, "the gate takes no new calls")
+        stopping = asyncio.create_task(asyncio.to_thread(gateway.stop))
+        await eventually(lambda: not takes_calls(gateway), NOTICE_SECONDS, "the gateway takes no new calls")
         release.touch()
 
         assert words(await running) == "held last"
     assert await stopping == 0
 
 
-def takes_calls(gate: GatewayProcess) -> bool:
+def takes_calls(gateway: GatewayProcess) -> bool:
     try:
-        return gate.get("/ready", seconds=1.0).status == 200
+        return gateway.get("/ready", seconds=1.0).status == 200
     except OSError:
         return False

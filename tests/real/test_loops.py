@@ -39,9 +39,9 @@ def own_server(place: Path) -> dict[str, Any]:
     return stdio_entry(echo_listing_command(listing))
 
 
-def gateways(gate: GatewayProcess) -> set[int]:
-    """The gateways that the gate has started, however far down."""
-    return {pid for pid in descendants(gate.pid) if b"serve" in command_of(pid).split(b"\0")}
+def gateways(gateway: GatewayProcess) -> set[int]:
+    """The gateways that the gateway has started, however far down."""
+    return {pid for pid in descendants(gateway.pid) if b"serve" in command_of(pid).split(b"\0")}
 
 
 def command_of(pid: int) -> bytes:
@@ -51,32 +51,32 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
-def most_gateways(gate: GatewayProcess) -> int:
+def most_gateways(gateway: GatewayProcess) -> int:
     """The largest number of gateways that it ran at once, watched for a while."""
     until = time.monotonic() + WATCH_SECONDS
     counts = [0]
 
     def watched() -> bool:
-        counts.append(len(gateways(gate)))
+        counts.append(len(gateways(gateway)))
         return time.monotonic() > until
 
     wait_until(watched, WATCH_SECONDS + START_SECONDS, "watched")
     return max(counts)
 
 
-def refused(gate: GatewayProcess, name: str) -> str:
+def refused(gateway: GatewayProcess, name: str) -> str:
     """Why the server is not connected, once that is known."""
-    wait_until(lambda: gate.servers()[name]["state"] == "failed", START_SECONDS, f"{name} is refused")
-    reason: str = gate.servers()[name]["last_error"]
+    wait_until(lambda: gateway.servers()[name]["state"] == "failed", START_SECONDS, f"{name} is refused")
+    reason: str = gateway.servers()[name]["last_error"]
     return reason
 
 
-def tools_of(gate: GatewayProcess) -> list[str]:
-    return [tool["name"] for tool in Stateless(gate.url).ask("tools/list", {})["result"]["tools"]]
+def tools_of(gateway: GatewayProcess) -> list[str]:
+    return [tool["name"] for tool in Stateless(gateway.url).ask("tools/list", {})["result"]["tools"]]
 
 
-def works(gate: GatewayProcess, name: str) -> bool:
-    return text(call(Handshaker(gate.url), name, n=1)) == '{"n": 1}'
+def works(gateway: GatewayProcess, name: str) -> bool:
+    return text(call(Handshaker(gateway.url), name, n=1)) == '{"n": 1}'
 
 
 # A gateway that starts itself.
@@ -114,34 +114,34 @@ def commands(place: Path) -> dict[str, dict[str, Any]]:
     ["direct", "equals", "relative", "shell", "exec", "bare", "wrapped", "link", "found", "variable", "http"],
 )
 def test_a_gateway_that_is_its_own_server_over_stdio_is_refused(tmp_path: Path, kind: str) -> None:
-    gate_place = tmp_path / "gate"
-    gate_place.mkdir()
-    entry = commands(gate_place)[kind]
+    gateway_place = tmp_path / "gateway"
+    gateway_place.mkdir()
+    entry = commands(gateway_place)[kind]
     config = configuration({"self": entry, "m": own_server(tmp_path)})
-    with running_gateway(config, gate_place, start_seconds=START_SECONDS) as gate:
-        reason = refused(gate, "self")
+    with running_gateway(config, gateway_place, start_seconds=START_SECONDS) as gateway:
+        reason = refused(gateway, "self")
         assert reason.startswith("the server 'self' ")
         assert "this gateway" in reason
         assert "remove its entry" in reason
-        assert reason in gate.log()
+        assert reason in gateway.log()
         if kind in ("direct", "equals", "relative", "shell", "exec"):
             assert reason.startswith(ITSELF)
-        wait_until(lambda: not gateways(gate), START_SECONDS, "what was started has ended")
-        assert most_gateways(gate) == 0
-        gate.wait_until_ready("m")
-        assert gate.get("/ready").status == 200
-        assert "restarts" not in gate.servers()["self"]
-        assert works(gate, "m_ping")
-        assert tools_of(gate) == ["m_ping"]
+        wait_until(lambda: not gateways(gateway), START_SECONDS, "what was started has ended")
+        assert most_gateways(gateway) == 0
+        gateway.wait_until_ready("m")
+        assert gateway.get("/ready").status == 200
+        assert "restarts" not in gateway.servers()["self"]
+        assert works(gateway, "m_ping")
+        assert tools_of(gateway) == ["m_ping"]
 
 
 @pytest.mark.asyncio
 async def test_clients_of_a_gateway_on_stdio_are_served_the_rest(tmp_path: Path) -> None:
-    gate_place = tmp_path / "gate"
-    gate_place.mkdir()
-    servers = {"self": commands(gate_place)["wrapped"], "m": own_server(tmp_path)}
-    with running_gateway(configuration(servers), gate_place, start_seconds=START_SECONDS) as gate:
-        guests = McpClients(gate)
+    gateway_place = tmp_path / "gateway"
+    gateway_place.mkdir()
+    servers = {"self": commands(gateway_place)["wrapped"], "m": own_server(tmp_path)}
+    with running_gateway(configuration(servers), gateway_place, start_seconds=START_SECONDS) as gateway:
+        guests = McpClients(gateway)
         # A gateway of its own, with the same configuration: no other gateway has started it.
         mcp_client = await guests.mcp_client("stdio", "legacy")
         assert list(await mcp_client.tools()) == ["m_ping"]
@@ -150,29 +150,29 @@ async def test_clients_of_a_gateway_on_stdio_are_served_the_rest(tmp_path: Path)
 
 
 def test_an_entry_that_is_the_gateway_is_refused_while_it_runs(tmp_path: Path) -> None:
-    gate_place = tmp_path / "gate"
-    gate_place.mkdir()
+    gateway_place = tmp_path / "gateway"
+    gateway_place.mkdir()
     servers = {"m": own_server(tmp_path)}
-    with running_gateway(configuration(servers), gate_place, start_seconds=START_SECONDS) as gate:
-        more = {"self": commands(gate_place)["found"], "web": {"url": gate.url}}
-        gate.write_config(configuration(servers | more))
-        wait_until(lambda: {"self", "web"} <= gate.servers().keys(), START_SECONDS, "the entries are read")
-        assert "this gateway" in refused(gate, "self")
-        assert "is this gateway itself" in refused(gate, "web")
-        gate.write_config(configuration(servers))
-        wait_until(lambda: gate.servers().keys() == {"m"}, START_SECONDS, "the entries are gone")
-        assert works(gate, "m_ping")
+    with running_gateway(configuration(servers), gateway_place, start_seconds=START_SECONDS) as gateway:
+        more = {"self": commands(gateway_place)["found"], "web": {"url": gateway.url}}
+        gateway.write_config(configuration(servers | more))
+        wait_until(lambda: {"self", "web"} <= gateway.servers().keys(), START_SECONDS, "the entries are read")
+        assert "this gateway" in refused(gateway, "self")
+        assert "is this gateway itself" in refused(gateway, "web")
+        gateway.write_config(configuration(servers))
+        wait_until(lambda: gateway.servers().keys() == {"m"}, START_SECONDS, "the entries are gone")
+        assert works(gateway, "m_ping")
 
 
 def test_the_documents_of_the_same_configuration_may_be_a_server_of_their_own(tmp_path: Path) -> None:
-    gate_place = tmp_path / "gate"
-    gate_place.mkdir()
+    gateway_place = tmp_path / "gateway"
+    gateway_place.mkdir()
     start = [sys.executable, "-m", "headgate", "knowledge", "serve", "--transport", "stdio"]
-    place = ["--config", str(gate_place / "headgate.json"), "--data-dir", str(tmp_path / "data")]
+    place = ["--config", str(gateway_place / "headgate.json"), "--data-dir", str(tmp_path / "data")]
     config = configuration({"docs": stdio_entry([*start, *place])})
-    with running_gateway(config, gate_place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("docs", seconds=START_SECONDS)
-        assert "docs_semantic_search" in tools_of(gate)
+    with running_gateway(config, gateway_place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("docs", seconds=START_SECONDS)
+        assert "docs_semantic_search" in tools_of(gateway)
 
 
 # A gateway that connects to itself.
@@ -226,12 +226,12 @@ def test_every_address_of_the_gateway_itself_is_refused(tmp_path: Path) -> None:
         for number, url in enumerate(addresses)
     }
     config = configuration({**servers, "m": own_server(tmp_path)})
-    with running_gateway(config, tmp_path / "gate", port=port, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path / "gateway", port=port, start_seconds=START_SECONDS) as gateway:
         for name in servers:
-            assert refused(gate, name).startswith(ITSELF.replace("self", name, 1))
-        gate.wait_until_ready("m")
-        assert gate.get("/ready").status == 200
-        assert tools_of(gate) == ["m_ping"]
+            assert refused(gateway, name).startswith(ITSELF.replace("self", name, 1))
+        gateway.wait_until_ready("m")
+        assert gateway.get("/ready").status == 200
+        assert tools_of(gateway) == ["m_ping"]
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/sse"])
@@ -244,20 +244,20 @@ def test_an_address_that_hides_the_gateway_is_refused(
         entry = {"url": f"http://{HOST}:{hidden}{path}"} | ({"type": "sse"} if path == "/sse" else {})
         config = configuration({"self": entry, "m": own_server(tmp_path)}, allowedHosts=[f"{HOST}:{hidden}"])
         with running_gateway(
-            config, tmp_path / "gate", port=port, start_seconds=START_SECONDS, wait_for_servers=False
-        ) as gate:
-            reason = refused(gate, "self")
+            config, tmp_path / "gateway", port=port, start_seconds=START_SECONDS, wait_for_servers=False
+        ) as gateway:
+            reason = refused(gateway, "self")
             # The header is seen first, and where it is stripped, the greeting tells.
             assert ("is this gateway itself" if replaced else "leads back to this gateway") in reason
             assert "remove its entry" in reason
-            gate.wait_until_ready("m")
-            assert works(gate, "m_ping")
-            assert tools_of(gate) == ["m_ping"]
+            gateway.wait_until_ready("m")
+            assert works(gateway, "m_ping")
+            assert tools_of(gateway) == ["m_ping"]
 
 
 def test_a_request_that_has_passed_another_gateway_is_answered(tmp_path: Path) -> None:
-    with running_gateway(configuration({"m": own_server(tmp_path)}), tmp_path / "gate") as gate:
-        client = Stateless(gate.url)
+    with running_gateway(configuration({"m": own_server(tmp_path)}), tmp_path / "gateway") as gateway:
+        client = Stateless(gateway.url)
         stream = client.send("POST", {"Via": "1.1 headgate-0123456789abcdef, 1.1 proxy"}, {})
         assert stream.status != 508
         stream.close()
@@ -267,7 +267,7 @@ def test_a_request_that_has_passed_another_gateway_is_answered(tmp_path: Path) -
 
 
 @contextmanager
-def two_gates(place: Path, *, at_once: bool) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
+def two_gateways(place: Path, *, at_once: bool) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
     """Two gateways on HTTP, each of which has the other as a server."""
     ports = {"a": free_port(), "b": free_port()}
     stack = ExitStack()
@@ -276,7 +276,7 @@ def two_gates(place: Path, *, at_once: bool) -> Iterator[tuple[GatewayProcess, G
         far = "b" if name == "a" else "a"
         there = {"url": f"http://{HOST}:{ports[far]}/mcp"}
         config = configuration({"m": own_server(place / name), far: there})
-        directory = place / name / "gate"
+        directory = place / name / "gateway"
         return stack.enter_context(
             running_gateway(
                 config, directory, port=ports[name], start_seconds=START_SECONDS, wait_for_servers=False
@@ -294,7 +294,7 @@ def two_gates(place: Path, *, at_once: bool) -> Iterator[tuple[GatewayProcess, G
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one_after_the_other", "at_once"])
 def test_two_gateways_that_have_each_other_end_the_loop(tmp_path: Path, at_once: bool) -> None:  # noqa: FBT001
-    with two_gates(tmp_path, at_once=at_once) as (a, b):
+    with two_gateways(tmp_path, at_once=at_once) as (a, b):
         a.wait_until_ready("m", seconds=START_SECONDS)
         b.wait_until_ready("m", seconds=START_SECONDS)
 
@@ -307,13 +307,13 @@ def test_two_gateways_that_have_each_other_end_the_loop(tmp_path: Path, at_once:
             assert BACK in reason
         until = time.monotonic() + WATCH_SECONDS
         wait_until(lambda: time.monotonic() > until, START_SECONDS, "whatever grows has grown")
-        for gate, far in ((a, "b"), (b, "a")):
-            assert set(tools_of(gate)) <= {"m_ping", f"{far}_m_ping"}
-            assert works(gate, "m_ping")
+        for gateway, far in ((a, "b"), (b, "a")):
+            assert set(tools_of(gateway)) <= {"m_ping", f"{far}_m_ping"}
+            assert works(gateway, "m_ping")
 
 
 def test_two_gateways_that_start_each_other_end_the_loop(tmp_path: Path) -> None:
-    first, second = tmp_path / "a" / "gate", tmp_path / "b"
+    first, second = tmp_path / "a" / "gateway", tmp_path / "b"
     first.mkdir(parents=True)
     servers = {"m": own_server(second)}
     start = [*SERVE, "--transport", "stdio", "--config"]
@@ -321,13 +321,13 @@ def test_two_gateways_that_start_each_other_end_the_loop(tmp_path: Path) -> None
     (second / "headgate.json").write_text(json.dumps(configuration(servers | {"a": back})))
     there = stdio_entry([*start, str(second / "headgate.json"), "--data-dir", str(second / "data")])
     config = configuration({"m": own_server(tmp_path), "b": there})
-    with running_gateway(config, first, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("m", "b", seconds=START_SECONDS)
-        assert most_gateways(gate) <= 2
-        wait_until(lambda: len(gateways(gate)) == 1, START_SECONDS, "only the other gateway runs")
-        assert set(tools_of(gate)) == {"m_ping", "b_m_ping"}
-        assert works(gate, "b_m_ping")
-        assert any("leads back" in line for line in gate.servers()["b"]["stderr_tail"])
+    with running_gateway(config, first, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("m", "b", seconds=START_SECONDS)
+        assert most_gateways(gateway) <= 2
+        wait_until(lambda: len(gateways(gateway)) == 1, START_SECONDS, "only the other gateway runs")
+        assert set(tools_of(gateway)) == {"m_ping", "b_m_ping"}
+        assert works(gateway, "b_m_ping")
+        assert any("leads back" in line for line in gateway.servers()["b"]["stderr_tail"])
 
 
 def test_a_gateway_that_was_started_does_not_connect_to_the_one_that_did(tmp_path: Path) -> None:
@@ -337,14 +337,14 @@ def test_a_gateway_that_was_started_does_not_connect_to_the_one_that_did(tmp_pat
     start = [*SERVE, "--transport", "stdio", "--config", str(tmp_path / "b" / "headgate.json")]
     there = stdio_entry([*start, "--data-dir", str(tmp_path / "b" / "data")])
     config = configuration({"m": own_server(tmp_path), "b": there})
-    with running_gateway(config, tmp_path / "a", port=port, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("m", "b", seconds=START_SECONDS)
+    with running_gateway(config, tmp_path / "a", port=port, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("m", "b", seconds=START_SECONDS)
         wait_until(
-            lambda: any(BACK in line for line in gate.servers()["b"]["stderr_tail"]),
+            lambda: any(BACK in line for line in gateway.servers()["b"]["stderr_tail"]),
             START_SECONDS,
             "the gateway behind says so",
         )
-        assert set(tools_of(gate)) == {"m_ping", "b_m_ping"}
+        assert set(tools_of(gateway)) == {"m_ping", "b_m_ping"}
 
 
 # Gateways behind gateways that are no loop.

@@ -21,18 +21,18 @@ MALFORMED = [
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("malformed")
     config = configuration({"m": stdio_entry(server_command("servers.outcomes", "member"))})
-    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("m", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("m", seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest.mark.parametrize(("member", "fault"), MALFORMED)
 @pytest.mark.parametrize("client", [Handshaker, Stateless])
 def test_a_malformed_answer_is_in_doubt_for_the_client_and_in_the_ledger(
-    gate: GatewayProcess, client: type[Handshaker] | type[Stateless], member: str, fault: str
+    gateway: GatewayProcess, client: type[Handshaker] | type[Stateless], member: str, fault: str
 ) -> None:
     def call() -> dict[str, Any]:
         key = f"{client.__name__} {member}"
@@ -41,7 +41,7 @@ def test_a_malformed_answer_is_in_doubt_for_the_client_and_in_the_ledger(
             "arguments": {"member": member},
             "_meta": {"rmcp": {"idempotency_key": key}},
         }
-        result: dict[str, Any] = client(gate.url).ask("tools/call", params)["result"]
+        result: dict[str, Any] = client(gateway.url).ask("tools/call", params)["result"]
         return result
 
     result = call()
@@ -54,7 +54,7 @@ def test_a_malformed_answer_is_in_doubt_for_the_client_and_in_the_ledger(
     assert again["_meta"]["io.headgate/operation"]["state"] == "in_doubt"
 
 
-def test_an_error_that_clients_can_read_passes_as_it_is(gate: GatewayProcess) -> None:
+def test_an_error_that_clients_can_read_passes_as_it_is(gateway: GatewayProcess) -> None:
     member = '"error":{"code":-32000,"message":"no","data":{"x":1}}'
-    answer = Stateless(gate.url).ask("tools/call", {"name": "m_answer", "arguments": {"member": member}})
+    answer = Stateless(gateway.url).ask("tools/call", {"name": "m_answer", "arguments": {"member": member}})
     assert answer["error"] == {"code": -32000, "message": "no", "data": {"x": 1}}

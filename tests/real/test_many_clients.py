@@ -15,24 +15,24 @@ START_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("many")
     servers = {era: stdio_entry(era_command(era, place / "journal")) for era in ("legacy", "modern")}
-    with running_gateway(configuration(servers), place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        yield gate
+    with running_gateway(configuration(servers), place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        yield gateway
 
 
-def visitor_number(number: int, gate: GatewayProcess) -> McpClient:
+def visitor_number(number: int, gateway: GatewayProcess) -> McpClient:
     front, era = [("http", "legacy"), ("http", "modern"), ("sse", "legacy")][number % 3]
-    return McpClient(client_transport(gate, front), era)
+    return McpClient(client_transport(gateway, front), era)
 
 
-async def test_fifty_clients_of_both_eras_get_their_own_answers(gate: GatewayProcess) -> None:
+async def test_fifty_clients_of_both_eras_get_their_own_answers(gateway: GatewayProcess) -> None:
     everybody_is_in = asyncio.Barrier(CLIENTS)
 
     async def visit(number: int) -> list[str]:
-        mcp_client = visitor_number(number, gate)
+        mcp_client = visitor_number(number, gateway)
         async with mcp_client.client:
             await everybody_is_in.wait()
             questions = [
@@ -50,9 +50,9 @@ async def test_fifty_clients_of_both_eras_get_their_own_answers(gate: GatewayPro
     assert len({text for texts in answers for text in texts}) == CLIENTS * ROUNDS
 
 
-async def test_progress_of_fifty_clients_in_step_is_not_mixed_up(gate: GatewayProcess) -> None:
+async def test_progress_of_fifty_clients_in_step_is_not_mixed_up(gateway: GatewayProcess) -> None:
     async def visit(number: int) -> list[str | None]:
-        mcp_client = visitor_number(number, gate)
+        mcp_client = visitor_number(number, gateway)
         heard: list[str | None] = []
 
         async def note(progress: float, total: float | None, message: str | None) -> None:

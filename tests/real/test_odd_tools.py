@@ -62,9 +62,9 @@ def any_of(schemas: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Zoo:
-    """A gate before one odd server and a good one."""
+    """A gateway before one odd server and a good one."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     odd: list[str]
 
     @property
@@ -83,10 +83,10 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo]:
     }
     settings = {"clientDialects": {"strict": "openai"}}
     config = {"mcpServers": servers, "proxySettings": settings}
-    with running_gateway(config, place / "gate", environment=BY_WORDS) as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        names = [json.loads(one)["name"] for one in shown(gate, ListingMode.FULL)]
-        yield Zoo(gate, [name for name in names if not name.startswith("good_")])
+    with running_gateway(config, place / "gateway", environment=BY_WORDS) as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        names = [json.loads(one)["name"] for one in shown(gateway, ListingMode.FULL)]
+        yield Zoo(gateway, [name for name in names if not name.startswith("good_")])
 
 
 def write_odd(path: Path) -> None:
@@ -99,14 +99,14 @@ def write_odd(path: Path) -> None:
     path.write_text(f'{{"tools":[{",".join(tools)}]}}', encoding="utf-8")
 
 
-def shown(gate: GatewayProcess, mode: ListingMode) -> list[str]:
+def shown(gateway: GatewayProcess, mode: ListingMode) -> list[str]:
     """The source text of each tool that is listed."""
-    with modern_http_client(f"{gate.url}/{mode}") as client:
+    with modern_http_client(f"{gateway.url}/{mode}") as client:
         return [one for page in pages(client) for one in sources(page)]
 
 
 def test_every_odd_tool_is_served_or_left_out_with_a_reason(zoo: Zoo) -> None:
-    left_out = zoo.gate.servers()["odd"]["tools_left_out"]
+    left_out = zoo.gateway.servers()["odd"]["tools_left_out"]
     assert len(zoo.odd) == len(set(zoo.odd))
     # Besides two of the same name and one without.
     assert len(zoo.odd) + len(left_out) == len(odd_tools()) + 3
@@ -117,7 +117,7 @@ def test_every_odd_tool_is_served_or_left_out_with_a_reason(zoo: Zoo) -> None:
 
 @pytest.mark.parametrize("mode", ListingMode)
 def test_the_tools_of_others_are_listed_and_called_in_every_mode(zoo: Zoo, mode: ListingMode) -> None:
-    listed = shown(zoo.gate, mode)
+    listed = shown(zoo.gateway, mode)
     names = [json.loads(one)["name"] for one in listed]
     if mode in (ListingMode.FULL, ListingMode.SLIM):
         assert [name for name in names if name.startswith("good_")] == zoo.good
@@ -126,13 +126,13 @@ def test_the_tools_of_others_are_listed_and_called_in_every_mode(zoo: Zoo, mode:
         assert count_tokens(f"[{','.join(listed)}]".encode()) <= 3000
     assert len(names) == len(set(names))
     calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in (*zoo.good, *zoo.odd)]
-    answers = list(call_all(f"{zoo.gate.url}/{mode}", calls))
+    answers = list(call_all(f"{zoo.gateway.url}/{mode}", calls))
     assert [answer for answer in answers if answer["result"].get("isError")] == []
 
 
 @pytest.mark.parametrize("mode", ListingMode)
 def test_the_listing_is_read_by_clients_of_every_dialect(zoo: Zoo, mode: ListingMode) -> None:
-    url = f"{zoo.gate.url}/{mode}"
+    url = f"{zoo.gateway.url}/{mode}"
     for name in ("gemini-cli-mcp-client-gate", "strict", "somebody"):
         for client in (Handshaker(url, name=name), Stateless(url, name=name)):
             assert client.ask("tools/list", {})["result"]["tools"]
@@ -140,9 +140,10 @@ def test_the_listing_is_read_by_clients_of_every_dialect(zoo: Zoo, mode: Listing
 
 def test_every_odd_schema_is_expanded_as_it_was_written(zoo: Zoo) -> None:
     whole = {
-        json.loads(one)["name"]: json.loads(one)["inputSchema"] for one in shown(zoo.gate, ListingMode.FULL)
+        json.loads(one)["name"]: json.loads(one)["inputSchema"]
+        for one in shown(zoo.gateway, ListingMode.FULL)
     }
-    client = Stateless(f"{zoo.gate.url}/slim")
+    client = Stateless(f"{zoo.gateway.url}/slim")
     for name in zoo.odd:
         assert json.loads(text(call(client, "expandSchema", toolName=name))) == whole[name]
         answer = client.call("expandSchema", {"toolName": name, "path": ["a", "in", "a"]})
@@ -150,12 +151,12 @@ def test_every_odd_schema_is_expanded_as_it_was_written(zoo: Zoo) -> None:
 
 
 def test_nothing_is_fetched_from_the_network(zoo: Zoo) -> None:
-    client = Stateless(f"{zoo.gate.url}/slim")
+    client = Stateless(f"{zoo.gateway.url}/slim")
     first, *more = call(client, "expandSchema", toolName="odd_network", path=["a"])["content"]
     assert json.loads(first["text"]) == {"$ref": "http://192.0.2.1/schema.json"}
     assert all("never fetched" in one["text"] for one in more)
 
 
-def test_the_gate_has_logged_no_failure_of_its_own(zoo: Zoo) -> None:
-    entries = [json.loads(line) for line in zoo.gate.log().splitlines() if line.startswith("{")]
+def test_the_gateway_has_logged_no_failure_of_its_own(zoo: Zoo) -> None:
+    entries = [json.loads(line) for line in zoo.gateway.log().splitlines() if line.startswith("{")]
     assert [entry for entry in entries if entry["level"].lower() == "error"] == []

@@ -49,10 +49,13 @@ def test_a_server_is_installed_through_the_proxy_and_answers(
     with proxying() as proxy, registry(authority.server_context()) as origin:
         settings = environment(tmp_path, authority, proxy, origin)
         with running_gateway(
-            configuration({"it": entry}), tmp_path / "gate", environment=settings, start_seconds=START_SECONDS
-        ) as gate:
-            gate.wait_until_ready(seconds=START_SECONDS)
-            assert modern_call(gate, "it_who")["content"] == [{"type": "text", "text": answer}]
+            configuration({"it": entry}),
+            tmp_path / "gateway",
+            environment=settings,
+            start_seconds=START_SECONDS,
+        ) as gateway:
+            gateway.wait_until_ready(seconds=START_SECONDS)
+            assert modern_call(gateway, "it_who")["content"] == [{"type": "text", "text": answer}]
         assert {host.rpartition(":")[0] for host in proxy.tunnels} == {NAME}
 
 
@@ -64,7 +67,10 @@ def test_without_the_private_certificate_the_cause_is_shown(tmp_path: Path, entr
         settings = environment(tmp_path, stranger, proxy, origin) | {"npm_config_fetch_retries": "0"}
         settings |= {"UV_HTTP_RETRIES": "0"}
         with running_gateway(
-            configuration({"it": entry}), tmp_path / "gate", environment=settings, start_seconds=START_SECONDS
-        ) as gate:
-            assert "certificate" in gate.servers()["it"]["last_error"].lower()
+            configuration({"it": entry}),
+            tmp_path / "gateway",
+            environment=settings,
+            start_seconds=START_SECONDS,
+        ) as gateway:
+            assert "certificate" in gateway.servers()["it"]["last_error"].lower()
         assert proxy.tunnels

@@ -81,12 +81,12 @@ def config(place: Path, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("partitioned")
     settings = config(place, clientListings={"deep*": "partitioned"}, listing="full")
-    with running_gateway(settings, place / "gate") as gate:
-        gate.wait_until_ready("bank", "shop", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(settings, place / "gateway") as gateway:
+        gateway.wait_until_ready("bank", "shop", seconds=START_SECONDS)
+        yield gateway
 
 
 async def listed(client: Client) -> dict[str, dict[str, Any]]:
@@ -113,42 +113,42 @@ async def check(client: Client) -> None:
     assert json.loads(words(await client.call_tool("bank_pay", arguments))) == arguments
 
 
-async def test_by_its_path(gate: GatewayProcess) -> None:
-    async with Client(f"{gate.url}/partitioned", mode="legacy") as client:
+async def test_by_its_path(gateway: GatewayProcess) -> None:
+    async with Client(f"{gateway.url}/partitioned", mode="legacy") as client:
         await check(client)
-    async with Client(f"{gate.url}/partitioned", mode="2026-07-28") as client:
+    async with Client(f"{gateway.url}/partitioned", mode="2026-07-28") as client:
         await check(client)
 
 
-async def test_by_the_name_of_the_client(gate: GatewayProcess) -> None:
+async def test_by_the_name_of_the_client(gateway: GatewayProcess) -> None:
     info = Implementation(name="deep-thought", version="1")
-    async with Client(gate.url, mode="legacy", client_info=info) as client:
+    async with Client(gateway.url, mode="legacy", client_info=info) as client:
         await check(client)
-    async with Client(gate.url, mode="legacy") as client:
+    async with Client(gateway.url, mode="legacy") as client:
         assert list(await listed(client)) == ["bank_pay", "bank_refund", "bank_ping", "shop_pay"]
 
 
 async def test_for_the_gateway_and_for_one_server(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     with running_gateway(
-        config(tmp_path / "one"), tmp_path / "gate", options=["--listing", "partitioned"]
-    ) as gate:
-        gate.wait_until_ready("bank", "shop", seconds=START_SECONDS)
-        async with Client(gate.url, mode="legacy") as client:
+        config(tmp_path / "one"), tmp_path / "gateway", options=["--listing", "partitioned"]
+    ) as gateway:
+        gateway.wait_until_ready("bank", "shop", seconds=START_SECONDS)
+        async with Client(gateway.url, mode="legacy") as client:
             await check(client)
             assert client.instructions is not None
             assert "expandSchema returns the full schema" in client.instructions
     settings = config(tmp_path / "one", listing="slim")
     settings["mcpServers"]["bank"]["listing"] = "partitioned"
-    with running_gateway(settings, tmp_path / "other") as gate:
-        gate.wait_until_ready("bank", "shop", seconds=START_SECONDS)
-        async with Client(gate.url, mode="legacy") as client:
+    with running_gateway(settings, tmp_path / "other") as gateway:
+        gateway.wait_until_ready("bank", "shop", seconds=START_SECONDS)
+        async with Client(gateway.url, mode="legacy") as client:
             assert (await listed(client))["bank_pay"]["inputSchema"] == PARTITIONED
 
 
-def test_the_report_has_a_row_for_it(gate: GatewayProcess) -> None:
-    command = [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path)]
-    command += ["--data-dir", str(gate.data_dir), "--json"]
+def test_the_report_has_a_row_for_it(gateway: GatewayProcess) -> None:
+    command = [sys.executable, "-m", "headgate", "listing", "--config", str(gateway.config_path)]
+    command += ["--data-dir", str(gateway.data_dir), "--json"]
 
     def run(*more: str) -> Any:
         done = subprocess.run(

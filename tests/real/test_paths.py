@@ -16,7 +16,7 @@ from testkit.gateway_process import GatewayProcess, clean_environment, running_g
 from testkit.parts import Parts
 from testkit.upstreams import changing_listing_command, plain_environment, stdio_entry, tool, write_listing
 from tests.real.delayed_servers import BY_WORDS, call, hundred, text
-from tests.real.mcp_clients import McpClient, stdio_gate_command, words
+from tests.real.mcp_clients import McpClient, stdio_gateway_command, words
 from tests.real.protocol_clients import Handshaker, Plain, Stateless
 from tests.real.sdk_scripts import run_script
 from tests.real.source_text_clients import modern_http_client, pages
@@ -39,16 +39,16 @@ ADVICE = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gate with 301 tools that is told nothing of how to list them."""
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with 301 tools that is told nothing of how to list them."""
     place = tmp_path_factory.mktemp("paths")
     offers = {name: hundred(name) for name in SERVERS} | {"inn": [tool("lodge", "Lodge a traveller.")]}
     for name, tools in offers.items():
         write_listing(place / f"{name}.json", tools)
     servers = {name: stdio_entry(changing_listing_command(name, place / f"{name}.json")) for name in offers}
-    with running_gateway({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield gate
+    with running_gateway({"mcpServers": servers}, place / "gateway", environment=BY_WORDS) as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield gateway
 
 
 def shown(url: str) -> list[dict[str, Any]]:
@@ -80,8 +80,8 @@ def check(mode: ListingMode, listed: list[str]) -> None:
 
 @pytest.mark.parametrize("slash", ["", "/"])
 @pytest.mark.parametrize("mode", ListingMode)
-def test_each_mode_has_its_path(gate: GatewayProcess, mode: ListingMode, slash: str) -> None:
-    url = f"{gate.url}/{mode}{slash}"
+def test_each_mode_has_its_path(gateway: GatewayProcess, mode: ListingMode, slash: str) -> None:
+    url = f"{gateway.url}/{mode}{slash}"
     check(mode, names(shown(url)))
     session = Handshaker(url)
     listed = names(session.ask("tools/list", {})["result"]["tools"])
@@ -91,19 +91,19 @@ def test_each_mode_has_its_path(gate: GatewayProcess, mode: ListingMode, slash: 
     assert ADVICE[mode] in Stateless(url).ask("server/discover", {})["result"].get("instructions", "")
 
 
-def test_who_sees_everything_needs_no_advice(gate: GatewayProcess) -> None:
-    assert "instructions" not in Handshaker(f"{gate.url}/full").welcome
+def test_who_sees_everything_needs_no_advice(gateway: GatewayProcess) -> None:
+    assert "instructions" not in Handshaker(f"{gateway.url}/full").welcome
     # Whose stored results are everybody's is told that, and nothing else.
-    advice = Stateless(f"{gate.url}/full").ask("server/discover", {})["result"]["instructions"]
+    advice = Stateless(f"{gateway.url}/full").ask("server/discover", {})["result"]["instructions"]
     assert "cache_id" in advice
     assert "\n" not in advice
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_without_a_mode_in_the_path_the_gate_chooses(gate: GatewayProcess, slash: str) -> None:
-    listed = shown(f"{gate.url}{slash}")
+def test_without_a_mode_in_the_path_the_gateway_chooses(gateway: GatewayProcess, slash: str) -> None:
+    listed = shown(f"{gateway.url}{slash}")
     check(ListingMode.AUTO, names(listed))
-    assert listed == shown(f"{gate.url}/auto")
+    assert listed == shown(f"{gateway.url}/auto")
     assert count_tokens(json.dumps(listed, separators=(",", ":"), ensure_ascii=False).encode()) <= BUDGET
 
 
@@ -111,39 +111,41 @@ def test_without_a_mode_in_the_path_the_gate_chooses(gate: GatewayProcess, slash
     ("client", "most"), [("Cursor", 40), ("cursor-vscode", 40), ("windsurf-client", 100)]
 )
 def test_a_client_that_cuts_off_long_lists_gets_a_short_one(
-    gate: GatewayProcess, client: str, most: int
+    gateway: GatewayProcess, client: str, most: int
 ) -> None:
-    for mcp_client in (Handshaker(gate.url, name=client), Stateless(gate.url, name=client)):
+    for mcp_client in (Handshaker(gateway.url, name=client), Stateless(gateway.url, name=client)):
         listed = names(mcp_client.ask("tools/list", {})["result"]["tools"])
         check(ListingMode.AUTO, listed)
         assert len(listed) <= most
         assert text(call(mcp_client, "yard_rename_song", text="x")) == "yard: rename_song"
-    assert len(names(shown(gate.url))) > 40
+    assert len(names(shown(gateway.url))) > 40
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST", "DELETE"])
 @pytest.mark.parametrize("path", ["/mcp/nonsense", "/mcp/slim/more", "/mcp/FULL", "/sse/nonsense"])
-def test_a_mode_that_does_not_exist_has_no_path(gate: GatewayProcess, verb: str, path: str) -> None:
-    stream = Plain(f"{gate.origin}{path}").send(verb, {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+def test_a_mode_that_does_not_exist_has_no_path(gateway: GatewayProcess, verb: str, path: str) -> None:
+    stream = Plain(f"{gateway.origin}{path}").send(verb, {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
     stream.close()
     assert stream.status == 404
 
 
 @pytest.mark.parametrize("path", ["/mcp/sse", "/sse", *(f"/sse/{mode}" for mode in ListingMode)])
-def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: GatewayProcess, path: str) -> None:
-    wrong = Plain(f"{gate.origin}{path}").send("POST", {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+def test_the_paths_of_the_legacy_stream_are_for_the_stream(gateway: GatewayProcess, path: str) -> None:
+    wrong = Plain(f"{gateway.origin}{path}").send("POST", {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
     wrong.close()
     assert wrong.status == 405
-    stream = Plain(f"{gate.origin}{path}").send("GET", {"Accept": "text/event-stream"})
+    stream = Plain(f"{gateway.origin}{path}").send("GET", {"Accept": "text/event-stream"})
     assert (stream.status, stream.streamed) == (200, True)
     stream.close()
 
 
-async def test_clients_with_different_modes_are_there_at_once(gate: GatewayProcess) -> None:
+async def test_clients_with_different_modes_are_there_at_once(gateway: GatewayProcess) -> None:
     visitors = [
-        (mode, McpClient(f"{gate.url}/{mode}", era)) for mode in ListingMode for era in ("legacy", "modern")
+        (mode, McpClient(f"{gateway.url}/{mode}", era))
+        for mode in ListingMode
+        for era in ("legacy", "modern")
     ]
-    visitors += [(mode, McpClient(sse_client(f"{gate.sse_url}/{mode}"), "legacy")) for mode in ListingMode]
+    visitors += [(mode, McpClient(sse_client(f"{gateway.sse_url}/{mode}"), "legacy")) for mode in ListingMode]
     async with AsyncExitStack() as stack:
         for _, mcp_client in visitors:
             await stack.enter_async_context(mcp_client.client)
@@ -154,11 +156,11 @@ async def test_clients_with_different_modes_are_there_at_once(gate: GatewayProce
             assert words(result) == "yard: rename_song"
 
 
-def test_a_session_may_go_on_by_another_path(gate: GatewayProcess) -> None:
-    ann = Handshaker(f"{gate.url}/search")
+def test_a_session_may_go_on_by_another_path(gateway: GatewayProcess) -> None:
+    ann = Handshaker(f"{gateway.url}/search")
     assert names(ann.ask("tools/list", {})["result"]["tools"]) == FINDERS
 
-    elsewhere = Plain(f"{gate.url}/dynamic")
+    elsewhere = Plain(f"{gateway.url}/dynamic")
     headers = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": ann.id}
     listing = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}
     stream = elsewhere.send("POST", headers, listing)
@@ -168,8 +170,8 @@ def test_a_session_may_go_on_by_another_path(gate: GatewayProcess) -> None:
     assert names(ann.ask("tools/list", {})["result"]["tools"]) == FINDERS
 
 
-async def test_the_stdio_front_is_told_the_mode(gate: GatewayProcess, tmp_path: Path) -> None:
-    command, *arguments = stdio_gate_command(gate.config_path, tmp_path / "data")
+async def test_the_stdio_front_is_told_the_mode(gateway: GatewayProcess, tmp_path: Path) -> None:
+    command, *arguments = stdio_gateway_command(gateway.config_path, tmp_path / "data")
     arguments += ["--listing", "search"]
     server = StdioServerParameters(command=command, args=arguments, env=clean_environment() | BY_WORDS)
     mcp_client = McpClient(server, "legacy")
@@ -189,12 +191,12 @@ async def test_the_stdio_front_is_told_the_mode(gate: GatewayProcess, tmp_path: 
     ],
 )
 def test_every_sdk_comes_in_by_the_path_of_a_mode(
-    gate: GatewayProcess, parts: Parts, tmp_path: Path, client: str, era: str, front: str
+    gateway: GatewayProcess, parts: Parts, tmp_path: Path, client: str, era: str, front: str
 ) -> None:
-    place: dict[str, Any] = {"url": f"{gate.sse_url if front == 'sse' else gate.url}/slim"}
+    place: dict[str, Any] = {"url": f"{gateway.sse_url if front == 'sse' else gateway.url}/slim"}
     if front == "stdio":
-        own_gate = [*stdio_gate_command(gate.config_path, tmp_path / "data"), "--listing", "slim"]
-        place = {"command": own_gate, "env": plain_environment(**BY_WORDS)}
+        own_gateway = [*stdio_gateway_command(gateway.config_path, tmp_path / "data"), "--listing", "slim"]
+        place = {"command": own_gateway, "env": plain_environment(**BY_WORDS)}
     expand = {"name": "expandSchema", "arguments": {"toolName": "office_create_invoice"}}
     plan = {"front": front, "era": era, "tool": "yard_rename_song", "arguments": {"text": "x"}}
 

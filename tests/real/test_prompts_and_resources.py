@@ -40,9 +40,9 @@ PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Market:
-    """Servers that list page by page, one that never ends its list, and the gate in front of them."""
+    """Servers that list page by page, one that never ends its list, and the gateway in front of them."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     entries: dict[str, Any]
     everything: list[str]
     journals: dict[str, Path]
@@ -67,14 +67,14 @@ def market(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
         }
         servers = entries | {"every": stdio_entry(everything)}
         config = configuration(servers, pageBytes=PAGE_BYTES)
-        gate = stack.enter_context(running_gateway(config, place / "gate", start_seconds=START_SECONDS))
-        gate.wait_until_ready(*OWN, "every", seconds=START_SECONDS)
-        yield Market(gate, entries, everything, journals)
+        gateway = stack.enter_context(running_gateway(config, place / "gateway", start_seconds=START_SECONDS))
+        gateway.wait_until_ready(*OWN, "every", seconds=START_SECONDS)
+        yield Market(gateway, entries, everything, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def company(market: Market) -> AsyncIterator[Company]:
-    people = Company(market.gate.url)
+    people = Company(market.gateway.url)
     yield people
     await people.leave()
 
@@ -130,7 +130,7 @@ async def test_every_page_of_every_listing_is_there(ann: Person, server: str) ->
 
 
 async def test_a_listing_of_the_gateway_has_pages_that_belong_together(market: Market) -> None:
-    client = Handshaker(market.gate.url)
+    client = Handshaker(market.gateway.url)
     first = client.ask("tools/list", {})["result"]
     assert len(json.dumps(first)) < 2 * PAGE_BYTES
     assert "nextCursor" in first
@@ -145,7 +145,7 @@ async def test_a_listing_of_the_gateway_has_pages_that_belong_together(market: M
 async def test_a_listing_that_never_ends_costs_only_its_server(
     market: Market, ann: Person, name: str, method: str
 ) -> None:
-    status = market.gate.servers()[name]
+    status = market.gateway.servers()[name]
 
     assert status["state"] in ("backoff", "starting")
     assert "circles" in status["last_error"]
@@ -255,12 +255,12 @@ async def test_everything_is_promised_where_a_server_keeps_it(market: Market) ->
         "completions": {},
         "logging": {},
     }
-    handshaker = Handshaker(market.gate.url)
+    handshaker = Handshaker(market.gateway.url)
     handshaker.leave()
     assert without_tasks(handshaker.welcome["capabilities"]) == promised
     assert "tasks" in handshaker.welcome["capabilities"]
 
-    discovery = Stateless(market.gate.url).ask("server/discover", {})["result"]
+    discovery = Stateless(market.gateway.url).ask("server/discover", {})["result"]
 
     # Tasks of 2025-11-25 are no part of this era.
     assert discovery["capabilities"] == promised
@@ -271,11 +271,11 @@ def without_tasks(capabilities: Message) -> Message:
 
 
 async def test_nothing_is_promised_that_no_server_keeps(tmp_path: Path) -> None:
-    with running_gateway(configuration({"ex": {"builtin": "example"}}), tmp_path) as gate:
-        handshaker = Handshaker(gate.url)
+    with running_gateway(configuration({"ex": {"builtin": "example"}}), tmp_path) as gateway:
+        handshaker = Handshaker(gateway.url)
         assert handshaker.welcome["capabilities"] == {"tools": {"listChanged": True}}
         assert "instructions" not in handshaker.welcome
-        discovery = Stateless(gate.url).ask("server/discover", {})["result"]
+        discovery = Stateless(gateway.url).ask("server/discover", {})["result"]
         assert discovery["capabilities"] == {"tools": {"listChanged": True}}
         for method, member in (("prompts/list", "prompts"), ("resources/list", "resources")):
             assert handshaker.ask(method, {})["result"] == {member: []}
@@ -308,12 +308,12 @@ async def test_each_client_sees_the_tools_that_it_can_be_asked_by(
     market: Market, plain: list[str], declared: Message, more: list[str]
 ) -> None:
     # At the same time somebody is there who can be asked everything, and somebody who cannot.
-    others = [Handshaker(market.gate.url, ANSWERS_ALL), Handshaker(market.gate.url)]
+    others = [Handshaker(market.gateway.url, ANSWERS_ALL), Handshaker(market.gateway.url)]
     for other in others:
         tools_of(other)
 
-    handshaker = Handshaker(market.gate.url, declared)
-    seen = [tools_of(handshaker), tools_of(Stateless(market.gate.url, declared))]
+    handshaker = Handshaker(market.gateway.url, declared)
+    seen = [tools_of(handshaker), tools_of(Stateless(market.gateway.url, declared))]
 
     for tools in seen:
         assert tools == sorted(plain + more)
@@ -374,9 +374,9 @@ async def test_a_uri_keeps_its_owner_whoever_starts_first(market: Market, tmp_pa
 
 def owner_of_the_note(entries: dict[str, Any], place: Path) -> str:
     """Who is read under the plain URI; the other one is read under the longer one."""
-    with running_gateway(configuration(entries), place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*entries, seconds=START_SECONDS)
-        client = Handshaker(gate.url)
+    with running_gateway(configuration(entries), place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(*entries, seconds=START_SECONDS)
+        client = Handshaker(gateway.url)
         uris = [one["uri"] for one in client.ask("resources/list", {})["result"]["resources"]]
         owner = note(client, "shared://note")
         (other,) = set(entries) - {owner}
@@ -403,10 +403,10 @@ async def test_without_prefixes_everything_is_called_as_its_server_calls_it(
 ) -> None:
     config = configuration({server: market.entries[server]}, prefix=False)
     stock = Contents(server)
-    with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(server, seconds=START_SECONDS)
+    with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(server, seconds=START_SECONDS)
         for mode in ("legacy", "auto"):
-            async with Client(gate.url, mode=mode) as client:
+            async with Client(gateway.url, mode=mode) as client:
                 prompts = await listed(client.list_prompts, "prompts")
                 assert [one.name for one in prompts] == [one.name for one in stock.prompts()]
                 resources = await listed(client.list_resources, "resources")
@@ -417,7 +417,7 @@ async def test_without_prefixes_everything_is_called_as_its_server_calls_it(
                 assert read.contents[0].text == f"{server} has shared://note"
                 assert (await client.get_prompt("greet", {"who": "me"})).messages
         # With one server it is clear whom a method means that the gateway does not know.
-        for raw in (Handshaker(gate.url), Stateless(gate.url)):
+        for raw in (Handshaker(gateway.url), Stateless(gateway.url)):
             assert raw.ask("vendor/sum", {"a": 2, "b": 40})["result"]["sum"] == 42
             assert raw.ask("vendor/none", {})["error"]["code"] == -32601
 
@@ -429,7 +429,7 @@ async def test_a_method_that_nobody_knows_goes_to_the_server_that_is_named(
     market: Market, server: str
 ) -> None:
     named = {"a": 1, "b": 2, "_meta": {"io.headgate/server": server}}
-    for client in (Handshaker(market.gate.url), Stateless(market.gate.url)):
+    for client in (Handshaker(market.gateway.url), Stateless(market.gateway.url)):
         result = client.ask("vendor/sum", named)["result"]
         assert (result["sum"], result["server"]) == (3, server)
 
@@ -442,7 +442,7 @@ async def test_a_method_that_nobody_knows_goes_to_the_server_that_is_named(
 async def test_a_notification_that_nobody_knows_reaches_the_client_of_the_call(
     market: Market, server: str
 ) -> None:
-    clients: list[Handshaker | Stateless] = [Handshaker(market.gate.url), Stateless(market.gate.url)]
+    clients: list[Handshaker | Stateless] = [Handshaker(market.gateway.url), Stateless(market.gateway.url)]
     for number, client in enumerate(clients):
         call = {"name": f"{server}_notice", "arguments": {"text": f"ring {number}"}}
         stream = client.begin("tools/call", call)
@@ -452,7 +452,7 @@ async def test_a_notification_that_nobody_knows_reaches_the_client_of_the_call(
 
 
 async def test_a_task_is_followed_at_the_server_that_runs_it(market: Market) -> None:
-    client = Handshaker(market.gate.url, ANSWERS_ALL)
+    client = Handshaker(market.gateway.url, ANSWERS_ALL)
     call = {"name": "every_simulate_research_query", "arguments": {"topic": "tides"}, "task": {"ttl": 60000}}
     task = client.ask("tools/call", call)["result"]["task"]
 

@@ -30,8 +30,8 @@ def proxy() -> Iterator[Proxy]:
         yield proxy
 
 
-def tools(gate: GatewayProcess) -> set[str]:
-    listed = modern(gate, "tools/list").json()["result"]["tools"]
+def tools(gateway: GatewayProcess) -> set[str]:
+    listed = modern(gateway, "tools/list").json()["result"]["tools"]
     return {tool["name"] for tool in listed}
 
 
@@ -40,14 +40,14 @@ def environment(authority: Authority, **more: str) -> dict[str, str]:
     return unset | {"SSL_CERT_FILE": str(authority.file)} | more
 
 
-def use(gate: GatewayProcess, new: str) -> None:
+def use(gateway: GatewayProcess, new: str) -> None:
     """Call the server, and hear on its stream that its tools have changed."""
-    assert modern_call(gate, "it_echo", {"text": "hello"})["structuredContent"] == {"echoed": "hello"}
+    assert modern_call(gateway, "it_echo", {"text": "hello"})["structuredContent"] == {"echoed": "hello"}
     large = "x" * 3_000_000
     # Cut for the client, but it has come whole through the proxy.
-    assert modern_call(gate, "it_echo", {"text": large})["content"]
-    modern_call(gate, "it_grow", {"text": new})
-    wait_until(lambda: f"it_{new}" in tools(gate), SECONDS, "the new tool is listed")
+    assert modern_call(gateway, "it_echo", {"text": large})["content"]
+    modern_call(gateway, "it_grow", {"text": new})
+    wait_until(lambda: f"it_{new}" in tools(gateway), SECONDS, "the new tool is listed")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -59,15 +59,15 @@ def test_a_server_of_either_era_is_reached_through_the_proxy_of_the_environment(
         behind_tls(plain, authority.server_context()) as url,
         running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS}}),
-            tmp_path / "gate",
+            tmp_path / "gateway",
             environment=environment(authority, HTTPS_PROXY=proxy.url.replace("//", "//ada:geheim@")),
-        ) as gate,
+        ) as gateway,
     ):
-        gate.wait_until_ready()
-        use(gate, "fresh")
+        gateway.wait_until_ready()
+        use(gateway, "fresh")
         assert {host.rpartition(":")[0] for host in proxy.tunnels} == {NAME}
         assert "proxy-authorization: Basic YWRhOmdlaGVpbQ==\r\n" in proxy.heads[0]
-        assert "geheim" not in gate.log()
+        assert "geheim" not in gateway.log()
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -81,12 +81,12 @@ def test_a_plain_server_is_reached_through_a_proxy_too_and_is_not_told_its_passw
             configuration(
                 {"it": {"url": url, "headers": HEADERS, "proxy": proxy.url.replace("//", "//ada:geheim@")}}
             ),
-            tmp_path / "gate",
+            tmp_path / "gateway",
             environment=environment(authority, NO_PROXY="*"),
-        ) as gate,
+        ) as gateway,
     ):
-        gate.wait_until_ready()
-        use(gate, "fresh")
+        gateway.wait_until_ready()
+        use(gateway, "fresh")
         assert proxy.heads[0].startswith(f"POST {url} HTTP/1.1\r\n")
         assert proxy.tunnels == []
 
@@ -107,14 +107,16 @@ def test_an_sse_server_is_reached_through_a_proxy_that_itself_speaks_tls(
             configuration(
                 {"it": {"url": url, "headers": HEADERS, "proxy": proxy.url, "caFile": str(authority.file)}}
             ),
-            tmp_path / "gate",
+            tmp_path / "gateway",
             environment=environment(authority, SSL_CERT_FILE="/nowhere"),
-        ) as gate,
+        ) as gateway,
     ):
-        gate.wait_until_ready()
-        before = tools(gate)
+        gateway.wait_until_ready()
+        before = tools(gateway)
         inner.write_config(inner_config("example", "second"))
-        wait_until(lambda: any("second" in tool for tool in tools(gate) - before), SECONDS, "the new tools")
+        wait_until(
+            lambda: any("second" in tool for tool in tools(gateway) - before), SECONDS, "the new tools"
+        )
         assert {host.rpartition(":")[0] for host in proxy.tunnels} == {NAME}
 
 
@@ -127,9 +129,11 @@ def test_no_proxy_is_honoured(
     with era_server("modern", tmp_path / "journal") as url:
         settings = environment(authority, HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url, **{key: value})
         with running_gateway(
-            configuration({"it": {"url": url, "headers": HEADERS}}), tmp_path / "gate", environment=settings
-        ) as gate:
-            gate.wait_until_ready()
+            configuration({"it": {"url": url, "headers": HEADERS}}),
+            tmp_path / "gateway",
+            environment=settings,
+        ) as gateway:
+            gateway.wait_until_ready()
             assert proxy.heads == []
 
 
@@ -137,14 +141,16 @@ def test_direct_wins_over_the_environment(authority: Authority, proxy: Proxy, tm
     with era_server("modern", tmp_path / "journal") as url:
         entry = {"url": url, "proxy": "direct"}
         settings = environment(authority, ALL_PROXY=proxy.url)
-        with running_gateway(configuration({"it": entry}), tmp_path / "gate", environment=settings) as gate:
-            gate.wait_until_ready()
+        with running_gateway(
+            configuration({"it": entry}), tmp_path / "gateway", environment=settings
+        ) as gateway:
+            gateway.wait_until_ready()
             assert proxy.heads == []
 
 
-def failure(gate: GatewayProcess) -> str:
-    wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
-    said: str = gate.servers()["it"]["last_error"]
+def failure(gateway: GatewayProcess) -> str:
+    wait_until(lambda: "last_error" in gateway.servers()["it"], SECONDS, "it has failed")
+    said: str = gateway.servers()["it"]["last_error"]
     return said
 
 
@@ -165,9 +171,9 @@ def test_a_proxy_that_refuses_is_named(
     proxy.refuses_with = status
     settings = environment(authority, ALL_PROXY=proxy.url)
     with running_gateway(
-        configuration({"it": {"url": url, "headers": HEADERS}}), tmp_path / "gate", environment=settings
-    ) as gate:
-        said = failure(gate)
+        configuration({"it": {"url": url, "headers": HEADERS}}), tmp_path / "gateway", environment=settings
+    ) as gateway:
+        said = failure(gateway)
         assert sentence in said
         assert f"the proxy {proxy.url}" in said
 
@@ -193,9 +199,9 @@ def test_what_cannot_be_used_is_one_sentence_without_passwords(
     authority: Authority, tmp_path: Path, entry: dict[str, Any], more: dict[str, str], sentence: str
 ) -> None:
     config = configuration({"it": {"url": f"https://{NAME}/mcp"} | entry})
-    with running_gateway(config, tmp_path / "gate", environment=environment(authority, **more)) as gate:
-        assert sentence in failure(gate)
-        assert "geheim" not in gate.log()
+    with running_gateway(config, tmp_path / "gateway", environment=environment(authority, **more)) as gateway:
+        assert sentence in failure(gateway)
+        assert "geheim" not in gateway.log()
 
 
 def test_a_server_of_an_unknown_authority_is_refused_with_the_way_out(
@@ -207,19 +213,19 @@ def test_a_server_of_an_unknown_authority_is_refused_with_the_way_out(
         behind_tls(plain, stranger.server_context()) as url,
         running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS, "proxy": proxy.url}}),
-            tmp_path / "gate",
+            tmp_path / "gateway",
             environment=environment(authority),
-        ) as gate,
+        ) as gateway,
     ):
-        said = failure(gate)
+        said = failure(gateway)
         assert "certificate is not accepted" in said
         assert "caFile" in said
-        gate.write_config(
+        gateway.write_config(
             configuration(
                 {"it": {"url": url, "headers": HEADERS, "proxy": proxy.url, "caFile": str(stranger.file)}}
             )
         )
-        gate.wait_until_ready()
+        gateway.wait_until_ready()
 
 
 @pytest.mark.parametrize("form", ["one file", "two files", "with a password"])
@@ -237,11 +243,11 @@ def test_a_server_that_wants_a_client_certificate_is_shown_one(
         behind_tls(plain, authority.server_context(wants_client=True)) as url,
         running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS}}),
-            tmp_path / "gate",
+            tmp_path / "gateway",
             environment=environment(authority, HTTPS_PROXY=proxy.url),
-        ) as gate,
+        ) as gateway,
     ):
-        assert failure(gate)
-        gate.write_config(configuration({"it": {"url": url, "headers": HEADERS, "clientCert": shown}}))
-        gate.wait_until_ready()
-        use(gate, "fresh")
+        assert failure(gateway)
+        gateway.write_config(configuration({"it": {"url": url, "headers": HEADERS, "clientCert": shown}}))
+        gateway.wait_until_ready()
+        use(gateway, "fresh")

@@ -24,9 +24,9 @@ SERVERS = ("stays", "changes", "goes")
 
 @dataclass(frozen=True)
 class ReloadHarness:
-    """A gate whose configuration the test edits."""
+    """A gateway whose configuration the test edits."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     place: Path
 
     def entry(self, era: str, name: str) -> dict[str, Any]:
@@ -43,13 +43,15 @@ def harness(tmp_path: Path) -> Iterator[ReloadHarness]:
         "changes": stdio_entry(era_command("legacy", tmp_path / "changes.journal")),
         "goes": stdio_entry(era_command("modern", tmp_path / "goes.journal")),
     }
-    with running_gateway(configuration(servers), tmp_path / "gate", start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        yield ReloadHarness(gate, tmp_path)
+    with running_gateway(
+        configuration(servers), tmp_path / "gateway", start_seconds=START_SECONDS
+    ) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        yield ReloadHarness(gateway, tmp_path)
 
 
 async def test_servers_come_change_and_go_without_dropping_a_call(harness: ReloadHarness) -> None:
-    visitors = [McpClient(harness.gate.url, "legacy"), McpClient(harness.gate.url, "modern")]
+    visitors = [McpClient(harness.gateway.url, "legacy"), McpClient(harness.gateway.url, "modern")]
     async with AsyncExitStack() as stack:
         for mcp_client in visitors:
             await stack.enter_async_context(mcp_client.client)
@@ -59,7 +61,7 @@ async def test_servers_come_change_and_go_without_dropping_a_call(harness: Reloa
             lambda: calls_started(harness) == len(running), NOTICE_SECONDS, "all calls have started"
         )
 
-        harness.gate.write_config(
+        harness.gateway.write_config(
             configuration(
                 {
                     "stays": harness.entry("legacy", "stays"),
@@ -125,23 +127,23 @@ async def test_a_broken_edit_keeps_the_old_configuration(
 ) -> None:
     (tmp_path / "listing.json").write_text('{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}')
     entry = stdio_entry(listing_command("label", tmp_path / "listing.json"))
-    gate = start_gateway(configuration({"old": entry}))
-    gate.wait_until_ready("old")
-    mcp_client = McpClient(gate.url, "modern")
+    gateway = start_gateway(configuration({"old": entry}))
+    gateway.wait_until_ready("old")
+    mcp_client = McpClient(gateway.url, "modern")
     async with mcp_client.client, mcp_client.watching():
         before = list(await mcp_client.tools())
 
-        gate.config_path.write_text(text)
-        await eventually(lambda: bool(complaints(gate)), NOTICE_SECONDS, "the edit is refused")
+        gateway.config_path.write_text(text)
+        await eventually(lambda: bool(complaints(gateway)), NOTICE_SECONDS, "the edit is refused")
 
         assert list(await mcp_client.tools()) == before
         assert not (await mcp_client.client.call_tool("old_tool", {})).is_error
-        gate.write_config(configuration({"old": entry, "new": entry}))
+        gateway.write_config(configuration({"old": entry, "new": entry}))
         await mcp_client.wait_for_tool("new_tool")
 
 
-def complaints(gate: GatewayProcess) -> list[str]:
-    """What the gate has logged about its configuration file at level warning or above."""
-    entries = [json.loads(line) for line in gate.log().splitlines() if line.startswith("{")]
+def complaints(gateway: GatewayProcess) -> list[str]:
+    """What the gateway has logged about its configuration file at level warning or above."""
+    entries = [json.loads(line) for line in gateway.log().splitlines() if line.startswith("{")]
     serious = [json.dumps(entry) for entry in entries if entry["level"].lower() in ("warning", "error")]
-    return [entry for entry in serious if gate.config_path.name in entry]
+    return [entry for entry in serious if gateway.config_path.name in entry]

@@ -22,9 +22,9 @@ INVALID_PARAMS = -32602
 
 @dataclass(frozen=True)
 class Town:
-    """Two gates in front of a server of each era, and the journals of the servers."""
+    """Two gateways in front of a server of each era, and the journals of the servers."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     other: GatewayProcess
     journals: dict[str, Path]
 
@@ -48,8 +48,8 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
             )
             for name in ("one", "two")
         )
-        for gate in (one, two):
-            gate.wait_until_ready(*OWN, seconds=START_SECONDS)
+        for gateway in (one, two):
+            gateway.wait_until_ready(*OWN, seconds=START_SECONDS)
         yield Town(one, two, journals)
 
 
@@ -73,11 +73,11 @@ class Asked:
 
 @pytest.fixture(params=OWN)
 def asked(town: Town, request: pytest.FixtureRequest) -> Asked:
-    return ask(town.gate, request.param)
+    return ask(town.gateway, request.param)
 
 
-def ask(gate: GatewayProcess, server: str) -> Asked:
-    client, text = Stateless(gate.url, ANSWERS_ALL), uuid4().hex
+def ask(gateway: GatewayProcess, server: str) -> Asked:
+    client, text = Stateless(gateway.url, ANSWERS_ALL), uuid4().hex
     result = client.call(f"{server}_ask", {"text": text})["result"]
     assert result["resultType"] == "input_required", result
     ((key, question),) = result["inputRequests"].items()
@@ -151,7 +151,7 @@ def test_a_state_of_another_gateway_is_refused(town: Town, asked: Asked) -> None
 
 
 def test_a_state_that_is_too_old_is_refused(town: Town, asked: Asked) -> None:
-    key = load_seal_key(town.gate.data_dir)
+    key = load_seal_key(town.gateway.data_dir)
     content = Sealer([key]).open("requestState", asked.state)
     an_hour_ago = Sealer([key], lambda: time.time() - 3600)
 
@@ -162,7 +162,7 @@ def test_a_state_that_is_too_old_is_refused(town: Town, asked: Asked) -> None:
 
 
 def test_an_id_of_a_session_is_no_state(town: Town, asked: Asked) -> None:
-    session = Handshaker(town.gate.url, ANSWERS_ALL)
+    session = Handshaker(town.gateway.url, ANSWERS_ALL)
 
     assert asked.come_back(session.id)["error"]["code"] == INVALID_PARAMS
     assert town.finished(asked.server, asked.text) == 0

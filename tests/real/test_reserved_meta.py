@@ -49,9 +49,9 @@ def test_a_result_says_nothing_in_the_name_of_the_gateway(
 ) -> None:
     fill(tmp_path / "canned", SPELLINGS[spelling])
     with canned(tmp_path / "canned", transport) as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        gate.wait_until_ready("it")
-        result = Stateless(gate.url).call("it_say", {})["result"]
+        gateway = start_gateway(configuration({"it": entry}))
+        gateway.wait_until_ready("it")
+        result = Stateless(gateway.url).call("it_say", {})["result"]
         assert reserved(result) == []
         assert result["content"] == [{"type": "text", "text": "said"}]
         if spelling in ("plain", "slash", "escaped key", "twice"):
@@ -66,9 +66,9 @@ def test_a_large_result_says_nothing_in_the_name_of_the_gateway(
     text = {"content": [{"type": "text", "text": "x" * 1_500_000}], "_meta": META}
     fill(tmp_path / "canned", json.dumps(text))
     with canned(tmp_path / "canned", transport) as entry:
-        gate = start_gateway(configuration({"it": entry}, enableAutoTruncation=shown == "excerpt"))
-        gate.wait_until_ready("it")
-        result = Stateless(gate.url).call("it_say", {})["result"]
+        gateway = start_gateway(configuration({"it": entry}, enableAutoTruncation=shown == "excerpt"))
+        gateway.wait_until_ready("it")
+        result = Stateless(gateway.url).call("it_say", {})["result"]
         assert result["_meta"]["example.com/own"] == KEPT["example.com/own"]
         assert "io.headgate/error" not in result["_meta"]
         if shown == "excerpt":
@@ -92,14 +92,14 @@ def test_a_stateless_server_says_who_it_is_to_the_gateway_alone(start_gateway: S
     )  # fmt: skip
     (tmp_path / "canned" / "initialize").unlink()
     with canned(tmp_path / "canned", "http") as entry:
-        gate = start_gateway(configuration({"it": entry}, enableAutoTruncation=False))
-        gate.wait_until_ready("it")
-        for client in (Stateless(gate.url), Handshaker(gate.url)):
+        gateway = start_gateway(configuration({"it": entry}, enableAutoTruncation=False))
+        gateway.wait_until_ready("it")
+        for client in (Stateless(gateway.url), Handshaker(gateway.url)):
             reply = client.ask("tools/call", {"name": "it_say", "arguments": {}})
             assert len(json.dumps(reply)) < 10_000
             assert reply["result"]["content"][0]["text"] == "said"
-        assert len(json.dumps(Handshaker(gate.url).welcome)) < 10_000
-        assert len(json.dumps(Stateless(gate.url).ask("server/discover", {}))) < 10_000
+        assert len(json.dumps(Handshaker(gateway.url).welcome)) < 10_000
+        assert len(json.dumps(Stateless(gateway.url).ask("server/discover", {}))) < 10_000
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -124,9 +124,9 @@ def test_listings_and_notifications_say_nothing_in_the_name_of_the_gateway(
         resources_read={"contents": [], "_meta": META},
     )  # fmt: skip
     with canned(tmp_path / "canned", transport) as entry:
-        gate = start_gateway(configuration({"it": entry}))
-        gate.wait_until_ready("it")
-        client = Handshaker(gate.url)
+        gateway = start_gateway(configuration({"it": entry}))
+        gateway.wait_until_ready("it")
+        client = Handshaker(gateway.url)
         for method, member in (
             ("tools/list", "tools"),
             ("prompts/list", "prompts"),

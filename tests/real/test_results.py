@@ -42,9 +42,9 @@ WORDS = {"HEADGATE_EMBEDDER": "BM25"}
 
 @dataclass(frozen=True)
 class ResultsHarness:
-    """A gate, and what reached the servers behind it."""
+    """A gateway, and what reached the servers behind it."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     journals: dict[str, Path]
 
     def calls(self, upstream: str) -> int:
@@ -62,14 +62,14 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResultsHarness
         }
         config = configuration(servers, listResultTools=True, maxEntriesPerAgent=1000)
         running = running_gateway(config, place, environment=WORDS, start_seconds=START_SECONDS)
-        gate = stack.enter_context(running)
-        gate.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
-        yield ResultsHarness(gate, journals)
+        gateway = stack.enter_context(running)
+        gateway.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
+        yield ResultsHarness(gateway, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guests(harness: ResultsHarness) -> AsyncIterator[McpClients]:
-    staying = McpClients(harness.gate)
+    staying = McpClients(harness.gateway)
     yield staying
     await staying.leave()
 
@@ -190,7 +190,7 @@ async def test_the_limit_itself_is_shown_and_one_more_is_not(agent: Agent, upstr
 
 async def test_what_was_saved_is_told_and_counted(agent: Agent, harness: ResultsHarness) -> None:
     counters = ("headgate_results_excerpted_total", 'headgate_result_reads_total{tool="proxy_explore"}')
-    before = harness.gate.metrics()
+    before = harness.gateway.metrics()
     result = await agent.call("old_users", size=500)
     reply = await agent.call("proxy_explore", cache_id=id_of(result))
 
@@ -198,7 +198,7 @@ async def test_what_was_saved_is_told_and_counted(agent: Agent, harness: Results
         assert told["original_size"] == len(json.dumps(people(500)))
         assert told["processed_size"] <= LIMIT
         assert 0 < told["processed_tokens"] < told["original_tokens"] / 5
-    after = harness.gate.metrics()
+    after = harness.gateway.metrics()
     assert [after[name] - before.get(name, 0) for name in counters] == [1, 1]
 
 
@@ -269,12 +269,12 @@ async def test_pages_are_within_the_limit_and_make_up_the_whole(agent: Agent) ->
 
 async def test_replies_are_never_stored_again(agent: Agent, harness: ResultsHarness) -> None:
     cache_id = id_of(await agent.call("old_users", size=300))
-    before = harness.gate.metrics()["headgate_results_stored"]
+    before = harness.gateway.metrics()["headgate_results_stored"]
 
     for tool in READERS:
         await agent.call(tool, cache_id=cache_id, **QUESTIONS[tool])
 
-    assert harness.gate.metrics()["headgate_results_stored"] == before
+    assert harness.gateway.metrics()["headgate_results_stored"] == before
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["stored", "fresh"])
@@ -337,7 +337,7 @@ async def test_paths_that_are_explored_can_be_filtered_by(agent: Agent) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_tool_that_asks_is_answered_also_within_a_new_call(harness: ResultsHarness, era: str) -> None:
-    ann = Person("Ann", harness.gate.url, era)
+    ann = Person("Ann", harness.gateway.url, era)
     async with ann.client as client:
         cut = dump(await client.call_tool("new_ask", {}))
         sources = {"cache_id": id_of(cut)}, {"tool": "new_ask"}
@@ -385,9 +385,9 @@ async def test_clients_without_sessions_and_keys_share_their_results_and_are_tol
 
     await check_every_tool(bob, cache_id)
 
-    discovered = Stateless(harness.gate.url).ask("server/discover", {})["result"]
+    discovered = Stateless(harness.gateway.url).ask("server/discover", {})["result"]
     assert "every local client" in discovered["instructions"]
-    assert "every local client" not in Handshaker(harness.gate.url).welcome.get("instructions", "")
+    assert "every local client" not in Handshaker(harness.gateway.url).welcome.get("instructions", "")
 
 
 # What cannot be.
@@ -482,7 +482,7 @@ async def test_a_tool_is_not_called_again_for_a_question_that_its_result_cannot_
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_who_searches_for_tools_reads_results_by_call_tool(harness: ResultsHarness, era: str) -> None:
-    mcp_client = McpClient(f"{harness.gate.url}/search", era)
+    mcp_client = McpClient(f"{harness.gateway.url}/search", era)
     async with mcp_client.client:
         agent = Agent(mcp_client)
         assert not {*READERS} & {*await mcp_client.tools()}

@@ -44,22 +44,22 @@ DIG = "quarry_dig"
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("odd")
     config = configuration({"quarry": quarry_entry()}, listResultTools=True)
-    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("quarry", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("quarry", seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest.fixture(scope="module")
-def client(gate: GatewayProcess) -> Handshaker:
-    return Handshaker(gate.url)
+def client(gateway: GatewayProcess) -> Handshaker:
+    return Handshaker(gateway.url)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(gate: GatewayProcess) -> AsyncIterator[McpClients]:
-    staying = McpClients(gate)
+async def guests(gateway: GatewayProcess) -> AsyncIterator[McpClients]:
+    staying = McpClients(gateway)
     yield staying
     await staying.leave()
 
@@ -83,10 +83,10 @@ async def guests(gate: GatewayProcess) -> AsyncIterator[McpClients]:
     ids=["odd", "half", "digits", "deep", "umlauts", "emoji", "escapes", "image", "failed"],
 )
 async def test_what_is_within_the_limit_comes_byte_for_byte(
-    gate: GatewayProcess, tmp_path: Path, result: bytes
+    gateway: GatewayProcess, tmp_path: Path, result: bytes
 ) -> None:
     params = {"name": DIG, "arguments": {"file": buried(tmp_path, result)}}
-    with legacy_http_client(gate.url) as raw:
+    with legacy_http_client(gateway.url) as raw:
         answer, _ = raw.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
 
     # Not parsed here either: some of it is more than a parser takes.
@@ -267,7 +267,7 @@ async def agent(guests: McpClients, request: pytest.FixtureRequest) -> Agent:
 
 
 async def test_twenty_megabytes_are_kept_on_disk_while_others_are_served(
-    guests: McpClients, client: Handshaker, gate: GatewayProcess, tmp_path: Path
+    guests: McpClients, client: Handshaker, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     agent = Agent(await guests.mcp_client("http", "modern"))
     rows = [{"id": number, "text": f"row {number} " + "x" * 90} for number in range(170_000)]
@@ -285,7 +285,7 @@ async def test_twenty_megabytes_are_kept_on_disk_while_others_are_served(
     assert facts(cut)["original_size"] == len(text) > 20_000_000
     shown = json.loads(texts(cut)[0])
     assert shown == rows[: len(shown)] != []
-    assert gate.metrics()["headgate_result_bytes_on_disk"] > 20_000_000
+    assert gateway.metrics()["headgate_result_bytes_on_disk"] > 20_000_000
     last = await agent.call("proxy_read", cache_id=id_of(cut), offset=-1)
     assert json.loads(texts(last)[0]) == rows[-1:]
     fresh = {"tool": DIG, "arguments": {"file": large}}
@@ -294,13 +294,13 @@ async def test_twenty_megabytes_are_kept_on_disk_while_others_are_served(
 
 
 async def test_others_are_served_while_an_endless_question_runs_until_it_is_given_up(
-    agent: Agent, client: Handshaker, gate: GatewayProcess, tmp_path: Path
+    agent: Agent, client: Handshaker, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     small = buried(tmp_path, said("fine"))
     cache_id = id_of(await agent.call(DIG, file=buried(tmp_path, said("line\n" * 5000))))
-    before = gate.metrics()
+    before = gateway.metrics()
     heavy = asyncio.create_task(agent.call("proxy_query", cache_id=cache_id, sql=ENDLESS))
-    await eventually(lambda: gate.metrics()[JOBS] > before[JOBS], NOTICE_SECONDS, "the question is asked")
+    await eventually(lambda: gateway.metrics()[JOBS] > before[JOBS], NOTICE_SECONDS, "the question is asked")
 
     for _ in range(50):
         assert texts(call(client, DIG, file=small)) == ["fine"]
@@ -308,10 +308,12 @@ async def test_others_are_served_while_an_endless_question_runs_until_it_is_give
     assert json.loads(texts(other)[0])["rows"] == [["fine"]]
 
     assert not heavy.done()
-    working = descendants(gate.pid)
+    working = descendants(gateway.pid)
     heavy.cancel()
-    await eventually(lambda: gate.metrics()[STOPPED] > before[STOPPED], NOTICE_SECONDS, "the job is stopped")
-    await eventually(lambda: bool(working - descendants(gate.pid)), NOTICE_SECONDS, "its process is gone")
+    await eventually(
+        lambda: gateway.metrics()[STOPPED] > before[STOPPED], NOTICE_SECONDS, "the job is stopped"
+    )
+    await eventually(lambda: bool(working - descendants(gateway.pid)), NOTICE_SECONDS, "its process is gone")
     # What it was about is still there.
     reply = await agent.call("proxy_query", cache_id=cache_id, sql="SELECT count(*) FROM rows")
     assert json.loads(texts(reply)[0])["rows"] == [[5000]]

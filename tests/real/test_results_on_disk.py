@@ -25,14 +25,14 @@ Start = Callable[..., GatewayProcess]
 
 def started(start_gateway: Start, **settings: Any) -> GatewayProcess:
     wanted = {"listResultTools": True, "maxMemoryPerAgent": 0} | settings
-    gate = start_gateway(configuration({"quarry": quarry_entry()}, **wanted), start_seconds=START_SECONDS)
-    gate.wait_until_ready("quarry", seconds=START_SECONDS)
-    return gate
+    gateway = start_gateway(configuration({"quarry": quarry_entry()}, **wanted), start_seconds=START_SECONDS)
+    gateway.wait_until_ready("quarry", seconds=START_SECONDS)
+    return gateway
 
 
 @asynccontextmanager
-async def agent_of(gate: GatewayProcess) -> AsyncIterator[Agent]:
-    guests = McpClients(gate)
+async def agent_of(gateway: GatewayProcess) -> AsyncIterator[Agent]:
+    guests = McpClients(gateway)
     try:
         yield Agent(await guests.mcp_client("http", "legacy"))
     finally:
@@ -60,25 +60,25 @@ async def owners_of(agent: Agent, ids: list[str]) -> list[int | None]:
     ]
 
 
-def spool_files(gate: GatewayProcess) -> list[str]:
+def spool_files(gateway: GatewayProcess) -> list[str]:
     """The files of stored results that the gateway holds open."""
-    links = [os.readlink(link) for link in Path(f"/proc/{gate.pid}/fd").iterdir() if link.is_symlink()]
-    return [link for link in links if link.startswith(str(gate.data_dir / "spool"))]
+    links = [os.readlink(link) for link in Path(f"/proc/{gateway.pid}/fd").iterdir() if link.is_symlink()]
+    return [link for link in links if link.startswith(str(gateway.data_dir / "spool"))]
 
 
 @pytest.mark.parametrize("isolated", [True, False])
 async def test_every_result_is_on_disk_and_every_tool_reads_it(
     start_gateway: Start, tmp_path: Path, *, isolated: bool
 ) -> None:
-    gate = started(start_gateway, enableAgentIsolation=isolated)
-    async with agent_of(gate) as agent:
+    gateway = started(start_gateway, enableAgentIsolation=isolated)
+    async with agent_of(gateway) as agent:
         ids = await stored(agent, tmp_path, *range(5))
 
-        metrics = gate.metrics()
+        metrics = gateway.metrics()
         assert metrics["headgate_results_stored"] == 5
         assert metrics["headgate_result_bytes_on_disk"] == metrics["headgate_result_bytes"] > 0
         assert metrics["headgate_results_evicted_total"] == 0
-        assert len(spool_files(gate)) == 5
+        assert len(spool_files(gateway)) == 5
         assert await owners_of(agent, ids) == [0, 1, 2, 3, 4]
         for tool, question in QUESTIONS.items():
             reply = await agent.call(tool, cache_id=ids[0], **question)
@@ -86,15 +86,15 @@ async def test_every_result_is_on_disk_and_every_tool_reads_it(
         fresh = {"tool": "quarry_dig", "arguments": {"file": buried(tmp_path, users(7))}}
         reply = await agent.call("proxy_search", **fresh, pattern='"name":"user7"')
         assert json.loads(texts(reply)[0]) == {"users": [{"id": 7, "name": "user7", "of": 7}]}
-        assert len(spool_files(gate)) == 6
+        assert len(spool_files(gateway)) == 6
 
 
 async def test_the_limits_of_entries_and_bytes_hold(start_gateway: Start, tmp_path: Path) -> None:
-    gate = started(start_gateway, maxEntriesPerAgent=3)
-    async with agent_of(gate) as agent:
+    gateway = started(start_gateway, maxEntriesPerAgent=3)
+    async with agent_of(gateway) as agent:
         ids = await stored(agent, tmp_path, *range(5))
         assert await owners_of(agent, ids) == [None, None, 2, 3, 4]
-        wait_until(lambda: len(spool_files(gate)) == 3, 10, "the files of evicted results are closed")
+        wait_until(lambda: len(spool_files(gateway)) == 3, 10, "the files of evicted results are closed")
     small = started(start_gateway, cacheMaxBytes=MIB)
     assert MIB / 3 < len(json.dumps(users(0, LARGE))) < MIB / 2
     async with agent_of(small) as agent:
@@ -106,13 +106,13 @@ async def test_the_limits_of_entries_and_bytes_hold(start_gateway: Start, tmp_pa
 async def test_a_session_that_ends_and_a_gateway_that_ends_leave_no_file(
     start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = started(start_gateway)
-    async with agent_of(gate) as agent:
+    gateway = started(start_gateway)
+    async with agent_of(gateway) as agent:
         await stored(agent, tmp_path, *range(3))
-        assert len(spool_files(gate)) == 3
-    wait_until(lambda: spool_files(gate) == [], 10, "the files of the session are closed")
-    async with agent_of(gate) as agent:
+        assert len(spool_files(gateway)) == 3
+    wait_until(lambda: spool_files(gateway) == [], 10, "the files of the session are closed")
+    async with agent_of(gateway) as agent:
         await stored(agent, tmp_path, 1)
-        assert [path for path in (gate.data_dir / "spool").glob("**/*") if path.is_file()] == []
-        gate.kill()
-    assert [path for path in (gate.data_dir / "spool").glob("**/*") if path.is_file()] == []
+        assert [path for path in (gateway.data_dir / "spool").glob("**/*") if path.is_file()] == []
+        gateway.kill()
+    assert [path for path in (gateway.data_dir / "spool").glob("**/*") if path.is_file()] == []

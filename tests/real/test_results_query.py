@@ -21,7 +21,7 @@ CODES = ["1,000", "2,000", "12"]
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     config = configuration({"quarry": quarry_entry()}, listResultTools=True, maxEntriesPerAgent=100)
     with running_gateway(config, tmp_path_factory.mktemp("query"), start_seconds=START_SECONDS) as running:
         running.wait_until_ready("quarry", seconds=START_SECONDS)
@@ -29,8 +29,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["legacy", "modern"])
-async def agent(gate: GatewayProcess, request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
-    guests = McpClients(gate)
+async def agent(gateway: GatewayProcess, request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
+    guests = McpClients(gateway)
     yield Agent(await guests.mcp_client("http", request.param))
     await guests.leave()
 
@@ -119,11 +119,11 @@ async def test_explored_names_are_columns(agent: Agent, tmp_path: Path) -> None:
 
 
 async def test_what_is_saved_is_net_and_counted_once(
-    agent: Agent, gate: GatewayProcess, tmp_path: Path
+    agent: Agent, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     names = ("headgate_result_characters_shown_total", "headgate_result_tokens_saved")
     content = as_json(AMOUNTS)
-    before = gate.metrics()
+    before = gateway.metrics()
 
     plain = await agent.call("quarry_dig", file=buried(tmp_path, said(content)))
     both = said(content, structuredContent=json.loads(content))
@@ -134,7 +134,7 @@ async def test_what_is_saved_is_net_and_counted_once(
     for one in replies:
         assert facts(one)["processed_size"] == sum(map(len, texts(one)))
     assert facts(twice)["original_tokens"] == pytest.approx(facts(plain)["original_tokens"], rel=0.05)
-    after = gate.metrics()
+    after = gateway.metrics()
     characters, tokens = (after[name] - before.get(name, 0) for name in names)
     assert characters == sum(facts(one)["processed_size"] for one in replies)
     received = facts(plain)["original_tokens"] + facts(twice)["original_tokens"]

@@ -40,16 +40,16 @@ LINED = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     config = configuration({"quarry": quarry_entry()}, listResultTools=True, maxEntriesPerAgent=1000)
-    with running_gateway(config, tmp_path_factory.mktemp("search"), start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("quarry", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, tmp_path_factory.mktemp("search"), start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("quarry", seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def agent(gate: GatewayProcess) -> AsyncIterator[Agent]:
-    guests = McpClients(gate)
+async def agent(gateway: GatewayProcess) -> AsyncIterator[Agent]:
+    guests = McpClients(gateway)
     yield Agent(await guests.mcp_client("http", "modern"))
     await guests.leave()
 

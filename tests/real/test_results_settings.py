@@ -1,4 +1,4 @@
-"""What operators set about large results holds for the clients of a real gate."""
+"""What operators set about large results holds for the clients of a real gateway."""
 
 import json
 from collections.abc import Callable
@@ -35,16 +35,16 @@ Start = Callable[..., GatewayProcess]
 def started(
     start_gateway: Start, *, environment: dict[str, str] | None = None, **settings: Any
 ) -> GatewayProcess:
-    """A gate before the quarry."""
+    """A gateway before the quarry."""
     config = configuration({"quarry": quarry_entry()}, **({"listResultTools": True} | settings))
-    gate = start_gateway(config, environment=environment, start_seconds=START_SECONDS)
-    gate.wait_until_ready("quarry", seconds=START_SECONDS)
-    return gate
+    gateway = start_gateway(config, environment=environment, start_seconds=START_SECONDS)
+    gateway.wait_until_ready("quarry", seconds=START_SECONDS)
+    return gateway
 
 
 def test_an_expired_id_is_answered_as_one_that_nobody_has(start_gateway: Start, tmp_path: Path) -> None:
-    gate = started(start_gateway, cacheTTLSeconds=1)
-    client = Handshaker(gate.url)
+    gateway = started(start_gateway, cacheTTLSeconds=1)
+    client = Handshaker(gateway.url)
     cache_id = id_of(call(client, "quarry_dig", file=buried(tmp_path, LARGE)))
 
     # Asking again and again does not make it live longer.
@@ -61,9 +61,9 @@ def test_an_expired_id_is_answered_as_one_that_nobody_has(start_gateway: Start, 
 
 def test_head_and_tail_are_shown_where_the_environment_says_so(start_gateway: Start, tmp_path: Path) -> None:
     environment = {"MCPPROXY_TRUNCATE_OUTPUT_LEN": "200"}
-    gate = started(start_gateway, environment=environment, enableAgentIsolation=False)
+    gateway = started(start_gateway, environment=environment, enableAgentIsolation=False)
     whole = LARGE["content"][0]["text"]
-    ann, bob = Handshaker(gate.url), Handshaker(gate.url)
+    ann, bob = Handshaker(gateway.url), Handshaker(gateway.url)
 
     cut = call(ann, "quarry_dig", file=buried(tmp_path, LARGE))
 
@@ -74,7 +74,7 @@ def test_head_and_tail_are_shown_where_the_environment_says_so(start_gateway: St
     assert tail == whole[-50:]
     assert is_whole(call(ann, "quarry_dig", file=buried(tmp_path, said("x" * 200))))
     # The original is kept all the same, and for everybody where agents are not told apart.
-    for client in (ann, bob, Stateless(gate.url)):
+    for client in (ann, bob, Stateless(gateway.url)):
         counted = call(client, "proxy_query", cache_id=id_of(cut), sql="SELECT count(*) FROM rows")
         assert json.loads(texts(counted)[0])["rows"] == [[1000]]
     assert "every local client" in ann.welcome["instructions"]
@@ -82,8 +82,8 @@ def test_head_and_tail_are_shown_where_the_environment_says_so(start_gateway: St
 
 @pytest.mark.parametrize("limit", [1, 50, 131, 132, 1000, 100_000_000])
 def test_head_and_tail_never_make_an_answer_longer(start_gateway: Start, tmp_path: Path, limit: int) -> None:
-    gate = started(start_gateway, environment={"MCPPROXY_TRUNCATE_OUTPUT_LEN": str(limit)})
-    client = Handshaker(gate.url)
+    gateway = started(start_gateway, environment={"MCPPROXY_TRUNCATE_OUTPUT_LEN": str(limit)})
+    client = Handshaker(gateway.url)
     cut = 0
     for more in (-1, 0, 1, 31, 33, 200, 300, 400, 600, 1000, 3000):
         length = max(0, min(limit, 5000) + more)
@@ -102,12 +102,12 @@ def test_head_and_tail_never_make_an_answer_longer(start_gateway: Start, tmp_pat
 
 
 def test_tools_that_are_not_listed_are_called_all_the_same(start_gateway: Start, tmp_path: Path) -> None:
-    gate = started(start_gateway, listResultTools=False)
-    client = Handshaker(gate.url)
+    gateway = started(start_gateway, listResultTools=False)
+    client = Handshaker(gateway.url)
 
     cut = call(client, "quarry_dig", file=buried(tmp_path, LARGE))
 
-    assert listed(gate) == ["quarry_dig"]
+    assert listed(gateway) == ["quarry_dig"]
     for wrapped in (False, True):
         asked = {"cache_id": id_of(cut), "pattern": "user999"}
         call_it = (
@@ -120,11 +120,11 @@ def test_tools_that_are_not_listed_are_called_all_the_same(start_gateway: Start,
 def test_one_server_without_a_prefix_has_its_own_names_and_the_tools_theirs(
     start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = started(start_gateway, prefix=False, maxResponseSize=500)
-    client = Stateless(gate.url)
+    gateway = started(start_gateway, prefix=False, maxResponseSize=500)
+    client = Stateless(gateway.url)
     file = buried(tmp_path, LARGE)
 
-    assert [*listed(gate)] == ["dig", *READERS]
+    assert [*listed(gateway)] == ["dig", *READERS]
     cut = call(client, "dig", file=file)
     again = call(client, "proxy_filter", tool="dig", arguments={"file": file}, fields=["users[0]"])
 
@@ -137,19 +137,21 @@ def test_one_server_without_a_prefix_has_its_own_names_and_the_tools_theirs(
 
 
 def test_nothing_is_cut_where_nothing_is_to_be_cut(start_gateway: Start, tmp_path: Path) -> None:
-    gate = started(start_gateway, enableAutoTruncation=False)
+    gateway = started(start_gateway, enableAutoTruncation=False)
 
-    result = call(Handshaker(gate.url), "quarry_dig", file=buried(tmp_path, LARGE))
+    result = call(Handshaker(gateway.url), "quarry_dig", file=buried(tmp_path, LARGE))
 
     assert result == LARGE
-    assert "every local client" not in str(Stateless(gate.url).ask("server/discover", {}))
+    assert "every local client" not in str(Stateless(gateway.url).ask("server/discover", {}))
 
 
 def test_the_limit_may_be_one_of_tokens_and_the_notice_in_the_words_of_the_operator(
     start_gateway: Start, tmp_path: Path
 ) -> None:
-    gate = started(start_gateway, maxResponseTokens=100, truncationMessage="{size} in {cache_id} of {braces}")
-    client = Handshaker(gate.url)
+    gateway = started(
+        start_gateway, maxResponseTokens=100, truncationMessage="{size} in {cache_id} of {braces}"
+    )
+    client = Handshaker(gateway.url)
 
     assert is_whole(call(client, "quarry_dig", file=buried(tmp_path, said("word " * 40))))
     cut = call(client, "quarry_dig", file=buried(tmp_path, said("word " * 400)))

@@ -40,17 +40,17 @@ CSV = "id,name,city\n" + "".join(f'{n},"Name, {n}",{("Oslo", "Rome")[n % 2]}\n' 
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("structure")
     config = configuration({"quarry": quarry_entry()}, listResultTools=True)
-    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("quarry", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("quarry", seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(gate: GatewayProcess) -> AsyncIterator[McpClients]:
-    staying = McpClients(gate)
+async def guests(gateway: GatewayProcess) -> AsyncIterator[McpClients]:
+    staying = McpClients(gateway)
     yield staying
     await staying.leave()
 

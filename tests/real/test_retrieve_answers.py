@@ -39,7 +39,7 @@ SECRET = tool("secret_summary", "Get the secret summary of a Wikipedia article."
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway in front of real catalogs and of a server with a hidden tool."""
     place = tmp_path_factory.mktemp("answers")
     # Reads its vocabulary, which must not happen on the event loop.
@@ -53,9 +53,11 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     vault = changing_listing_command("vault", place / "vault.json")
     servers["vault"] = stdio_entry(vault, hide=["secret_*"])
     config = configuration(servers, listing="search")
-    with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield gate
+    with running_gateway(
+        config, place / "gateway", environment=BY_WORDS, start_seconds=START_SECONDS
+    ) as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest.fixture(params=["search", "dynamic", "full", "slim"])
@@ -65,9 +67,9 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def connected(gate: GatewayProcess, mode: str) -> AsyncIterator[McpClient]:
+async def connected(gateway: GatewayProcess, mode: str) -> AsyncIterator[McpClient]:
     """A client whose list of tools is in that mode."""
-    mcp_client = McpClient(f"{gate.url}/{mode}", "modern")
+    mcp_client = McpClient(f"{gateway.url}/{mode}", "modern")
     async with mcp_client.client:
         yield mcp_client
 
@@ -94,9 +96,9 @@ def names(answer: dict[str, Any]) -> list[str]:
 
 
 async def test_an_answer_has_every_member_of_the_contract_in_every_mode(
-    gate: GatewayProcess, mode: str
+    gateway: GatewayProcess, mode: str
 ) -> None:
-    async with connected(gate, mode) as client:
+    async with connected(gateway, mode) as client:
         answer = await ask(client, query="get article summary")
         assert set(answer) == CONTRACT | {"also"}
         for one in answer["tools"]:
@@ -108,15 +110,17 @@ async def test_an_answer_has_every_member_of_the_contract_in_every_mode(
         assert (nothing["message"], nothing["tools"]) == ("No relevant tools found", [])
 
 
-async def test_a_number_as_a_text_and_one_server_as_a_text_are_read(gate: GatewayProcess, mode: str) -> None:
-    async with connected(gate, mode) as client:
+async def test_a_number_as_a_text_and_one_server_as_a_text_are_read(
+    gateway: GatewayProcess, mode: str
+) -> None:
+    async with connected(gateway, mode) as client:
         answer = await ask(client, "retrieve_tool", query="get article", limit="3", servers="wikipedia-mcp")
         assert len(answer["tools"]) == 3
         assert {one["server"] for one in answer["tools"]} == {"wikipedia-mcp"}
 
 
-async def test_fifteen_more_candidates_follow_and_can_be_called(gate: GatewayProcess, mode: str) -> None:
-    async with connected(gate, mode) as client:
+async def test_fifteen_more_candidates_follow_and_can_be_called(gateway: GatewayProcess, mode: str) -> None:
+    async with connected(gateway, mode) as client:
         answer = await ask(client, query="list resources of a subscription")
         assert len(answer["tools"]) == 5
         assert len(answer["also"]) == 15
@@ -127,8 +131,8 @@ async def test_fifteen_more_candidates_follow_and_can_be_called(gate: GatewayPro
         assert not set(answer["also"]) & set(answer["newly_registered"])
 
 
-async def test_one_entry_stands_for_the_same_tool_of_two_servers(gate: GatewayProcess, mode: str) -> None:
-    async with connected(gate, mode) as client:
+async def test_one_entry_stands_for_the_same_tool_of_two_servers(gateway: GatewayProcess, mode: str) -> None:
+    async with connected(gateway, mode) as client:
         answer = await ask(client, query="generate Azure CLI commands for a goal")
         (entry,) = [one for one in answer["tools"] if one["original_name"] == "extension_cli_generate"]
         (other,) = entry["same_as"]
@@ -140,9 +144,9 @@ async def test_one_entry_stands_for_the_same_tool_of_two_servers(gate: GatewayPr
 
 
 async def test_without_a_sure_match_candidates_servers_and_advice_are_given(
-    gate: GatewayProcess, mode: str
+    gateway: GatewayProcess, mode: str
 ) -> None:
-    async with connected(gate, mode) as client:
+    async with connected(gateway, mode) as client:
         answer = await ask(client, query=WEAK)
         assert answer["weak"] is True
         assert answer["tools"]
@@ -152,16 +156,16 @@ async def test_without_a_sure_match_candidates_servers_and_advice_are_given(
         assert "verb and an object" in answer["hint"]
 
 
-async def test_a_hidden_tool_is_in_no_part_of_an_answer(gate: GatewayProcess, mode: str) -> None:
-    async with connected(gate, mode) as client:
+async def test_a_hidden_tool_is_in_no_part_of_an_answer(gateway: GatewayProcess, mode: str) -> None:
+    async with connected(gateway, mode) as client:
         for query in ("get the secret summary of a Wikipedia article", "open vault", WEAK):
             for limit in (1, 50):
                 answer = await ask(client, query=query, limit=limit, detail="full")
                 assert "secret_summary" not in json.dumps(answer)
 
 
-async def test_the_description_says_how_to_ask(gate: GatewayProcess) -> None:
-    async with connected(gate, "search") as client:
+async def test_the_description_says_how_to_ask(gateway: GatewayProcess) -> None:
+    async with connected(gateway, "search") as client:
         described = (await client.tools())["retrieve_tools"].description or ""
     assert "verb and an object" in described
     assert "second wording" in described
@@ -189,9 +193,11 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     write_listing(place / "office.json", list(map(wordy_tool, REPORTS, sizes)))
     servers = {"office": stdio_entry(changing_listing_command("office", place / "office.json"))}
     config = configuration(servers, listing="search", toolsLimit=100)
-    with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("office", seconds=START_SECONDS)
-        yield gate
+    with running_gateway(
+        config, place / "gateway", environment=BY_WORDS, start_seconds=START_SECONDS
+    ) as gateway:
+        gateway.wait_until_ready("office", seconds=START_SECONDS)
+        yield gateway
 
 
 async def bounded(client: McpClient, **arguments: Any) -> dict[str, Any]:

@@ -33,9 +33,9 @@ LARGE_BYTES = 3_000_000
 
 @dataclass(frozen=True)
 class Yard:
-    """A gate before a server of each era, with rmcp and without, and what each was sent."""
+    """A gateway before a server of each era, with rmcp and without, and what each was sent."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     journals: dict[str, Path]
 
     def lines(self, upstream: str, method: str = "tools/call") -> list[bytes]:
@@ -57,21 +57,21 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         script = server_command("servers.rmcp_recorder", *name.split("_", 1), journal)
         servers[name] = stdio_entry(script)
     config = configuration(servers, enableAutoTruncation=False, chunkAboveBytes=LARGE_BYTES)
-    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*UPSTREAMS, *BY_ALIAS, seconds=START_SECONDS)
-        yield Yard(gate, journals)
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(*UPSTREAMS, *BY_ALIAS, seconds=START_SECONDS)
+        yield Yard(gateway, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guests(yard: Yard) -> AsyncIterator[McpClients]:
-    staying = McpClients(yard.gate)
+    staying = McpClients(yard.gateway)
     yield staying
     await staying.leave()
 
 
 def speaker(yard: Yard, era: str) -> Handshaker | Stateless:
     """A client that speaks rmcp; the SDK's has no way to say so."""
-    return (Handshaker if era == "legacy" else Stateless)(yard.gate.url, SPEAKING)
+    return (Handshaker if era == "legacy" else Stateless)(yard.gateway.url, SPEAKING)
 
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -168,7 +168,7 @@ async def test_an_upstream_that_announces_the_older_name_is_spoken_to(
 @ERAS
 async def test_a_client_that_declares_the_older_name_is_answered_under_it(yard: Yard, era: str) -> None:
     declared = {"experimental": {"mcp_tx": SPEAKING["experimental"]["rmcp"]}}
-    client = (Handshaker if era == "legacy" else Stateless)(yard.gate.url, declared)
+    client = (Handshaker if era == "legacy" else Stateless)(yard.gateway.url, declared)
     greeting = (
         client.welcome if isinstance(client, Handshaker) else client.ask("server/discover", {})["result"]
     )
@@ -184,10 +184,10 @@ async def test_a_client_that_declares_the_older_name_is_answered_under_it(yard: 
 
 
 async def test_what_a_server_says_of_itself_is_not_promised_to_clients(yard: Yard) -> None:
-    assert "experimental" not in Handshaker(yard.gate.url).welcome["capabilities"]
-    discovered = Stateless(yard.gate.url).ask("server/discover", {})["result"]
+    assert "experimental" not in Handshaker(yard.gateway.url).welcome["capabilities"]
+    discovered = Stateless(yard.gateway.url).ask("server/discover", {})["result"]
     assert "experimental" not in discovered["capabilities"]
-    shared = Handshaker(yard.gate.url, SPEAKING).welcome["capabilities"]["experimental"]
+    shared = Handshaker(yard.gateway.url, SPEAKING).welcome["capabilities"]["experimental"]
     assert shared == SPEAKING["experimental"]
 
 

@@ -1,4 +1,4 @@
-"""The servers that people use work behind the gate as they do alone."""
+"""The servers that people use work behind the gateway as they do alone."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ from tests.replay.differences import is_closed, without_member
 # Three of them import the whole Python SDK, all at once.
 START_SECONDS = 45.0
 PAGE = b"<html><head><title>Tides</title></head><body><p>High water at <b>noon</b>.</p></body></html>"
-# What the gate adds to an answer that refuses arguments.
+# What the gateway adds to an answer that refuses arguments.
 SCHEMA = re.compile(r',\{"type":"text","text":"input_schema of (?:[^"\\]|\\.)*"\}(?=\])')
 Arguments = dict[str, Any]
 
@@ -48,9 +48,9 @@ class Server:
 
 @dataclass(frozen=True)
 class Town:
-    """A gate in front of all servers; `everything` stands behind it by all three transports."""
+    """A gateway in front of all servers; `everything` stands behind it by all three transports."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     servers: dict[str, Server]
 
     def server(self, name: str) -> Server:
@@ -65,7 +65,7 @@ class Town:
     @contextmanager
     def through(self, name: str) -> Iterator[RawClient]:
         connect = legacy_http_client if self.server(name).era == "legacy" else modern_http_client
-        with connect(self.gate.url) as client:
+        with connect(self.gateway.url) as client:
             yield client
 
 
@@ -84,11 +84,13 @@ def town(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tow
         with listening([*everything, "streamableHttp"]) as http, listening([*everything, "sse"]) as sse:
             entries["everything-http"] = {"url": f"{http}/mcp"}
             entries["everything-sse"] = {"url": f"{sse}/sse", "transport": "sse"}
-            # The memory of the server behind the gate is not that of the server alone.
-            entries["memory"]["env"] = {"MEMORY_FILE_PATH": str(place / "gate-memory.json")}
-            with running_gateway(configuration(entries), place / "gate", start_seconds=START_SECONDS) as gate:
-                gate.wait_until_ready(*NAMES, seconds=START_SECONDS)
-                yield Town(gate, servers)
+            # The memory of the server behind the gateway is not that of the server alone.
+            entries["memory"]["env"] = {"MEMORY_FILE_PATH": str(place / "gateway-memory.json")}
+            with running_gateway(
+                configuration(entries), place / "gateway", start_seconds=START_SECONDS
+            ) as gateway:
+                gateway.wait_until_ready(*NAMES, seconds=START_SECONDS)
+                yield Town(gateway, servers)
 
 
 def npm_servers(parts: Parts, place: Path) -> dict[str, Server]:
@@ -223,7 +225,7 @@ def content(result: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_long_operation_reports_its_progress_by_every_transport(town: Town, era: str) -> None:
-    mcp_client = McpClient(town.gate.url, era)
+    mcp_client = McpClient(town.gateway.url, era)
 
     async def operate(name: str) -> list[tuple[float, float | None]]:
         steps: list[tuple[float, float | None]] = []

@@ -62,22 +62,22 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
 
 
 class Doorkeeper:
-    """Runs one gate after the other, each at the same address and with what the one before has kept."""
+    """Runs one gateway after the other, each at the same address and with what the one before has kept."""
 
     def __init__(self, config: dict[str, Any], directory: Path) -> None:
         self._config = config
         self._directory = directory
         self._port = free_port()
         self._lives = ExitStack()
-        self.gate = self._start()
+        self.gateway = self._start()
 
     def restart(self, sign: signal.Signals) -> None:
-        """End the gate, and start the next one."""
+        """End the gateway, and start the next one."""
         if sign is signal.SIGKILL:
-            self.gate.kill()
+            self.gateway.kill()
         else:
-            assert self.gate.stop() == 0
-        self.gate = self._start()
+            assert self.gateway.stop() == 0
+        self.gateway = self._start()
 
     def _start(self) -> GatewayProcess:
         # As a client finds it that comes back at once, while servers are still starting.
@@ -86,7 +86,7 @@ class Doorkeeper:
         return self._lives.enter_context(running)
 
     def counted(self, metric: str) -> float:
-        return self.gate.metrics().get(metric, 0.0)
+        return self.gateway.metrics().get(metric, 0.0)
 
     def close(self) -> None:
         self._lives.close()
@@ -98,14 +98,14 @@ def the_doorkeeper(
 ) -> Iterator[Doorkeeper]:
     everything = [str(parts.node), str(parts.npm_bin("mcp-server-everything")), "stdio"]
     config = configuration(street.entries | {"every": stdio_entry(everything)})
-    supervisor = Doorkeeper(config, tmp_path_factory.mktemp("gate"))
+    supervisor = Doorkeeper(config, tmp_path_factory.mktemp("gateway"))
     yield supervisor
     supervisor.close()
 
 
 @pytest.fixture
 def doorkeeper(the_doorkeeper: Doorkeeper) -> Doorkeeper:
-    the_doorkeeper.gate.wait_until_ready("old", "new", "every", seconds=START_SECONDS)
+    the_doorkeeper.gateway.wait_until_ready("old", "new", "every", seconds=START_SECONDS)
     return the_doorkeeper
 
 
@@ -127,8 +127,8 @@ async def everything_works(person: Person) -> None:
 async def test_clients_carry_on_after_the_gateway_was_restarted(
     doorkeeper: Doorkeeper, sign: signal.Signals
 ) -> None:
-    ann = Person("Ann", doorkeeper.gate.url, "legacy")
-    bob = Person("Bob", doorkeeper.gate.url, "modern")
+    ann = Person("Ann", doorkeeper.gateway.url, "legacy")
+    bob = Person("Bob", doorkeeper.gateway.url, "modern")
     async with ann.client, bob.client:
         await asyncio.gather(everything_works(ann), everything_works(bob))
 
@@ -144,10 +144,10 @@ async def test_clients_carry_on_after_the_gateway_was_restarted(
 def test_what_a_client_asked_to_hear_of_outlives_the_gateway(
     doorkeeper: Doorkeeper, sign: signal.Signals
 ) -> None:
-    client = Handshaker(doorkeeper.gate.url)
+    client = Handshaker(doorkeeper.gateway.url)
     settle(client)
     assert hears(client)
-    wait_until(lambda: kept(doorkeeper.gate), NOTICE_SECONDS, "it is written down")
+    wait_until(lambda: kept(doorkeeper.gateway), NOTICE_SECONDS, "it is written down")
 
     doorkeeper.restart(sign)
 
@@ -157,9 +157,9 @@ def test_what_a_client_asked_to_hear_of_outlives_the_gateway(
     client.leave()
 
 
-def kept(gate: GatewayProcess) -> bool:
-    """Whether the next gate would know what a client asked for: that is written within a second or two."""
-    state = gate.data_dir / "state.json"
+def kept(gateway: GatewayProcess) -> bool:
+    """Whether the next gateway would know what a client asked for: that is written within a second or two."""
+    state = gateway.data_dir / "state.json"
     standings = json.loads(state.read_bytes()).get("standings", {}) if state.exists() else {}
     return ["error", ["new://one", "old://one"]] in standings.values()
 
@@ -206,14 +206,14 @@ def rest(stream: Stream) -> Iterator[Message]:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_clients_carry_on_after_a_child_was_killed(doorkeeper: Doorkeeper, era: str) -> None:
-    gate, restarts = doorkeeper.gate, 'headgate_upstream_restarts_total{server="every"}'
+    gateway, restarts = doorkeeper.gateway, 'headgate_upstream_restarts_total{server="every"}'
     before = doorkeeper.counted(restarts)
-    ann = Person("Ann", gate.url, era)
+    ann = Person("Ann", gateway.url, era)
     async with ann.client:
         await everything_works(ann)
 
         # Its own connection to the server is a child of its own.
-        children = descendants(gate.pid)
+        children = descendants(gateway.pid)
         assert len(children) >= 2
         for child in children:
             os.kill(child, signal.SIGKILL)
@@ -227,7 +227,7 @@ async def test_clients_carry_on_after_a_child_was_killed(doorkeeper: Doorkeeper,
 async def test_clients_carry_on_after_a_remote_server_was_restarted(
     doorkeeper: Doorkeeper, street: Street, server: str
 ) -> None:
-    url, uri = doorkeeper.gate.url, f"{server}://one"
+    url, uri = doorkeeper.gateway.url, f"{server}://one"
     restarts = f'headgate_upstream_restarts_total{{server="{server}"}}'
     before = doorkeeper.counted(restarts)
     people, raw = (Person("Ann", url, "legacy"), Person("Bob", url, "modern")), Handshaker(url)
@@ -255,22 +255,22 @@ async def test_clients_carry_on_after_a_remote_server_was_restarted(
 
 def test_clients_carry_on_after_their_session_was_forgotten(street: Street, tmp_path: Path) -> None:
     config = configuration(street.entries, sessionIdleSeconds=0.1)
-    with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("old", "new", seconds=START_SECONDS)
-        client = Handshaker(gate.url, ANSWERS_ALL)
+    with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("old", "new", seconds=START_SECONDS)
+        client = Handshaker(gateway.url, ANSWERS_ALL)
         settle(client)
         assert answers(client, "old")
         assert answers(client, "new")
 
-        wait_until(lambda: gate.metrics()["headgate_sessions"] == 0, NOTICE_SECONDS, "it is forgotten")
+        wait_until(lambda: gateway.metrics()["headgate_sessions"] == 0, NOTICE_SECONDS, "it is forgotten")
 
         assert answers(client, "old")
         assert answers(client, "new")
         with client.listening() as stream:
             assert missed(stream) == {"old://one", "new://one"}
         assert hears(client)
-        assert gate.metrics()[REVIVED.format("idle")] == 1
-        assert gate.metrics()[REVIVED.format("restart")] == 0
+        assert gateway.metrics()[REVIVED.format("idle")] == 1
+        assert gateway.metrics()[REVIVED.format("restart")] == 0
 
 
 def answers(client: Handshaker, server: str) -> bool:
@@ -284,7 +284,7 @@ def answers(client: Handshaker, server: str) -> bool:
 
 
 def test_a_session_that_its_client_ended_stays_ended(doorkeeper: Doorkeeper) -> None:
-    client = Handshaker(doorkeeper.gate.url)
+    client = Handshaker(doorkeeper.gateway.url)
     client.leave()
 
     stream = client.begin("tools/list", {})
@@ -296,7 +296,7 @@ def test_a_session_that_its_client_ended_stays_ended(doorkeeper: Doorkeeper) -> 
 @pytest.mark.parametrize("server", ["old", "new"])
 def test_a_stream_that_broke_off_is_taken_up_where_it_stopped(doorkeeper: Doorkeeper, server: str) -> None:
     before = doorkeeper.counted("headgate_streams_resumed_total")
-    client = Handshaker(doorkeeper.gate.url, ANSWERS_ALL)
+    client = Handshaker(doorkeeper.gateway.url, ANSWERS_ALL)
     stream = client.call(f"{server}_ask_twice", text="bridge")
     first = stream.until("elicitation/create")
     stream.close()
@@ -319,7 +319,7 @@ def test_a_stream_that_broke_off_is_taken_up_where_it_stopped(doorkeeper: Doorke
 def test_an_answer_that_came_while_the_client_was_away_is_kept(doorkeeper: Doorkeeper) -> None:
     calls = 'headgate_calls_total{server="old",outcome="ok"}'
     before = doorkeeper.counted(calls)
-    client = Handshaker(doorkeeper.gate.url, ANSWERS_ALL)
+    client = Handshaker(doorkeeper.gateway.url, ANSWERS_ALL)
     stream = client.call("old_ask", text="away")
     question = stream.until("elicitation/create")
     place = stream.last_id

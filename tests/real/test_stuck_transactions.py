@@ -27,11 +27,11 @@ class Desk:
 
     place: Path
 
-    def gate(self) -> AbstractContextManager[GatewayProcess]:
+    def gateway(self) -> AbstractContextManager[GatewayProcess]:
         command = server_command("servers.outcomes", "by-file", self.place)
         return running_gateway(
             configuration({"desk": stdio_entry(command)}),
-            self.place / "gate",
+            self.place / "gateway",
             environment={"HEADGATE_EMBEDDER": "BM25"},
             start_seconds=START_SECONDS,
         )
@@ -48,7 +48,7 @@ class Desk:
         return lines_of(self.place / "journal")
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        data_dir = str(self.place / "gate" / "data")
+        data_dir = str(self.place / "gateway" / "data")
         return subprocess.run(
             [sys.executable, "-m", "headgate", *arguments, "--data-dir", data_dir],
             cwd=self.place,
@@ -80,41 +80,41 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def own(gate: GatewayProcess, name: str, **arguments: Any) -> dict[str, Any]:
+def own(gateway: GatewayProcess, name: str, **arguments: Any) -> dict[str, Any]:
     """What one of the gateway's own tools tells a client."""
-    told: dict[str, Any] = Stateless(gate.url).call(name, arguments)["result"]["structuredContent"]
+    told: dict[str, Any] = Stateless(gateway.url).call(name, arguments)["result"]["structuredContent"]
     return told
 
 
-def step(gate: GatewayProcess, id: str, tool: str, undo: str | None = "desk_cancel") -> None:
+def step(gateway: GatewayProcess, id: str, tool: str, undo: str | None = "desk_cancel") -> None:
     compensate = {"compensate": {"tool": undo, "args": {"password": "hunter2"}}} if undo else {}
-    answer = Stateless(gate.url).call(
+    answer = Stateless(gateway.url).call(
         "transaction_step", {"transaction_id": id, "tool": f"desk_{tool}", "args": {"n": 1}} | compensate
     )
     assert "result" in answer, answer
 
 
-def stuck(gate: GatewayProcess, *tools: str, undo: str | None = "desk_cancel") -> str:
+def stuck(gateway: GatewayProcess, *tools: str, undo: str | None = "desk_cancel") -> str:
     """The id of a transaction whose rollback stops at its last step."""
-    id: str = own(gate, "transaction_begin")["transaction_id"]
+    id: str = own(gateway, "transaction_begin")["transaction_id"]
     for tool in tools:
-        step(gate, id, tool, undo)
-    assert own(gate, "transaction_rollback", transaction_id=id)["state"] == "failed"
+        step(gateway, id, tool, undo)
+    assert own(gateway, "transaction_rollback", transaction_id=id)["state"] == "failed"
     return id
 
 
-def wait_for_state(gate: GatewayProcess, id: str, state: str) -> dict[str, Any]:
+def wait_for_state(gateway: GatewayProcess, id: str, state: str) -> dict[str, Any]:
     def reached() -> bool:
-        return bool(own(gate, "get_transaction", transaction_id=id)["state"] == state)
+        return bool(own(gateway, "get_transaction", transaction_id=id)["state"] == state)
 
     wait_until(reached, RETRY_SECONDS, f"{id} is {state}")
-    return own(gate, "get_transaction", transaction_id=id)
+    return own(gateway, "get_transaction", transaction_id=id)
 
 
 def test_a_retry_is_made_by_the_gateway_that_runs(desk: Desk) -> None:
     desk.script("cancel", "refuse: " + "the office is closed today, " * 20)
-    with desk.gate() as gate:
-        id = stuck(gate, "book")
+    with desk.gateway() as gateway:
+        id = stuck(gateway, "book")
         listed = desk.told("transactions", "list")
         assert f"{id}  stuck" in listed
         assert f"headgate transactions show {id} --data-dir" in listed
@@ -126,16 +126,16 @@ def test_a_retry_is_made_by_the_gateway_that_runs(desk: Desk) -> None:
         desk.script("cancel", None)
         said = desk.resolve(id, "--retry", "--note", "the office is open")
         assert "the gateway that runs on" in said
-        after = wait_for_state(gate, id, "rolled_back")
+        after = wait_for_state(gateway, id, "rolled_back")
     assert desk.effects == ["book", "cancel"]
     assert "operator: retry from step 1 on (the office is open)" in [one["event"] for one in after["history"]]
 
 
 def test_a_retry_without_a_gateway_is_made_by_the_next_one_that_starts(desk: Desk) -> None:
     desk.script("cancel", "refuse")
-    with desk.gate() as gate:
-        id = stuck(gate, "book")
-        gate.kill()
+    with desk.gateway() as gateway:
+        id = stuck(gateway, "book")
+        gateway.kill()
     desk.script("cancel", None)
     assert "No gateway runs on" in desk.resolve(id, "--retry")
     assert json.loads(desk.told("transactions", "list", "--json"))[0]["status"] == "rolling_back"
@@ -143,36 +143,36 @@ def test_a_retry_without_a_gateway_is_made_by_the_next_one_that_starts(desk: Des
     assert desk.effects == ["book"]
     # Killed in the middle of the compensation, which must not be made twice.
     desk.script("cancel", "wait")
-    with desk.gate() as gate:
+    with desk.gateway() as gateway:
         wait_until(lambda: desk.effects == ["book", "cancel"], RETRY_SECONDS, "the compensation is made")
-        gate.kill()
+        gateway.kill()
     desk.script("cancel", None)
-    with desk.gate() as gate:
-        reason = wait_for_state(gate, id, "failed")["reason"]
+    with desk.gateway() as gateway:
+        reason = wait_for_state(gateway, id, "failed")["reason"]
         assert "may have been carried out" in reason
         assert desk.effects == ["book", "cancel"]
         line = desk.refused("transactions", "resolve", id, "--retry")
         assert "may have been carried out, so it is not made again" in line
         (op_id,) = (word for word in line.replace("`", " ").split() if len(word) == 32 and word != id)
-        gate.kill()
+        gateway.kill()
     desk.told("operations", "resolve", op_id, "--happened")
     assert "No gateway runs on" in desk.resolve(id, "--retry")
-    with desk.gate() as gate:
-        wait_for_state(gate, id, "rolled_back")
+    with desk.gateway() as gateway:
+        wait_for_state(gateway, id, "rolled_back")
     assert desk.effects == ["book", "cancel"]
 
 
 def test_a_compensation_in_doubt_is_made_again_only_with_consent(desk: Desk) -> None:
     desk.script("cancel", "die before")
-    with desk.gate() as gate:
-        id = stuck(gate, "book")
+    with desk.gateway() as gateway:
+        id = stuck(gateway, "book")
         desk.script("cancel", None)
-        gate.wait_until_ready("desk", seconds=START_SECONDS)
+        gateway.wait_until_ready("desk", seconds=START_SECONDS)
         line = desk.refused("transactions", "resolve", id, "--retry")
         assert "--on-doubt retry" in line
-        assert own(gate, "get_transaction", transaction_id=id)["state"] == "failed"
+        assert own(gateway, "get_transaction", transaction_id=id)["state"] == "failed"
         desk.resolve(id, "--retry", "--on-doubt", "retry")
-        after = wait_for_state(gate, id, "rolled_back")
+        after = wait_for_state(gateway, id, "rolled_back")
     assert desk.effects == ["book", "cancel"]
     assert any(
         "although its compensation may have been carried out" in one["event"] for one in after["history"]
@@ -180,30 +180,30 @@ def test_a_compensation_in_doubt_is_made_again_only_with_consent(desk: Desk) -> 
 
 
 def test_the_words_of_an_operator_end_the_waiting_and_its_client_sees_them(desk: Desk) -> None:
-    with desk.gate() as gate:
-        first, second, third = (stuck(gate, "ship", undo=None) for _ in range(3))
+    with desk.gateway() as gateway:
+        first, second, third = (stuck(gateway, "ship", undo=None) for _ in range(3))
         name = "headgate_transactions_stuck"
-        wait_until(lambda: gate.metrics()[name] == 3, RETRY_SECONDS, "all are counted")
+        wait_until(lambda: gateway.metrics()[name] == 3, RETRY_SECONDS, "all are counted")
         assert "no compensation to retry" in desk.refused("transactions", "resolve", first, "--retry")
         assert "is rolled_back" in desk.resolve(first, "--compensated", "--note", "called the carrier")
-        by_hand = own(gate, "get_transaction", transaction_id=first)
+        by_hand = own(gateway, "get_transaction", transaction_id=first)
         assert (by_hand["state"], by_hand["steps"][0]["state"]) == ("rolled_back", "undone_by_hand")
         assert by_hand["reason"] == "an operator undid it by hand (called the carrier)"
         assert "stays failed" in desk.resolve(second, "--leave")
-        left = own(gate, "get_transaction", transaction_id=second)
+        left = own(gateway, "get_transaction", transaction_id=second)
         assert (left["state"], left["not_undone"], "waits_for" in left) == ("failed", [1], False)
         assert "left it as it is" in left["reason"]
         listed = json.loads(desk.told("transactions", "list", "--json"))
         assert [one["transaction_id"] for one in listed] == [third]
         assert "1 transaction is stuck" in desk.told("operations", "list")
-        wait_until(lambda: gate.metrics()[name] == 1, RETRY_SECONDS, "one waits")
-        gate.kill()
+        wait_until(lambda: gateway.metrics()[name] == 1, RETRY_SECONDS, "one waits")
+        gateway.kill()
     # What was decided survives.
-    with desk.gate() as gate:
-        assert own(gate, "get_transaction", transaction_id=first)["state"] == "rolled_back"
-        refused = Stateless(gate.url).call("transaction_rollback", {"transaction_id": second})["result"]
+    with desk.gateway() as gateway:
+        assert own(gateway, "get_transaction", transaction_id=first)["state"] == "rolled_back"
+        refused = Stateless(gateway.url).call("transaction_rollback", {"transaction_id": second})["result"]
         assert refused["isError"]
-        assert own(gate, "get_transaction", transaction_id=second)["state"] == "failed"
+        assert own(gateway, "get_transaction", transaction_id=second)["state"] == "failed"
         # The gateway has written nothing yet, and is seen all the same.
         assert json.loads(desk.resolve(third, "--leave", "--json"))["gateway_runs"]
         assert desk.told("transactions", "list") == "No transaction is stuck or rolling back or running.\n"

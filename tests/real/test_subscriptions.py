@@ -34,9 +34,9 @@ LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 
 @dataclass(frozen=True)
 class Square:
-    """A gate in front of a server of each era, and what reached them."""
+    """A gateway in front of a server of each era, and what reached them."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     journals: dict[str, Path]
 
     def subscribed(self, server: str, uri: str) -> list[str]:
@@ -64,11 +64,11 @@ def square(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
             for name, era in eras.items()
         }
         servers["every"] = stdio_entry(everything)
-        gate = stack.enter_context(
+        gateway = stack.enter_context(
             running_gateway(configuration(servers), place, start_seconds=START_SECONDS)
         )
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield Square(gate, journals)
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield Square(gateway, journals)
 
 
 @pytest.fixture(params=OWN)
@@ -98,7 +98,7 @@ def updated(stream: Stream) -> str:
 
 
 async def test_two_clients_are_one_subscription_of_the_server(square: Square, server: str, uri: str) -> None:
-    ann, bob = Handshaker(square.gate.url), Handshaker(square.gate.url)
+    ann, bob = Handshaker(square.gateway.url), Handshaker(square.gateway.url)
     with ann.listening() as of_ann, bob.listening() as of_bob:
         for client in (ann, bob, ann):
             assert client.ask("resources/subscribe", {"uri": uri})["result"] == {}
@@ -123,7 +123,7 @@ async def test_two_clients_are_one_subscription_of_the_server(square: Square, se
 
 
 async def test_a_client_that_leaves_is_subscribed_to_nothing(square: Square, server: str, uri: str) -> None:
-    ann = Handshaker(square.gate.url)
+    ann = Handshaker(square.gateway.url)
     assert ann.ask("resources/subscribe", {"uri": uri})["result"] == {}
 
     ann.leave()
@@ -134,9 +134,9 @@ async def test_a_client_that_leaves_is_subscribed_to_nothing(square: Square, ser
 async def test_a_stateless_client_hears_of_the_resources_that_it_listens_to(
     square: Square, server: str, uri: str
 ) -> None:
-    raw = Handshaker(square.gate.url)
+    raw = Handshaker(square.gateway.url)
     other = f"{uri}-other"
-    async with Client(square.gate.url, mode="auto", read_timeout_seconds=ANSWER_SECONDS) as client:
+    async with Client(square.gateway.url, mode="auto", read_timeout_seconds=ANSWER_SECONDS) as client:
         async with client.listen(resource_subscriptions=[other]) as subscription:
             for one in (uri, other):
                 touch(raw, one)
@@ -147,7 +147,7 @@ async def test_a_stateless_client_hears_of_the_resources_that_it_listens_to(
 
 
 async def test_only_subscriptions_that_a_server_has_taken_are_acknowledged(square: Square) -> None:
-    client = Stateless(square.gate.url)
+    client = Stateless(square.gateway.url)
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["nowhere://at/all", "old://one"]}
     stream = client.begin("subscriptions/listen", {"notifications": wanted})
     acknowledged = stream.until("notifications/subscriptions/acknowledged")["params"]
@@ -158,7 +158,7 @@ async def test_only_subscriptions_that_a_server_has_taken_are_acknowledged(squar
 
 @pytest.mark.parametrize("declared", [{}, ANSWERS_ALL], ids=["shared connection", "own connection"])
 async def test_updates_of_a_real_server_arrive(square: Square, declared: dict[str, Any]) -> None:
-    client = Handshaker(square.gate.url, declared)
+    client = Handshaker(square.gateway.url, declared)
     resource = "demo://resource/static/document/architecture.md"
     toggle = {"name": "every_toggle_subscriber_updates", "arguments": {}}
     with client.listening() as stream:
@@ -214,7 +214,7 @@ async def test_a_change_of_a_list_is_told_to_clients_of_both_eras(
         clients = []
         for mode, news in zip(("legacy", "auto"), queues, strict=True):
             client = Client(
-                square.gate.url,
+                square.gateway.url,
                 mode=mode,
                 read_timeout_seconds=ANSWER_SECONDS,
                 message_handler=noting(news),
@@ -260,7 +260,7 @@ def logged(stream: Stream) -> list[tuple[str, str]]:
 async def test_each_handshake_client_gets_the_log_messages_that_it_asked_for(
     square: Square, server: str, declared: Message
 ) -> None:
-    strict, curious = Handshaker(square.gate.url, declared), Handshaker(square.gate.url, declared)
+    strict, curious = Handshaker(square.gateway.url, declared), Handshaker(square.gateway.url, declared)
     assert strict.ask("logging/setLevel", {"level": "error"})["result"] == {}
     assert curious.ask("logging/setLevel", {"level": "info"})["result"] == {}
     with strict.listening() as unasked:
@@ -282,7 +282,7 @@ async def test_each_handshake_client_gets_the_log_messages_that_it_asked_for(
 
 
 async def test_a_level_that_does_not_exist_is_refused(square: Square) -> None:
-    client = Handshaker(square.gate.url)
+    client = Handshaker(square.gateway.url)
 
     assert client.ask("logging/setLevel", {"level": "loud"})["error"]["code"] == -32602
     client.leave()
@@ -292,7 +292,7 @@ async def test_a_level_that_does_not_exist_is_refused(square: Square) -> None:
 async def test_a_stateless_client_gets_log_messages_for_the_requests_that_ask_for_them(
     square: Square, server: str, declared: Message
 ) -> None:
-    client = Stateless(square.gate.url, declared)
+    client = Stateless(square.gateway.url, declared)
     call = {"name": f"{server}_log", "arguments": {"text": "c"}}
 
     for _ in range(2):
@@ -308,7 +308,7 @@ async def test_a_stateless_client_gets_log_messages_for_the_requests_that_ask_fo
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def company(square: Square) -> AsyncIterator[Company]:
-    people = Company(square.gate.url)
+    people = Company(square.gateway.url)
     yield people
     await people.leave()
 

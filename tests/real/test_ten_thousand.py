@@ -1,4 +1,4 @@
-"""Ten thousand tools are listed page by page, in every mode, and the gate answers others meanwhile."""
+"""Ten thousand tools are listed page by page, in every mode, and the gateway answers others meanwhile."""
 
 import json
 import threading
@@ -24,11 +24,11 @@ LONGEST_ANSWER_SECONDS = 2.0
 
 
 class Knocker(threading.Thread):
-    """Asks the gate again and again whether it is there."""
+    """Asks the gateway again and again whether it is there."""
 
-    def __init__(self, gate: GatewayProcess) -> None:
+    def __init__(self, gateway: GatewayProcess) -> None:
         super().__init__(daemon=True)
-        self._gate = gate
+        self._gateway = gateway
         self._done = threading.Event()
         self.statuses: list[int] = []
         self.waits: list[float] = []
@@ -36,7 +36,7 @@ class Knocker(threading.Thread):
     def run(self) -> None:
         while not self._done.is_set():
             began = time.monotonic()
-            self.statuses.append(self._gate.get("/health").status)
+            self.statuses.append(self._gateway.get("/health").status)
             self.waits.append(time.monotonic() - began)
 
     def __enter__(self) -> "Knocker":
@@ -49,39 +49,43 @@ class Knocker(threading.Thread):
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gate that is still taking in what its server has."""
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway that is still taking in what its server has."""
     place = tmp_path_factory.mktemp("many")
     (place / "shelves").mkdir()
     tools = [one | {"name": name} for name, one in zip(NAMES, hundred("works") * (TOOLS // 100), strict=True)]
     write_listing(place / "shelves" / "works.json", tools)
     with listings_over_http(place / "shelves") as origin:
         config = {"mcpServers": {"works": {"url": f"{origin}/works"}}}
-        with running_gateway(config, place / "gate", environment=BY_WORDS, wait_for_servers=False) as gate:
-            yield gate
+        with running_gateway(
+            config, place / "gateway", environment=BY_WORDS, wait_for_servers=False
+        ) as gateway:
+            yield gateway
 
 
-def test_the_gate_answers_while_every_mode_is_listed_for_the_first_time(gate: GatewayProcess) -> None:
-    with Knocker(gate) as knocker:
-        gate.wait_until_ready("works", seconds=START_SECONDS)
+def test_the_gateway_answers_while_every_mode_is_listed_for_the_first_time(gateway: GatewayProcess) -> None:
+    with Knocker(gateway) as knocker:
+        gateway.wait_until_ready("works", seconds=START_SECONDS)
         for mode in ListingMode:
-            assert shown(gate, mode)
+            assert shown(gateway, mode)
     assert len(knocker.statuses) > 10
     assert set(knocker.statuses) == {200}
     assert max(knocker.waits) < LONGEST_ANSWER_SECONDS
 
 
-def shown(gate: GatewayProcess, mode: ListingMode) -> list[str]:
-    with modern_http_client(f"{gate.url}/{mode}") as client:
+def shown(gateway: GatewayProcess, mode: ListingMode) -> list[str]:
+    with modern_http_client(f"{gateway.url}/{mode}") as client:
         return [one for page in pages(client) for one in sources(page)]
 
 
 @pytest.mark.parametrize("mode", [ListingMode.FULL, ListingMode.SLIM])
-def test_every_name_is_listed_once_and_the_pages_are_small(gate: GatewayProcess, mode: ListingMode) -> None:
+def test_every_name_is_listed_once_and_the_pages_are_small(
+    gateway: GatewayProcess, mode: ListingMode
+) -> None:
     expected = [f"works_{name}" for name in NAMES]
     own = ["expandSchema"] if mode is ListingMode.SLIM else []
     for open_client in (legacy_http_client, modern_http_client):
-        with open_client(f"{gate.url}/{mode}") as client:
+        with open_client(f"{gateway.url}/{mode}") as client:
             listed = list(pages(client))
         names = [json.loads(one)["name"] for page in listed for one in sources(page)]
         assert names == own + expected
@@ -90,14 +94,14 @@ def test_every_name_is_listed_once_and_the_pages_are_small(gate: GatewayProcess,
 
 
 @pytest.mark.parametrize("mode", [ListingMode.AUTO, ListingMode.BUDGET])
-def test_what_must_fit_the_budget_does(gate: GatewayProcess, mode: ListingMode) -> None:
-    listed = shown(gate, mode)
+def test_what_must_fit_the_budget_does(gateway: GatewayProcess, mode: ListingMode) -> None:
+    listed = shown(gateway, mode)
     assert 2_500 < count_tokens(f"[{','.join(listed)}]".encode()) <= 3_000
 
 
 @pytest.mark.parametrize("mode", ListingMode)
-def test_tools_of_every_page_are_called(gate: GatewayProcess, mode: ListingMode) -> None:
+def test_tools_of_every_page_are_called(gateway: GatewayProcess, mode: ListingMode) -> None:
     some = NAMES[::97]
-    answers = call_all(f"{gate.url}/{mode}", [(f"works_{name}", {}) for name in some])
+    answers = call_all(f"{gateway.url}/{mode}", [(f"works_{name}", {}) for name in some])
     called = [answer["result"]["content"][1]["text"] for answer in answers]
     assert called == some

@@ -17,7 +17,7 @@ from testkit.parts import Parts
 from testkit.upstreams import configuration, http_server, plain_environment, stdio_entry, whole_command
 from testkit.waiting import wait_until
 from tests.real.answering_clients import Company, Person
-from tests.real.mcp_clients import stdio_gate_command
+from tests.real.mcp_clients import stdio_gateway_command
 from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.sdk_scripts import run_script
 
@@ -30,8 +30,8 @@ OWN_TOOLS = ["retrieve_tools", "call_tool", "expandSchema"]
 
 
 @pytest.fixture(scope="module")
-def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gate in search mode, in front of real servers and of ours that ask, of either era."""
+def gateway(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway in search mode, in front of real servers and of ours that ask, of either era."""
     place = tmp_path_factory.mktemp("finding")
     node = str(parts.node)
     with ExitStack() as stack:
@@ -45,22 +45,24 @@ def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gat
             command = whole_command(era, name, place / f"{name}.journal")
             servers[name] = {"url": stack.enter_context(http_server(command))}
         config = configuration(servers, listing="search")
-        running = running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
-        gate = stack.enter_context(running)
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield gate
+        running = running_gateway(
+            config, place / "gateway", environment=BY_WORDS, start_seconds=START_SECONDS
+        )
+        gateway = stack.enter_context(running)
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def company(gate: GatewayProcess) -> AsyncIterator[Company]:
-    people = Company(gate.url)
+async def company(gateway: GatewayProcess) -> AsyncIterator[Company]:
+    people = Company(gateway.url)
     yield people
     await people.leave()
 
 
 @pytest.fixture(params=[Handshaker, Stateless], ids=["legacy", "modern"])
-def client(request: pytest.FixtureRequest, gate: GatewayProcess) -> "Handshaker | Stateless":
-    found: Handshaker | Stateless = request.param(gate.url)
+def client(request: pytest.FixtureRequest, gateway: GatewayProcess) -> "Handshaker | Stateless":
+    found: Handshaker | Stateless = request.param(gateway.url)
     return found
 
 
@@ -118,7 +120,7 @@ CELLS = (
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of a gate that starts at once, for clients that start their own."""
+    """The configuration of a gateway that starts at once, for clients that start their own."""
     path = tmp_path_factory.mktemp("small") / "headgate.json"
     path.write_text(json.dumps({"mcpServers": {"example": {"builtin": "example"}}}))
     return path
@@ -126,15 +128,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 async def test_a_real_client_sees_three_tools_and_finds_and_calls_another(
-    cell: Cell, gate: GatewayProcess, parts: Parts, small: Path, tmp_path: Path
+    cell: Cell, gateway: GatewayProcess, parts: Parts, small: Path, tmp_path: Path
 ) -> None:
     plan: Message = {"front": cell.front, "era": cell.era}
     if cell.front == "stdio":
         # The mode as operators of another proxy have it in their environment.
         environment = plain_environment(**BY_WORDS, MCPPROXY_ROUTING_TYPE="CALL_TOOL")
-        plan |= {"command": stdio_gate_command(small, tmp_path), "env": environment}
+        plan |= {"command": stdio_gateway_command(small, tmp_path), "env": environment}
     else:
-        plan |= {"url": gate.sse_url if cell.front == "sse" else gate.url}
+        plan |= {"url": gateway.sse_url if cell.front == "sse" else gateway.url}
     zone = {"timezone": "Asia/Tokyo"}
     plan |= {"tool": "retrieve_tools", "arguments": {"query": "current date and time in a timezone"}}
     plan["more"] = [
@@ -153,10 +155,10 @@ async def test_a_real_client_sees_three_tools_and_finds_and_calls_another(
         assert not result.get("isError")
 
 
-async def test_the_instructions_say_how_to_find_tools(gate: GatewayProcess) -> None:
+async def test_the_instructions_say_how_to_find_tools(gateway: GatewayProcess) -> None:
     told = [
-        Handshaker(gate.url).welcome["instructions"],
-        Stateless(gate.url).ask("server/discover", {})["result"]["instructions"],
+        Handshaker(gateway.url).welcome["instructions"],
+        Stateless(gateway.url).ask("server/discover", {})["result"]["instructions"],
     ]
 
     for instructions in told:
@@ -242,10 +244,13 @@ async def test_wrong_arguments_are_refused_in_one_sentence(client: Handshaker | 
     assert call(client, "call_tool", name="time_convert_time", args=[1])["isError"]
 
 
-async def test_a_client_finds_only_what_servers_show_to_clients_like_it(gate: GatewayProcess) -> None:
+async def test_a_client_finds_only_what_servers_show_to_clients_like_it(gateway: GatewayProcess) -> None:
     query, only = "trigger a sampling request", "everything_trigger_sampling_request"
-    plain: list[Handshaker | Stateless] = [Handshaker(gate.url), Stateless(gate.url)]
-    able: list[Handshaker | Stateless] = [Handshaker(gate.url, ANSWERS_ALL), Stateless(gate.url, ANSWERS_ALL)]
+    plain: list[Handshaker | Stateless] = [Handshaker(gateway.url), Stateless(gateway.url)]
+    able: list[Handshaker | Stateless] = [
+        Handshaker(gateway.url, ANSWERS_ALL),
+        Stateless(gateway.url, ANSWERS_ALL),
+    ]
 
     for client in able:
         assert only in found(client, query)
@@ -366,8 +371,8 @@ async def test_a_tool_that_a_server_adds_is_found(client: Handshaker | Stateless
     assert texts(call(client, "call_tool", name=f"{server}_{grown}")) == f"{grown} is here"
 
 
-async def test_who_searches_is_not_told_of_changes_that_he_does_not_see(gate: GatewayProcess) -> None:
-    ann = Handshaker(gate.url)
+async def test_who_searches_is_not_told_of_changes_that_he_does_not_see(gateway: GatewayProcess) -> None:
+    ann = Handshaker(gateway.url)
     grown = f"g{uuid4().hex[:8]}"
     with ann.listening() as stream:
         call(ann, "call_tool", name="old_grow_tools", args={"text": grown})

@@ -25,8 +25,8 @@ UPSTREAMS = ("old", "new")
 
 
 @pytest.fixture(scope="module")
-def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gate before servers of both eras, and before one that people use."""
+def gateway(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway before servers of both eras, and before one that people use."""
     place = tmp_path_factory.mktemp("truncation")
     shelf = place / "shelf"
     shelf.mkdir()
@@ -39,14 +39,14 @@ def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gat
         }
         config = configuration(servers, maxEntriesPerAgent=1000)
         running = running_gateway(config, place, environment=WORDS, start_seconds=START_SECONDS)
-        gate = stack.enter_context(running)
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield gate
+        gateway = stack.enter_context(running)
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield gateway
 
 
 @asynccontextmanager
-async def agent(gate: GatewayProcess, mode: str, era: str = "legacy") -> AsyncIterator[Agent]:
-    mcp_client = McpClient(f"{gate.url}/{mode}", era)
+async def agent(gateway: GatewayProcess, mode: str, era: str = "legacy") -> AsyncIterator[Agent]:
+    mcp_client = McpClient(f"{gateway.url}/{mode}", era)
     async with mcp_client.client:
         yield Agent(mcp_client)
 
@@ -69,9 +69,9 @@ def check_notice(result: Message) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_truncated_result_has_the_notice_in_every_listing_mode(
-    gate: GatewayProcess, mode: str, era: str
+    gateway: GatewayProcess, mode: str, era: str
 ) -> None:
-    async with agent(gate, mode, era) as client:
+    async with agent(gateway, mode, era) as client:
         for upstream in UPSTREAMS:
             result = await client.call(f"{upstream}_typed", size=500)
             check_notice(result)
@@ -89,8 +89,8 @@ async def test_a_truncated_result_has_the_notice_in_every_listing_mode(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_through_call_tool_it_is_the_same(gate: GatewayProcess, mode: str, era: str) -> None:
-    async with agent(gate, mode, era) as client:
+async def test_through_call_tool_it_is_the_same(gateway: GatewayProcess, mode: str, era: str) -> None:
+    async with agent(gateway, mode, era) as client:
         typed = await client.call("call_tool", name="old_typed", args={"size": 500})
         check_notice(typed)
         assert typed["structuredContent"]["_headgate"]["total"] == 500
@@ -102,9 +102,9 @@ async def test_through_call_tool_it_is_the_same(gate: GatewayProcess, mode: str,
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_is_within_the_limit_is_whole_and_nothing_is_added(
-    gate: GatewayProcess, mode: str, era: str
+    gateway: GatewayProcess, mode: str, era: str
 ) -> None:
-    async with agent(gate, mode, era) as client:
+    async with agent(gateway, mode, era) as client:
         for tool in ("typed", "closed", "loose"):
             result = await client.call(f"old_{tool}", size=50)
             assert is_whole(result)
@@ -114,9 +114,9 @@ async def test_what_is_within_the_limit_is_whole_and_nothing_is_added(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_schema_that_has_no_place_for_the_notice_is_listed_nowhere(
-    gate: GatewayProcess, mode: str, era: str
+    gateway: GatewayProcess, mode: str, era: str
 ) -> None:
-    async with agent(gate, mode, era) as client:
+    async with agent(gateway, mode, era) as client:
         await client.call("retrieve_tools", query="says much of typed")
         await client.call("retrieve_tools", query="says much of closed")
         listed = await client.mcp_client.tools()
@@ -131,8 +131,8 @@ async def test_a_schema_that_has_no_place_for_the_notice_is_listed_nowhere(
             assert listed["old_typed"].output_schema == PEOPLE_SCHEMA
 
 
-async def test_a_result_on_disk_is_truncated_in_the_same_way(gate: GatewayProcess) -> None:
-    async with agent(gate, "full") as client:
+async def test_a_result_on_disk_is_truncated_in_the_same_way(gateway: GatewayProcess) -> None:
+    async with agent(gateway, "full") as client:
         typed = await client.call("old_typed", size=20_000)
         assert facts(typed)["original_size"] > 2_000_000
         check_notice(typed)
@@ -143,8 +143,8 @@ async def test_a_result_on_disk_is_truncated_in_the_same_way(gate: GatewayProces
         assert "structuredContent" not in closed
 
 
-async def test_the_id_in_the_structure_reads_the_rest(gate: GatewayProcess) -> None:
-    async with agent(gate, "full") as client:
+async def test_the_id_in_the_structure_reads_the_rest(gateway: GatewayProcess) -> None:
+    async with agent(gateway, "full") as client:
         told = (await client.call("old_typed", size=500))["structuredContent"]["_headgate"]
         counted = "SELECT count(*) FROM rows"
         reply = await client.call("proxy_query", cache_id=told["cache_id"], sql=counted)
@@ -153,9 +153,9 @@ async def test_the_id_in_the_structure_reads_the_rest(gate: GatewayProcess) -> N
 
 @pytest.mark.parametrize("tool", ["bare", "summed"])
 async def test_where_no_text_says_it_a_part_and_an_outline_of_the_structure_are_shown(
-    gate: GatewayProcess, tool: str
+    gateway: GatewayProcess, tool: str
 ) -> None:
-    async with agent(gate, "full") as client:
+    async with agent(gateway, "full") as client:
         *summary, part, outline, notice = texts(await client.call(f"old_{tool}", size=500))
         assert summary == (["500 users"] if tool == "summed" else [])
         users = json.loads(part)["users"]
@@ -169,12 +169,12 @@ async def test_where_no_text_says_it_a_part_and_an_outline_of_the_structure_are_
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_file_of_half_the_limit_is_whole_and_of_a_longer_one_the_notice_is_shown(
-    gate: GatewayProcess, tmp_path_factory: pytest.TempPathFactory, mode: str
+    gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory, mode: str
 ) -> None:
-    shelf = Path(gate.config_path).parent / "shelf"
+    shelf = Path(gateway.config_path).parent / "shelf"
     (shelf / "half.txt").write_text("half of it\n" * 373)
     (shelf / "long.txt").write_text("a long line\n" * 900)
-    async with agent(gate, mode) as client:
+    async with agent(gateway, mode) as client:
         half = await client.call("files_read_text_file", path=str(shelf / "half.txt"))
         assert len(texts(half)[0]) == 4103
         assert is_whole(half)
@@ -192,23 +192,23 @@ async def test_a_file_of_half_the_limit_is_whole_and_of_a_longer_one_the_notice_
 async def test_without_truncation_every_output_schema_is_listed(tmp_path: Path, era: str) -> None:
     servers = {"old": bulk_entry("legacy", tmp_path / "old.journal")}
     config = configuration(servers, enableAutoTruncation=False)
-    with running_gateway(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready("old", seconds=START_SECONDS)
-        async with agent(gate, "full", era) as client:
+    with running_gateway(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready("old", seconds=START_SECONDS)
+        async with agent(gateway, "full", era) as client:
             listed = await client.mcp_client.tools()
             assert listed["old_closed"].output_schema == CLOSED_SCHEMA
             result = await client.call("old_closed", size=500)
             assert result["structuredContent"] == people(500)
 
 
-async def test_a_gate_that_begins_to_truncate_lists_the_tools_anew(tmp_path: Path) -> None:
+async def test_a_gateway_that_begins_to_truncate_lists_the_tools_anew(tmp_path: Path) -> None:
     """What it remembers of the tools was looked at when no schema mattered."""
     for truncates in (False, True, False):
         servers = {"old": bulk_entry("legacy", tmp_path / "old.journal")}
         config = configuration(servers, enableAutoTruncation=truncates)
-        with running_gateway(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gate:
-            gate.wait_until_ready("old", seconds=START_SECONDS)
-            async with agent(gate, "full") as client:
+        with running_gateway(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gateway:
+            gateway.wait_until_ready("old", seconds=START_SECONDS)
+            async with agent(gateway, "full") as client:
                 listed: dict[str, Any] = await client.mcp_client.tools()
                 assert (listed["old_closed"].output_schema is None) is truncates
                 assert listed["old_typed"].output_schema == PEOPLE_SCHEMA

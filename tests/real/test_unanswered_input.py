@@ -23,9 +23,9 @@ UNANSWERED = 8
 
 @dataclass(frozen=True)
 class Town:
-    """A gate in front of a handshake server with few connections, and the journal of the server."""
+    """A gateway in front of a handshake server with few connections, and the journal of the server."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     journal: Path
 
     def over(self, text: str) -> bool:
@@ -40,23 +40,23 @@ def town(tmp_path: Path) -> Iterator[Town]:
         url = stack.enter_context(http_server(whole_command("legacy", "old", journal)))
         # Calls wait for a connection for as long as their timeout.
         entry = {"url": url, "maxConnections": MOST_CONNECTIONS, "timeout": 5}
-        gate = stack.enter_context(
+        gateway = stack.enter_context(
             running_gateway(configuration({"old": entry}), tmp_path, start_seconds=START_SECONDS)
         )
-        gate.wait_until_ready("old", seconds=START_SECONDS)
-        yield Town(gate, journal)
+        gateway.wait_until_ready("old", seconds=START_SECONDS)
+        yield Town(gateway, journal)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_others_are_asked_and_served_while_a_stateless_client_never_answers(
     town: Town, era: str
 ) -> None:
-    hoarder = Stateless(town.gate.url, ANSWERS_ALL)
+    hoarder = Stateless(town.gateway.url, ANSWERS_ALL)
     texts = [uuid4().hex for _ in range(UNANSWERED)]
     asked = [hoarder.call("old_ask", {"text": text})["result"] for text in texts]
     assert [result["resultType"] for result in asked] == ["input_required"] * UNANSWERED
 
-    person = Person("Ann", town.gate.url, era)
+    person = Person("Ann", town.gateway.url, era)
     async with person.client:
         assert await person.call("old_echo", text="asks nothing") == "asks nothing"
         assert await person.call("old_ask", text="who") == "who: Ann"
@@ -70,7 +70,7 @@ async def test_others_are_asked_and_served_while_a_stateless_client_never_answer
 
 
 async def test_the_newest_call_of_the_silent_client_can_still_be_answered(town: Town) -> None:
-    hoarder = Stateless(town.gate.url, ANSWERS_ALL)
+    hoarder = Stateless(town.gateway.url, ANSWERS_ALL)
     asked = [hoarder.call("old_ask", {"text": f"call {number}"})["result"] for number in range(UNANSWERED)]
 
     answer = came_back(hoarder, f"call {UNANSWERED - 1}", asked[-1])["result"]
@@ -80,12 +80,12 @@ async def test_the_newest_call_of_the_silent_client_can_still_be_answered(town: 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_others_are_asked_and_served_while_sessions_never_answer(town: Town, era: str) -> None:
-    silent = [Handshaker(town.gate.url, ANSWERS_ALL) for _ in range(MOST_CONNECTIONS)]
+    silent = [Handshaker(town.gateway.url, ANSWERS_ALL) for _ in range(MOST_CONNECTIONS)]
     streams = [client.call("old_ask", text=f"session {number}") for number, client in enumerate(silent)]
     for stream in streams:
         stream.until("elicitation/create")
 
-    person = Person("Ann", town.gate.url, era)
+    person = Person("Ann", town.gateway.url, era)
     async with person.client:
         assert await person.call("old_echo", text="asks nothing") == "asks nothing"
         assert await person.call("old_ask", text="who") == "who: Ann"

@@ -50,20 +50,22 @@ OWN_TOOLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("members")
     listing = place / "m.json"
     write_listing(listing, [DELETE_ALL])
     servers = {"m": stdio_entry(echo_listing_command(listing)), "knowledge": {"builtin": "knowledge"}}
     config = configuration(servers, listing="search", listResultTools=True, listDeliveryTools=True)
-    with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        yield gate
+    with running_gateway(
+        config, place / "gateway", environment=BY_WORDS, start_seconds=START_SECONDS
+    ) as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(gate: GatewayProcess) -> AsyncIterator[McpClients]:
-    guests = McpClients(gate)
+async def guests(gateway: GatewayProcess) -> AsyncIterator[McpClients]:
+    guests = McpClients(gateway)
     yield guests
     await guests.leave()
 
@@ -86,8 +88,8 @@ async def refused(mcp_client: McpClient, name: str, arguments: dict[str, Any]) -
     return [block.text for block in result.content]
 
 
-def calls(gate: GatewayProcess) -> int:
-    found: int = gate.servers()["m"].get("calls", 0)
+def calls(gateway: GatewayProcess) -> int:
+    found: int = gateway.servers()["m"].get("calls", 0)
     return found
 
 
@@ -116,27 +118,27 @@ async def test_a_container_of_null_or_none_is_no_argument(mcp_client: McpClient)
     "given", [GIVEN, {"args": {}, **GIVEN}, {"argz": GIVEN}, {"options": None}, {"ARGS": GIVEN}]
 )
 async def test_any_other_member_is_refused_with_the_schema(
-    gate: GatewayProcess, mcp_client: McpClient, given: dict[str, Any]
+    gateway: GatewayProcess, mcp_client: McpClient, given: dict[str, Any]
 ) -> None:
-    before = calls(gate)
+    before = calls(gateway)
     sentence, schema = await refused(mcp_client, "call_tool", {"name": "m_delete_all", **given})
     (unknown,) = given.keys() - {"args"}
     assert sentence.startswith(f"call_tool has no argument '{unknown}'; ")
     assert "allowed: args, name; give the arguments of m_delete_all in args." in sentence
     assert ("did you mean args?" in sentence) is (unknown.lower() in ("argz", "args"))
     assert schema == ITS_SCHEMA
-    assert calls(gate) == before
+    assert calls(gateway) == before
 
 
 @pytest.mark.parametrize("given", [{"args": GIVEN, "input": {}}, {"params": {}, "parameters": "{}"}])
 async def test_two_containers_are_refused(
-    gate: GatewayProcess, mcp_client: McpClient, given: dict[str, Any]
+    gateway: GatewayProcess, mcp_client: McpClient, given: dict[str, Any]
 ) -> None:
-    before = calls(gate)
+    before = calls(gateway)
     (sentence,) = await refused(mcp_client, "call_tool", {"name": "m_delete_all", **given})
     first, second = given
     assert sentence == f"call_tool: {first} and {second} are both given; give the arguments once, in args."
-    assert calls(gate) == before
+    assert calls(gateway) == before
 
 
 @pytest.mark.parametrize("args", [[GIVEN], 5, "[]", True, "dry_run=true"])
@@ -162,13 +164,13 @@ async def test_an_unknown_tool_is_told_before_an_unknown_member(mcp_client: McpC
     assert "retrieve_tools" in words(result)
 
 
-async def test_call_tool_does_not_call_itself(gate: GatewayProcess, mcp_client: McpClient) -> None:
-    before = calls(gate)
+async def test_call_tool_does_not_call_itself(gateway: GatewayProcess, mcp_client: McpClient) -> None:
+    before = calls(gateway)
     inner = {"name": "m_delete_all", "args": GIVEN}
     result = await called(mcp_client, "call_tool", {"name": "call_tool", "args": inner})
     assert result.is_error
     assert "call_tool does not call itself, so give the name of the inner call" in words(result)
-    assert calls(gate) == before
+    assert calls(gateway) == before
 
 
 async def test_the_schema_of_an_own_tool_is_told_too(mcp_client: McpClient) -> None:
@@ -191,19 +193,19 @@ class Repeated(dict[str, Any]):
 @pytest.mark.parametrize("client", [Handshaker, Stateless])
 @pytest.mark.parametrize("second", [("args", {}), ("args", None), ("name", "m_delete_all")])
 async def test_a_member_that_is_given_twice_is_refused(
-    gate: GatewayProcess, client: type[Handshaker] | type[Stateless], second: tuple[str, Any]
+    gateway: GatewayProcess, client: type[Handshaker] | type[Stateless], second: tuple[str, Any]
 ) -> None:
     # Parsers keep one of two, so that the arguments in the other would be lost.
     given = Repeated(("name", "m_delete_all"), ("args", GIVEN), second)
 
     def answered() -> Any:
-        return client(gate.url).ask("tools/call", {"name": "call_tool", "arguments": given})["result"]
+        return client(gateway.url).ask("tools/call", {"name": "call_tool", "arguments": given})["result"]
 
-    before = calls(gate)
+    before = calls(gateway)
     result = await asyncio.to_thread(answered)
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith(f"call_tool: '{second[0]}' is given twice; ")
-    assert calls(gate) == before
+    assert calls(gateway) == before
 
 
 # The other own tools.
@@ -211,9 +213,9 @@ async def test_a_member_that_is_given_twice_is_refused(
 
 @pytest.mark.parametrize("tool", OWN_TOOLS)
 async def test_an_own_tool_refuses_a_member_that_it_does_not_have(
-    gate: GatewayProcess, mcp_client: McpClient, tool: str
+    gateway: GatewayProcess, mcp_client: McpClient, tool: str
 ) -> None:
-    before = calls(gate)
+    before = calls(gateway)
     for wrapped in (False, True):
         given = {**OWN_TOOLS[tool], "dry_run": True}
         name, arguments = ("call_tool", {"name": tool, "args": given}) if wrapped else (tool, given)
@@ -223,7 +225,7 @@ async def test_an_own_tool_refuses_a_member_that_it_does_not_have(
         assert "allowed: " in sentence
         for argument in OWN_TOOLS[tool]:
             assert argument in sentence
-    assert calls(gate) == before
+    assert calls(gateway) == before
 
 
 async def refusal(mcp_client: McpClient, name: str, arguments: dict[str, Any]) -> str:
@@ -262,14 +264,14 @@ async def test_null_is_accepted_for_every_member_that_may_be_left_out(
     "tool", ["proxy_filter", "proxy_search", "proxy_explore", "proxy_read", "proxy_query"]
 )
 async def test_a_call_for_its_result_has_the_same_rule(
-    gate: GatewayProcess, mcp_client: McpClient, tool: str
+    gateway: GatewayProcess, mcp_client: McpClient, tool: str
 ) -> None:
-    before = calls(gate)
+    before = calls(gateway)
     _, schema = await refused(mcp_client, tool, {**OWN_TOOLS[tool], **GIVEN})
     assert schema == ITS_SCHEMA
     (twice,) = await refused(mcp_client, tool, {**OWN_TOOLS[tool], "args": {}, "arguments": GIVEN})
     assert "args and arguments are both given" in twice
-    assert calls(gate) == before
+    assert calls(gateway) == before
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -280,11 +282,11 @@ async def test_a_call_for_its_result_takes_every_container(mcp_client: McpClient
 
 @pytest.mark.parametrize("container", CONTAINERS)
 async def test_a_step_and_its_compensation_have_the_same_rule(
-    gate: GatewayProcess, mcp_client: McpClient, container: str
+    gateway: GatewayProcess, mcp_client: McpClient, container: str
 ) -> None:
     begun = await called(mcp_client, "transaction_begin", {})
     step = {"transaction_id": begun.structured_content["transaction_id"], "tool": "m_delete_all"}
-    before = calls(gate)
+    before = calls(gateway)
     for wrong in ({"compensate": {"tool": "m_delete_all", "id": 5}}, GIVEN):
         told, schema = await refused(mcp_client, "transaction_step", {**step, **wrong})
         assert "has no argument" in told
@@ -292,14 +294,14 @@ async def test_a_step_and_its_compensation_have_the_same_rule(
     undo = {"tool": "m_delete_all", "args": {}, "params": GIVEN}
     (twice,) = await refused(mcp_client, "transaction_step", {**step, "compensate": undo})
     assert "compensate.args and compensate.params are both given" in twice
-    assert calls(gate) == before
+    assert calls(gateway) == before
     undo = {"tool": "m_delete_all", container: {"dry_run": False}}
     made = await called(mcp_client, "transaction_step", {**step, container: GIVEN, "compensate": undo})
     assert json.loads(made.content[0].text) == GIVEN
     await called(mcp_client, "transaction_rollback", {"transaction_id": step["transaction_id"]})
     found = await called(mcp_client, "get_transaction", {"transaction_id": step["transaction_id"]})
     assert found.structured_content["state"] == "rolled_back"
-    assert calls(gate) == before + 2
+    assert calls(gateway) == before + 2
 
 
 # Where a server has the name.
@@ -309,8 +311,8 @@ async def test_where_own_tools_are_not_served_a_servers_call_tool_gets_what_was_
     listing = tmp_path / "m.json"
     write_listing(listing, [{"name": "call_tool", "inputSchema": {"type": "object"}}])
     config = configuration({"m": stdio_entry(echo_listing_command(listing))}, prefix=False)
-    with running_gateway(config, tmp_path / "gate", start_seconds=START_SECONDS) as gate:
-        guests = McpClients(gate)
+    with running_gateway(config, tmp_path / "gateway", start_seconds=START_SECONDS) as gateway:
+        guests = McpClients(gateway)
         mcp_client = await guests.mcp_client("http", "modern")
         sent = {"name": "x", "dry_run": True, "args": [1], "params": {}}
         assert json.loads(words(await called(mcp_client, "call_tool", sent))) == sent

@@ -1,4 +1,4 @@
-"""A gate that is started again knows what its servers listed, and nothing that they do not have any more."""
+"""A restarted gateway knows what its servers listed, and nothing that they no longer have."""
 
 import time
 from pathlib import Path
@@ -41,27 +41,27 @@ def test_fifty_servers_and_five_thousand_tools_are_there_before_the_first_is_con
     for server in servers:
         yard.offer(server, *hundred(server))
     yard.open()
-    with yard.gate() as gate:
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        everything = definitions(gate)
+    with yard.gateway() as gateway:
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        everything = definitions(gateway)
     assert len(everything) == 5000
     yard.shut()
 
-    with yard.gate() as gate:
-        assert definitions(gate) == everything
-        for client in (Handshaker(gate.url), Stateless(gate.url), Stateless(gate.url, ANSWERS_ALL)):
+    with yard.gateway() as gateway:
+        assert definitions(gateway) == everything
+        for client in (Handshaker(gateway.url), Stateless(gateway.url), Stateless(gateway.url, ANSWERS_ALL)):
             assert found(client, "archive a contract at office33")[0] == "office33_archive_contract"
-        assert states(gate) == {"starting"}
+        assert states(gateway) == {"starting"}
 
-        told = gate.metrics()["headgate_list_changes"]
+        told = gateway.metrics()["headgate_list_changes"]
         yard.open()
-        gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        assert definitions(gate) == everything
+        gateway.wait_until_ready(*servers, seconds=START_SECONDS)
+        assert definitions(gateway) == everything
         # They have listed what was known, so there was nothing to tell.
-        assert gate.metrics()["headgate_list_changes"] == told
+        assert gateway.metrics()["headgate_list_changes"] == told
 
 
-def test_the_gate_answers_while_ten_thousand_tools_are_indexed(tmp_path: Path) -> None:
+def test_the_gateway_answers_while_ten_thousand_tools_are_indexed(tmp_path: Path) -> None:
     servers = [f"office{number}" for number in range(10)]
     yard = Yard(tmp_path, servers)
     for server in servers:
@@ -69,18 +69,18 @@ def test_the_gate_answers_while_ten_thousand_tools_are_indexed(tmp_path: Path) -
             server, *(one | {"name": f"{one['name']}_{n}"} for n in range(10) for one in hundred(server))
         )
     waits: list[float] = []
-    with yard.gate(yard.config(listing="search")) as gate:
+    with yard.gateway(yard.config(listing="search")) as gateway:
         yard.open()
-        search = Errand(lambda: Stateless(gate.url).call("retrieve_tools", {"query": "nothing yet"}))
+        search = Errand(lambda: Stateless(gateway.url).call("retrieve_tools", {"query": "nothing yet"}))
 
         def indexed() -> bool:
             began = time.monotonic()
-            assert gate.get("/health").status == 200
+            assert gateway.get("/health").status == 200
             waits.append(time.monotonic() - began)
-            return {one["state"] for one in gate.servers().values()} == {"ready"} and not search.is_alive()
+            return {one["state"] for one in gateway.servers().values()} == {"ready"} and not search.is_alive()
 
         wait_until(indexed, START_SECONDS, "everything is indexed")
-        client = Stateless(gate.url)
+        client = Stateless(gateway.url)
         (best, *_) = found(client, "archive contract 3 office7")
         assert best.startswith("office7_archive_contract")
         answer = call(client, "retrieve_tools", query="archive")["structuredContent"]
@@ -93,13 +93,13 @@ def test_the_gate_answers_while_ten_thousand_tools_are_indexed(tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def village(tmp_path_factory: pytest.TempPathFactory) -> Yard:
-    """Servers that a gate has met."""
+    """Servers that a gateway has met."""
     return met_village(tmp_path_factory.mktemp("village"))
 
 
 @pytest.fixture
 def yard(village: Yard) -> Yard:
-    """The servers of the village behind shut doors, and the data of a gate that knows them."""
+    """The servers of the village behind shut doors, and the data of a gateway that knows them."""
     return put_back(village)
 
 
@@ -107,8 +107,8 @@ def yard(village: Yard) -> Yard:
 def test_a_call_waits_for_its_server(yard: Yard, mode: str) -> None:
     # What is new since is in no catalog.
     yard.offer("dairy", tool("churn", "Churn butter."), tool("brand-new", "Not heard of before."))
-    with yard.gate(yard.config(listing=mode)) as gate:
-        ann, eve, bob = Handshaker(gate.url), Stateless(gate.url), Handshaker(gate.url, ANSWERS_ALL)
+    with yard.gateway(yard.config(listing=mode)) as gateway:
+        ann, eve, bob = Handshaker(gateway.url), Stateless(gateway.url), Handshaker(gateway.url, ANSWERS_ALL)
         calls = [
             Errand(lambda: call(ann, "dairy_churn")),
             Errand(lambda: call(eve, "call_tool", name="dairy:churn")),
@@ -117,20 +117,20 @@ def test_a_call_waits_for_its_server(yard: Yard, mode: str) -> None:
             Errand(lambda: call(eve, "dairy__brand-new")),
             Errand(lambda: call(bob, "call_tool", name="dairy_brand_new")),
         ]
-        wait_until(lambda: gate.metrics()["headgate_in_flight"] == len(calls), NOTICE_SECONDS, "they wait")
-        assert states(gate) == {"starting"}
+        wait_until(lambda: gateway.metrics()["headgate_in_flight"] == len(calls), NOTICE_SECONDS, "they wait")
+        assert states(gateway) == {"starting"}
         yard.open("dairy")
 
         assert [text(one.result()) for one in calls] == ["dairy: churn"] * 3 + ["dairy: brand-new"] * 3
-        assert gate.servers()["bakery"]["state"] == "starting"
+        assert gateway.servers()["bakery"]["state"] == "starting"
 
 
 def test_a_name_that_no_server_can_have_is_not_waited_for(yard: Yard) -> None:
-    with yard.gate() as gate:
-        wrong = call(Handshaker(gate.url), "brewery_brew")
+    with yard.gateway() as gateway:
+        wrong = call(Handshaker(gateway.url), "brewery_brew")
 
         assert wrong["isError"]
-        assert states(gate) == {"starting"}
+        assert states(gateway) == {"starting"}
 
 
 def test_what_a_server_that_is_down_has_is_listed_and_a_call_says_that_it_is_down(tmp_path: Path) -> None:
@@ -138,23 +138,23 @@ def test_what_a_server_that_is_down_has_is_listed_and_a_call_says_that_it_is_dow
     config = configuration({"old": {"url": f"http://{HOST}:{port}/mcp"}}, listing="search")
     with (
         http_server(whole_command("legacy", "old", tmp_path / "journal"), port=port),
-        yard.gate(config) as gate,
+        yard.gateway(config) as gateway,
     ):
-        gate.wait_until_ready("old", seconds=START_SECONDS)
-        before = offers(gate)
+        gateway.wait_until_ready("old", seconds=START_SECONDS)
+        before = offers(gateway)
 
-    with yard.gate(config) as gate:
-        assert offers(gate) == before
-        assert found(Stateless(gate.url), "ask twice")[0] == "old_ask_twice"
-        down = call(Handshaker(gate.url), "call_tool", name="old_echo", args={"text": "hello"})
+    with yard.gateway(config) as gateway:
+        assert offers(gateway) == before
+        assert found(Stateless(gateway.url), "ask twice")[0] == "old_ask_twice"
+        down = call(Handshaker(gateway.url), "call_tool", name="old_echo", args={"text": "hello"})
 
         assert down["isError"]
         assert down["_meta"]["io.headgate/error"]["code"] == "TEMPORARY_FAILURE"
 
 
-def offers(gate: GatewayProcess) -> list[Message]:
+def offers(gateway: GatewayProcess) -> list[Message]:
     """What there is beside tools, which no mode hides."""
-    client = Handshaker(gate.url)
+    client = Handshaker(gateway.url)
     found = [
         client.ask(f"{kind}/list", {})["result"] for kind in ("prompts", "resources", "resources/templates")
     ]
@@ -169,48 +169,48 @@ def test_tools_that_vanished_or_changed_are_put_right_and_clients_are_told(yard:
     yard.offer("dairy", tool("churn", "Churn butter from cream."), tool("curdle", "Make cheese."))
     yard.offer("inn")
     expected = ["bakery_bake", "dairy_churn", "dairy_curdle", "mill_grind", "forge_shoe"]
-    with yard.gate() as gate:
-        ann = Handshaker(gate.url)
+    with yard.gateway() as gateway:
+        ann = Handshaker(gateway.url)
         with ann.listening() as stream:
-            assert listed(gate) == KNOWN
+            assert listed(gateway) == KNOWN
             assert found(ann, "skim the cream") == ["dairy_skim"]
             yard.open("dairy", "inn")
-            gate.wait_until_ready("dairy", "inn")
+            gateway.wait_until_ready("dairy", "inn")
             stream.until(FOUND_MORE)
 
-            assert listed(gate) == expected
+            assert listed(gateway) == expected
             assert "dairy_skim" not in found(ann, "skim the cream")
             assert found(ann, "make cheese") == ["dairy_curdle"]
             assert found(ann, "lodge a traveller") == []
             assert call(ann, "dairy_skim")["isError"]
     # And it is so from now on.
     yard.shut()
-    with yard.gate() as gate:
-        assert listed(gate) == expected
-        assert found(Stateless(gate.url), "make cheese") == ["dairy_curdle"]
-        assert states(gate) == {"starting"}
+    with yard.gateway() as gateway:
+        assert listed(gateway) == expected
+        assert found(Stateless(gateway.url), "make cheese") == ["dairy_curdle"]
+        assert states(gateway) == {"starting"}
 
 
 def test_what_is_only_remembered_is_no_news(yard: Yard) -> None:
-    with yard.gate() as gate:
-        assert listed(gate) == KNOWN
+    with yard.gateway() as gateway:
+        assert listed(gateway) == KNOWN
         yard.open()
-        gate.wait_until_ready(*yard.names)
-        assert gate.metrics()["headgate_list_changes"] == 0
+        gateway.wait_until_ready(*yard.names)
+        assert gateway.metrics()["headgate_list_changes"] == 0
 
 
 def test_a_client_that_is_shown_more_than_others_is_told_when_that_is_known(yard: Yard) -> None:
     more = yard.listing("dairy").with_suffix(".more")
     write_listing(more, [*TOOLS["dairy"], tool("taste", "Ask the model how the cheese tastes.")])
-    with yard.gate() as gate:
-        ann = Handshaker(gate.url, ANSWERS_ALL)
+    with yard.gateway() as gateway:
+        ann = Handshaker(gateway.url, ANSWERS_ALL)
         with ann.listening() as stream:
             assert names(ann) == KNOWN
             yard.open("dairy")
             stream.until(FOUND_MORE)
 
             assert "dairy_taste" in names(ann)
-            assert "dairy_taste" not in listed(gate)
+            assert "dairy_taste" not in listed(gateway)
 
 
 def names(client: Handshaker) -> list[str]:
@@ -225,15 +225,15 @@ def test_servers_that_are_not_what_they_were_are_not_remembered(yard: Yard) -> N
         "forge": yard.entry("forge", str(yard.door("forge"))),
         "inn": yard.entry("inn", enabled=False),
     }
-    with yard.gate(configuration(servers)) as gate:
+    with yard.gateway(configuration(servers)) as gateway:
         # How long it may take makes no other server of it.
-        assert listed(gate) == ["mill_grind"]
+        assert listed(gateway) == ["mill_grind"]
         for request in ("bake bread", "churn butter", "shoe a horse", "lodge a traveller"):
-            assert found(Stateless(gate.url), request) == []
+            assert found(Stateless(gateway.url), request) == []
         yard.open("dairy", "forge")
-        gate.wait_until_ready("creamery", "forge")
-        assert listed(gate) == ["creamery_churn", "creamery_skim", "mill_grind", "forge_shoe"]
-        assert found(Stateless(gate.url), "churn butter") == ["creamery_churn"]
+        gateway.wait_until_ready("creamery", "forge")
+        assert listed(gateway) == ["creamery_churn", "creamery_skim", "mill_grind", "forge_shoe"]
+        assert found(Stateless(gateway.url), "churn butter") == ["creamery_churn"]
     remembered = yard.remembered()
     assert (remembered["creamery"], remembered["mill"]) == (["churn", "skim"], ["grind"])
     # Under both of its definitions.
@@ -242,23 +242,23 @@ def test_servers_that_are_not_what_they_were_are_not_remembered(yard: Yard) -> N
 
 def test_another_configuration_in_the_same_directory_erases_nothing(yard: Yard) -> None:
     other = {"mill": yard.entry("mill"), "forge": yard.entry("forge", str(yard.door("forge")))}
-    with yard.gate(configuration(other)) as gate:
-        assert listed(gate) == ["mill_grind"]
+    with yard.gateway(configuration(other)) as gateway:
+        assert listed(gateway) == ["mill_grind"]
         yard.open("forge")
-        gate.wait_until_ready("forge")
-        assert listed(gate) == ["mill_grind", "forge_shoe"]
-    with yard.gate() as gate:
-        assert listed(gate) == KNOWN
+        gateway.wait_until_ready("forge")
+        assert listed(gateway) == ["mill_grind", "forge_shoe"]
+    with yard.gateway() as gateway:
+        assert listed(gateway) == KNOWN
 
 
-def test_a_server_that_is_replaced_while_the_gate_runs_is_not_remembered(yard: Yard) -> None:
+def test_a_server_that_is_replaced_while_the_gateway_runs_is_not_remembered(yard: Yard) -> None:
     config = yard.config()
     config["mcpServers"]["dairy"] = yard.entry("dairy", str(yard.door("dairy")))
     del config["mcpServers"]["inn"]
-    with yard.gate() as gate:
-        assert listed(gate) == KNOWN
-        gate.write_config(config)
-        wait_until(lambda: "configuration reloaded" in gate.log(), NOTICE_SECONDS, "the reload")
-        assert "inn_lodge" not in listed(gate)
-    with yard.gate(config) as gate:
-        assert listed(gate) == [name for name in KNOWN if not name.startswith(("inn_", "dairy_"))]
+    with yard.gateway() as gateway:
+        assert listed(gateway) == KNOWN
+        gateway.write_config(config)
+        wait_until(lambda: "configuration reloaded" in gateway.log(), NOTICE_SECONDS, "the reload")
+        assert "inn_lodge" not in listed(gateway)
+    with yard.gateway(config) as gateway:
+        assert listed(gateway) == [name for name in KNOWN if not name.startswith(("inn_", "dairy_"))]

@@ -218,7 +218,7 @@ async def test_case_5_two_calls_at_once_with_one_key_are_one_execution() -> None
         first = callers.create_task(tx.call_tool("nap", idempotency_key="k"))
         await shop.napping.wait()
         second = callers.create_task(tx.call_tool("nap", idempotency_key="k"))
-        shop.gate.set()
+        shop.release.set()
     assert (first.result().duplicate, second.result().duplicate) == (False, True)
     assert first.result().result == second.result().result
     assert len(shop.executed) == 1
@@ -233,7 +233,7 @@ async def test_the_first_caller_may_leave_while_the_second_waits() -> None:
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.wait({first})
-        shop.gate.set()
+        shop.release.set()
         answer = await second
     assert (answer.final_status, len(shop.executed)) == ("completed", 1)
 
@@ -257,7 +257,7 @@ async def test_whoever_waits_too_long_for_the_first_call_is_told_that_it_goes_on
         first = asyncio.create_task(tx.call_tool("nap", idempotency_key="k"))
         await shop.napping.wait()
         late = await tx.call_tool("nap", idempotency_key="k", timeout_ms=20)
-        shop.gate.set()
+        shop.release.set()
         assert (await first).final_status == "completed"
     assert (late.final_status, late.error_code, late.retryable) == ("timeout", "IN_PROGRESS", True)
 
@@ -348,7 +348,7 @@ async def test_no_more_calls_than_allowed_are_under_way() -> None:
         await eventually(lambda: len(shop.executed) == 2, 5, "two calls are under way")
         states = sorted(request.state for request in tx.active_requests.values())
         assert states == [RequestState.PENDING] * 3 + [RequestState.SENT] * 2
-        shop.gate.set()
+        shop.release.set()
     assert [call.result().final_status for call in calls] == ["completed"] * 5
     assert not tx.active_requests
 
@@ -360,7 +360,7 @@ async def test_a_call_that_never_had_its_turn_did_not_happen() -> None:
         await shop.napping.wait()
         once = RetryPolicy(max_attempts=1)
         answer = await tx.call_tool("pay", timeout_ms=20, retry_policy=once)
-        shop.gate.set()
+        shop.release.set()
     assert (answer.final_status, answer.processed) == ("timeout", False)
     assert [tool for tool, _ in shop.executed] == ["nap"]
 
@@ -378,7 +378,7 @@ async def test_progress_acknowledges_a_request(mode: str) -> None:
         await shop.napping.wait()
         await eventually(lambda: bool(told), 5, "progress")
         assert [request.state for request in tx.active_requests.values()] == [RequestState.ACKNOWLEDGED]
-        shop.gate.set()
+        shop.release.set()
     assert told == [0.5]
 
 

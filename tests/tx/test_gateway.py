@@ -17,9 +17,9 @@ DYING = server_command("servers.outcomes", "dying")
 async def test_a_gateway_keeps_keys_and_transactions_and_sends_large_results_whole(
     start_gateway: Callable[..., GatewayProcess],
 ) -> None:
-    gate = start_gateway(configuration({"m": stdio_entry(DYING)}))
+    gateway = start_gateway(configuration({"m": stdio_entry(DYING)}))
     for mode in ("legacy", "auto"):
-        async with TxSession(Client(gate.url, mode=mode)) as tx:
+        async with TxSession(Client(gateway.url, mode=mode)) as tx:
             assert tx.features == {"ack", "retry", "idempotency", "transactions", "chunking"}
             # The gateway's ledger outlives the session of the first era.
             first = await tx.call_tool("m_pay", {"amount": 5}, idempotency_key="order 17")
@@ -28,7 +28,7 @@ async def test_a_gateway_keeps_keys_and_transactions_and_sends_large_results_who
             large = await tx.call_tool("m_look", {"letters": 2_000_000})
             assert large.unwrap().content[0].text == "é" * 2_000_000
             await _undo(tx)
-    async with TxSession(Client(gate.url)) as tx:
+    async with TxSession(Client(gateway.url)) as tx:
         with pytest.raises(TxConflictError):
             await tx.call_tool("m_pay", {"amount": 6}, idempotency_key="order 17")
         await _name_no_compensation(tx)
@@ -68,8 +68,8 @@ async def test_a_compensation_of_a_server_that_has_not_told_its_tools_may_be_the
     start_gateway: Callable[..., GatewayProcess],
 ) -> None:
     starting = stdio_entry([sys.executable, "-IS", "-c", "raise SystemExit(1)"])
-    gate = start_gateway(configuration({"m": stdio_entry(DYING), "slow": starting}))
-    async with TxSession(Client(gate.url)) as tx:
+    gateway = start_gateway(configuration({"m": stdio_entry(DYING), "slow": starting}))
+    async with TxSession(Client(gateway.url)) as tx:
         begun: Any = (await tx.call_tool("transaction_begin")).unwrap()
         id = begun.structured_content["transaction_id"]
         step = {"transaction_id": id, "tool": "m_pay", "args": {"amount": 1}}

@@ -29,22 +29,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gate(place: Path) -> Iterator[GatewayProcess]:
+def gateway(place: Path) -> Iterator[GatewayProcess]:
     server = server_command("servers.outcomes", "by-argument", place / "journal")
     recorder = server_command("servers.rmcp_recorder", "legacy", "plain", place / "lines")
     config = configuration({"s": stdio_entry(server), "r": stdio_entry(recorder)}, chunkAboveBytes=100_000)
-    with running_gateway(config, place / "gate", start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        yield gate
+    with running_gateway(config, place / "gateway", start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        yield gateway
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
 async def test_keys_are_durable_around_a_client_that_was_open_before(
-    gate: GatewayProcess, place: Path, mode: str
+    gateway: GatewayProcess, place: Path, mode: str
 ) -> None:
     order = {"order": mode}
     for duplicate in (False, True):
-        async with Client(gate.url, mode=mode) as client, TxSession(client) as tx:
+        async with Client(gateway.url, mode=mode) as client, TxSession(client) as tx:
             assert (tx.features, tx.is_durable, tx.fallback) == (frozenset(FEATURES), True, None)
             answer = await tx.call_tool("s_pay", order, idempotency_key=f"open {mode}")
             assert (answer.durable, answer.duplicate) == (True, duplicate)
@@ -57,15 +57,15 @@ async def test_keys_are_durable_around_a_client_that_was_open_before(
 
 
 async def test_a_client_that_pins_its_version_negotiates_when_the_library_opens_it(
-    gate: GatewayProcess,
+    gateway: GatewayProcess,
 ) -> None:
-    async with TxSession(Client(gate.url, mode="2026-07-28")) as tx:
+    async with TxSession(Client(gateway.url, mode="2026-07-28")) as tx:
         assert (tx.is_durable, tx.fallback) == (True, None)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_client_is_as_it_was_when_the_library_has_gone(gate: GatewayProcess, mode: str) -> None:
-    async with Client(gate.url, mode=mode) as client:
+async def test_the_client_is_as_it_was_when_the_library_has_gone(gateway: GatewayProcess, mode: str) -> None:
+    async with Client(gateway.url, mode=mode) as client:
         async with TxSession(client) as tx:
             await tx.call_tool("s_pay", idempotency_key=f"borrowed {mode}")
         plain = await client.call_tool("s_pay", {})
@@ -73,9 +73,9 @@ async def test_the_client_is_as_it_was_when_the_library_has_gone(gate: GatewayPr
 
 
 async def test_an_open_session_of_the_sdk_on_stdio_negotiates_too(
-    gate: GatewayProcess, tmp_path: Path
+    gateway: GatewayProcess, tmp_path: Path
 ) -> None:
-    command = ["-m", "headgate", "serve", "--config", str(gate.config_path), "--transport", "stdio"]
+    command = ["-m", "headgate", "serve", "--config", str(gateway.config_path), "--transport", "stdio"]
     child = StdioServerParameters(
         command=sys.executable, args=[*command, "--data-dir", str(tmp_path / "data")]
     )
@@ -166,8 +166,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 # The gateway's part of it.
 
 
-def test_a_client_whose_handshake_is_over_is_told_only_if_it_declares_rmcp(gate: GatewayProcess) -> None:
-    client = Handshaker(gate.url)
+def test_a_client_whose_handshake_is_over_is_told_only_if_it_declares_rmcp(gateway: GatewayProcess) -> None:
+    client = Handshaker(gateway.url)
     silent: list[dict[str, Any]] = [{}, {"_meta": {}}, {"_meta": {DECLARED: {"sampling": {}}}}]
     for params in silent:
         assert client.ask("server/discover", params)["error"]["code"] == -32601
@@ -179,9 +179,9 @@ def test_a_client_whose_handshake_is_over_is_told_only_if_it_declares_rmcp(gate:
 
 
 def test_a_request_of_the_handshake_era_may_declare_rmcp_for_itself(
-    gate: GatewayProcess, place: Path
+    gateway: GatewayProcess, place: Path
 ) -> None:
-    client = Handshaker(gate.url)
+    client = Handshaker(gateway.url)
     said = {"rmcp": {"request_id": "r-1"}}
     declaring = client.ask("tools/call", {"name": "r_pay", "_meta": {**said, DECLARED: SPEAKING}})["result"]
     assert declaring["_meta"]["rmcp"]["processed"] is True

@@ -27,21 +27,23 @@ PAYMENT = {"words": "paid 5"}
 class Site:
     """A gateway that can be killed and started again at the same address."""
 
-    def __init__(self, place: Path, gates: ExitStack) -> None:
+    def __init__(self, place: Path, gateways: ExitStack) -> None:
         self.journal = place / "journal"
         self.port, self.proxy_port = free_port(), free_port()
         self._place = place
-        self._gates = gates
+        self._gateways = gateways
 
     def start(self) -> GatewayProcess:
         """Start it, with the ledger that it had."""
         command = server_command("servers.outcomes", "by-argument", self.journal)
         hosts = [f"127.0.0.1:{self.proxy_port}"]
         config = configuration({"s": stdio_entry(command)}, allowedHosts=hosts)
-        running = running_gateway(config, self._place / "gate", port=self.port, start_seconds=START_SECONDS)
-        gate = self._gates.enter_context(running)
-        gate.wait_until_ready(seconds=START_SECONDS)
-        return gate
+        running = running_gateway(
+            config, self._place / "gateway", port=self.port, start_seconds=START_SECONDS
+        )
+        gateway = self._gateways.enter_context(running)
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        return gateway
 
     def executions(self) -> list[str]:
         """The tools that were called at the server, in order."""
@@ -51,8 +53,8 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with ExitStack() as gates:
-        yield Site(tmp_path, gates)
+    with ExitStack() as gateways:
+        yield Site(tmp_path, gateways)
 
 
 async def lost_answer(tx: TxSession, proxy: Proxy) -> TxResult:
@@ -71,7 +73,7 @@ async def lost_answer(tx: TxSession, proxy: Proxy) -> TxResult:
 async def test_a_repeat_after_the_outage_gets_the_recorded_answer(
     site: Site, era: str, *, killed: bool
 ) -> None:
-    gate = await asyncio.to_thread(site.start)
+    gateway = await asyncio.to_thread(site.start)
     proxy = Proxy(site.port, site.proxy_port)
     async with proxy, TxSession(Client(proxy.url, mode=era), QUICK) as tx:
         lost = await lost_answer(tx, proxy)
@@ -82,7 +84,7 @@ async def test_a_repeat_after_the_outage_gets_the_recorded_answer(
             away = await tx.call_tool("s_pay", PAYMENT, idempotency_key="order 17")
             assert (away.error_code, away.processed, away.retryable) == ("CONNECTION_ERROR", None, True)
         if killed:
-            await asyncio.to_thread(gate.kill)
+            await asyncio.to_thread(gateway.kill)
             await asyncio.to_thread(site.start)
         await proxy.open()
         back = await tx.call_tool("s_pay", PAYMENT, idempotency_key="order 17")
@@ -93,12 +95,12 @@ async def test_a_repeat_after_the_outage_gets_the_recorded_answer(
 
 @ERAS
 async def test_what_the_gateway_does_not_know_either_is_in_doubt_by_its_word(site: Site, era: str) -> None:
-    gate = await asyncio.to_thread(site.start)
-    async with TxSession(Client(gate.url, mode=era), QUICK) as tx:
+    gateway = await asyncio.to_thread(site.start)
+    async with TxSession(Client(gateway.url, mode=era), QUICK) as tx:
         slow = {"outcome": "slow"}
         calling = asyncio.create_task(tx.call_tool("s_pay", slow, idempotency_key="order 18"))
         await eventually(lambda: site.executions() == ["pay"], START_SECONDS, "the call is carried out")
-        await asyncio.to_thread(gate.kill)
+        await asyncio.to_thread(gateway.kill)
         assert (await calling).processed is None
         await asyncio.to_thread(site.start)
         # With the id of the operation, by which it can be settled.

@@ -28,7 +28,7 @@ Message = dict[str, Any]
 class Yard:
     """A gateway before the servers whose calls end in all ways."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     journal: Path
 
     def executions(self, order: str) -> int:
@@ -38,7 +38,7 @@ class Yard:
 
     def client(self, era: str) -> Handshaker | Stateless:
         """A client that speaks rmcp, without the library."""
-        return (Handshaker if era == "legacy" else Stateless)(self.gate.url, SPEAKING)
+        return (Handshaker if era == "legacy" else Stateless)(self.gateway.url, SPEAKING)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     # One for each test that ends it: a server that ended is started again a little later each time.
     servers = ["s", *(f"{era}{who}{n}" for era in ERA_NAMES for who in ("raw", "lib") for n in (1, 2))]
     config = configuration({name: stdio_entry(command) for name in servers})
-    with running_gateway(config, place / "gate", start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(seconds=START_SECONDS)
-        yield Yard(gate, place / "journal")
+    with running_gateway(config, place / "gateway", start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(seconds=START_SECONDS)
+        yield Yard(gateway, place / "journal")
 
 
 @dataclass(frozen=True)
@@ -171,13 +171,13 @@ def test_a_call_without_a_key_is_judged_by_the_same_rules(yard: Yard, era: str) 
 
 @ERAS
 async def test_what_never_left_the_gateway_is_failed(tmp_path: Path, era: str) -> None:
-    with ExitStack() as shops, ExitStack() as gates:
+    with ExitStack() as shops, ExitStack() as gateways:
         shop = shops.enter_context(http_server(server_command("sdk_servers.rmcp_shop", site=True)))
         config = configuration({"h": {"url": shop, "breaker": {"failures": 1, "rest": 60}}})
-        gate = gates.enter_context(running_gateway(config, tmp_path, start_seconds=START_SECONDS))
-        gate.wait_until_ready(seconds=START_SECONDS)
+        gateway = gateways.enter_context(running_gateway(config, tmp_path, start_seconds=START_SECONDS))
+        gateway.wait_until_ready(seconds=START_SECONDS)
         shops.close()
-        client = Yard(gate, tmp_path).client(era)
+        client = Yard(gateway, tmp_path).client(era)
         # A refused connection: recorded, and nothing happened.
         meta = call(client, "h_pay", {}, "first")
         assert delivery_status(meta) == (True, False, "failed", "CONNECTION_ERROR", False)
@@ -187,7 +187,7 @@ async def test_what_never_left_the_gateway_is_failed(tmp_path: Path, era: str) -
         meta = call(client, "h_pay", {}, "second")
         assert delivery_status(meta) == (False, False, "failed", "TEMPORARY_FAILURE", False)
         assert "io.headgate/operation" not in meta
-        told = await library(Yard(gate, tmp_path), era, "h_pay", {}, "third")
+        told = await library(Yard(gateway, tmp_path), era, "h_pay", {}, "third")
         assert told == (False, "TEMPORARY_FAILURE", False)
 
 
@@ -228,7 +228,7 @@ def get_operation(client: Handshaker | Stateless, op_id: str) -> Message:
 
 async def library(yard: Yard, era: str, tool: str, arguments: Message, key: str) -> tuple[Any, ...]:
     """What the library says: processed, the code, and whether it is a duplicate, which no exception says."""
-    async with TxSession(Client(yard.gate.url, mode=era), SOON) as tx:
+    async with TxSession(Client(yard.gateway.url, mode=era), SOON) as tx:
         limit = 1500 if arguments.get("outcome") == "slow" else 20_000
         try:
             answer = await tx.call_tool(tool, arguments, idempotency_key=key, timeout_ms=limit)
