@@ -18,20 +18,20 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def gate(tmp_path_factory: pytest.TempPathFactory, journal: Path) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory, journal: Path) -> Iterator[GatewayProcess]:
     """Return a gateway before the built-in example and the scripted server."""
     config = {
         "mcpServers": {"example": EXAMPLE, "own": scripted(journal)},
         # Results of every size cross the front.
         "proxySettings": {"enableAutoTruncation": False},
     }
-    with running_gateway(config, tmp_path_factory.mktemp("gate")) as gate:
-        settle(gate)
-        yield gate
+    with running_gateway(config, tmp_path_factory.mktemp("gateway")) as gateway:
+        settle(gateway)
+        yield gateway
 
 
 @pytest.fixture(autouse=True)
-def everybody_else_is_served(gate: GatewayProcess) -> Iterator[None]:
+def everybody_else_is_served(gateway: GatewayProcess) -> Iterator[None]:
     """Look, after each test, whether the gateway still answers others."""
     yield
-    assert gate.get("/health").status == 200
+    assert gateway.get("/health").status == 200

@@ -1,4 +1,4 @@
-"""What a client asks about the delivery of a call, what it is told, and what never leaves the gate."""
+"""What a client asks about the delivery of a call, what it is told, and what never leaves the gateway."""
 
 import json
 from typing import Any
@@ -410,31 +410,33 @@ def test_an_error_tells_no_secret(method: str) -> None:
 # Over the wire.
 
 
-def test_a_client_that_declares_it_is_told_what_both_have(gate: GatewayProcess) -> None:
-    greeted = Session(gate, capabilities=SPEAKING).greeting.json()["result"]["capabilities"]
+def test_a_client_that_declares_it_is_told_what_both_have(gateway: GatewayProcess) -> None:
+    greeted = Session(gateway, capabilities=SPEAKING).greeting.json()["result"]["capabilities"]
     assert greeted["experimental"]["rmcp"] == SHARED
     headers = modern_headers("server/discover")
     asked = modern_request("server/discover", {"_meta": {ON_WIRE: SPEAKING}})
-    discovered = last_message(post(gate, asked, headers))["result"]["capabilities"]
+    discovered = last_message(post(gateway, asked, headers))["result"]["capabilities"]
     assert discovered["experimental"]["rmcp"] == SHARED
 
 
 @pytest.mark.parametrize(
     "capabilities", [{}, {"experimental": {"rmcp": {"version": "9.0.0", "features": ["ack"]}}}]
 )
-def test_a_client_that_does_not_is_told_nothing(gate: GatewayProcess, capabilities: dict[str, Any]) -> None:
-    session = Session(gate, capabilities=capabilities)
+def test_a_client_that_does_not_is_told_nothing(
+    gateway: GatewayProcess, capabilities: dict[str, Any]
+) -> None:
+    session = Session(gateway, capabilities=capabilities)
     assert "experimental" not in session.greeting.json()["result"]["capabilities"]
     params = {"name": "own_echo", "arguments": {}, "_meta": {"rmcp": {"request_id": "r"}}}
     assert "rmcp" not in session.ask("tools/call", params)["result"].get("_meta", {})
 
 
-def test_a_client_of_each_era_that_speaks_it_is_told_of_its_call(gate: GatewayProcess) -> None:
+def test_a_client_of_each_era_that_speaks_it_is_told_of_its_call(gateway: GatewayProcess) -> None:
     said = {"rmcp": {"request_id": "r-1"}}
     params = {"name": "own_echo", "arguments": {"a": 1}}
-    old = Session(gate, capabilities=SPEAKING).ask("tools/call", {**params, "_meta": said})["result"]
+    old = Session(gateway, capabilities=SPEAKING).ask("tools/call", {**params, "_meta": said})["result"]
     asked = modern_request("tools/call", {**params, "_meta": {**said, ON_WIRE: SPEAKING}})
-    new = last_message(post(gate, asked, modern_headers("tools/call", "own_echo")))["result"]
+    new = last_message(post(gateway, asked, modern_headers("tools/call", "own_echo")))["result"]
     for result in (old, new):
         assert result["_meta"]["rmcp"] == {**PROCESSED, "final_status": "completed"}
 
@@ -444,30 +446,32 @@ def test_a_client_of_each_era_that_speaks_it_is_told_of_its_call(gate: GatewayPr
     [({}, "transfer_id is not given"), ({"transfer_id": "t", "index": "0"}, "index must be a whole number")],
 )
 def test_a_part_that_is_asked_for_wrongly_is_refused_as_wrong_params(
-    gate: GatewayProcess, params: dict[str, Any], problem: str
+    gateway: GatewayProcess, params: dict[str, Any], problem: str
 ) -> None:
-    told = Session(gate, capabilities=SPEAKING).ask("rmcp/chunk", params)["error"]
+    told = Session(gateway, capabilities=SPEAKING).ask("rmcp/chunk", params)["error"]
     assert (told["code"], told["data"]["code"]) == (INVALID_PARAMS, "INVALID_PARAMS")
     assert told["message"].startswith(f"rmcp/chunk: {problem}; ")
 
 
-def test_a_key_in_a_header_that_is_there_twice_is_refused(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_a_key_in_a_header_that_is_there_twice_is_refused(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     call = request("tools/call", {"name": "own_echo", "arguments": {}})
-    once = post(gate, call, {**session.headers, "Idempotency-Key": "k" * 300})
+    once = post(gateway, call, {**session.headers, "Idempotency-Key": "k" * 300})
     assert last_message(once)["error"]["code"] == INVALID_PARAMS
-    twice = post(gate, call, {**session.headers, "Idempotency-Key": "a", "idempotency-key": "a"})
+    twice = post(gateway, call, {**session.headers, "Idempotency-Key": "a", "idempotency-key": "a"})
     assert twice.status == 400
 
 
 @pytest.mark.parametrize("place", ["header", "meta", "rmcp"])
-def test_a_key_is_answered_with_the_operation_and_goes_no_further(gate: GatewayProcess, place: str) -> None:
-    session = Session(gate, capabilities=SPEAKING)
+def test_a_key_is_answered_with_the_operation_and_goes_no_further(
+    gateway: GatewayProcess, place: str
+) -> None:
+    session = Session(gateway, capabilities=SPEAKING)
     key = f"key by {place}"
     meta = {"meta": {"io.headgate/idempotencyKey": key}, "rmcp": {"rmcp": {"idempotency_key": key}}}
     headers = {**session.headers, **({"Idempotency-Key": key} if place == "header" else {})}
     call = request("tools/call", {"name": "own_echo", "arguments": {}, "_meta": meta.get(place, {})})
-    first, again = (last_message(post(gate, call, headers))["result"] for _ in range(2))
+    first, again = (last_message(post(gateway, call, headers))["result"] for _ in range(2))
     told = [result["_meta"]["io.headgate/operation"] for result in (first, again)]
     assert told[0]["op_id"] == told[1]["op_id"]
     assert [operation["duplicate"] for operation in told] == [False, True]

@@ -38,19 +38,19 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 WANTED = {"notifications": {"toolsListChanged": True}}
 
 
-def steps(gate: GatewayProcess, era: str, meta: dict[str, Any], tool: str = "own_steps") -> HttpAnswer:
+def steps(gateway: GatewayProcess, era: str, meta: dict[str, Any], tool: str = "own_steps") -> HttpAnswer:
     params = {"name": tool, "arguments": {"steps": 3}, "_meta": meta}
     if era == "stateless":
-        return modern(gate, "tools/call", params)
-    return Session(gate).post(request("tools/call", params))
+        return modern(gateway, "tools/call", params)
+    return Session(gateway).post(request("tools/call", params))
 
 
 @pytest.mark.parametrize("token", ["t-1", 7, "7"])
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 def test_progress_comes_as_a_stream_under_the_token_of_the_client(
-    gate: GatewayProcess, era: str, token: Any
+    gateway: GatewayProcess, era: str, token: Any
 ) -> None:
-    answer = steps(gate, era, {"progressToken": token})
+    answer = steps(gateway, era, {"progressToken": token})
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/event-stream"
     *told, last = messages_in(answer.body)
@@ -62,42 +62,49 @@ def test_progress_comes_as_a_stream_under_the_token_of_the_client(
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_without_a_token_the_answer_is_plain(gate: GatewayProcess, era: str) -> None:
-    answer = steps(gate, era, {"vendor/key": 1})
+def test_without_a_token_the_answer_is_plain(gateway: GatewayProcess, era: str) -> None:
+    answer = steps(gateway, era, {"vendor/key": 1})
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["result"]["structuredContent"] == {"steps": 3}
 
 
-def test_a_token_that_nothing_is_said_about_keeps_the_answer_plain(gate: GatewayProcess) -> None:
-    answer = modern(gate, "tools/call", {"name": "own_echo", "arguments": {}, "_meta": {"progressToken": 1}})
+def test_a_token_that_nothing_is_said_about_keeps_the_answer_plain(gateway: GatewayProcess) -> None:
+    answer = modern(
+        gateway, "tools/call", {"name": "own_echo", "arguments": {}, "_meta": {"progressToken": 1}}
+    )
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_progress_of_two_calls_with_one_token_does_not_mix(gate: GatewayProcess) -> None:
+def test_progress_of_two_calls_with_one_token_does_not_mix(gateway: GatewayProcess) -> None:
     headers = modern_headers("tools/call", "example_wait")
     params = {"name": "example_wait", "arguments": {"seconds": 1.5}, "_meta": {"progressToken": "same"}}
     body = json.dumps(modern_request("tools/call", params)).encode()
-    with opened(gate, "POST", "/mcp", headers, body) as slow:
+    with opened(gateway, "POST", "/mcp", headers, body) as slow:
         assert slow.message()["params"]["total"] == 3
-        other = steps(gate, "stateless", {"progressToken": "same"})
+        other = steps(gateway, "stateless", {"progressToken": "same"})
         assert len(messages_in(other.body)) == 4
         told = [slow.message() for _ in range(3)]
         assert [one.get("params", {}).get("progress") for one in told] == [2, 3, None]
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_who_hangs_up_cancels_the_call(gate: GatewayProcess, journal: Path, era: str) -> None:
+def test_who_hangs_up_cancels_the_call(gateway: GatewayProcess, journal: Path, era: str) -> None:
     before = journal.read_text(encoding="utf-8")
     params = {"name": "own_hold", "arguments": {}}
     if era == "stateless":
         headers = modern_headers("tools/call", "own_hold")
         body = json.dumps(modern_request("tools/call", params))
     else:
-        headers = {**JSON_HEADERS, **Session(gate).headers}
+        headers = {**JSON_HEADERS, **Session(gateway).headers}
         body = json.dumps(request("tools/call", params))
-    with open_socket(gate) as connection:
+    with open_socket(gateway) as connection:
         lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-        head = ["POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{gate.port}", f"Content-Length: {len(body)}", *lines]
+        head = [
+            "POST /mcp HTTP/1.1",
+            f"Host: 127.0.0.1:{gateway.port}",
+            f"Content-Length: {len(body)}",
+            *lines,
+        ]
         connection.sendall("\r\n".join([*head, "", body]).encode())
         wait_until(
             lambda: journal.read_text(encoding="utf-8") != before, WAIT_SECONDS, "the call has arrived"
@@ -110,10 +117,10 @@ def test_who_hangs_up_cancels_the_call(gate: GatewayProcess, journal: Path, era:
     )
 
 
-def subscribed(gate: GatewayProcess, id: Any, params: dict[str, Any] | None = None) -> Any:
+def subscribed(gateway: GatewayProcess, id: Any, params: dict[str, Any] | None = None) -> Any:
     message = modern_request("subscriptions/listen", WANTED if params is None else params, id)
     body = json.dumps(message).encode()
-    return opened(gate, "POST", "/mcp", modern_headers("subscriptions/listen"), body)
+    return opened(gateway, "POST", "/mcp", modern_headers("subscriptions/listen"), body)
 
 
 def acknowledgement(stream: Stream) -> dict[str, Any]:
@@ -124,20 +131,20 @@ def acknowledgement(stream: Stream) -> dict[str, Any]:
 
 
 @pytest.fixture
-def own_gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
-    """Return a gate whose list of tools may change."""
+def own_gateway(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
+    """Return a gateway whose list of tools may change."""
     own = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
     settle(own)
     return own
 
 
-def test_everybody_who_listens_hears_that_the_tools_changed(own_gate: GatewayProcess) -> None:
-    session, silent = Session(own_gate), Session(own_gate)
+def test_everybody_who_listens_hears_that_the_tools_changed(own_gateway: GatewayProcess) -> None:
+    session, silent = Session(own_gateway), Session(own_gateway)
     with ExitStack() as streams:
-        old = streams.enter_context(opened(own_gate, "GET", "/sse", {}))
+        old = streams.enter_context(opened(own_gateway, "GET", "/sse", {}))
         assert old.event()[0] == "endpoint"
-        new = streams.enter_context(subscribed(own_gate, "L1"))
-        number = streams.enter_context(subscribed(own_gate, 2))
+        new = streams.enter_context(subscribed(own_gateway, "L1"))
+        number = streams.enter_context(subscribed(own_gateway, 2))
         for stream, id in ((new, "L1"), (number, 2)):
             assert acknowledgement(stream) == {
                 "_meta": {SUBSCRIPTION: id},
@@ -145,14 +152,14 @@ def test_everybody_who_listens_hears_that_the_tools_changed(own_gate: GatewayPro
             }
         get = streams.enter_context(listening(session))
 
-        modern_call(own_gate, "own_grow", {"tool": "fresh"})
+        modern_call(own_gateway, "own_grow", {"tool": "fresh"})
 
         changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
         assert get.message() == changed
         assert old.message() == changed
         for stream, id in ((new, "L1"), (number, 2)):
             assert stream.message() == changed | {"params": {"_meta": {SUBSCRIPTION: id}}}
-        assert "own_fresh" in names(own_gate)
+        assert "own_fresh" in names(own_gateway)
         # Who opens a stream later learns that something has changed since its handshake.
         late = streams.enter_context(listening(silent))
         assert late.message() == changed
@@ -161,26 +168,26 @@ def test_everybody_who_listens_hears_that_the_tools_changed(own_gate: GatewayPro
 @pytest.mark.parametrize(
     "wanted", [{"notifications": {}}, {"notifications": {"toolsListChanged": False}}, {}]
 )
-def test_who_did_not_ask_for_changes_is_not_told(own_gate: GatewayProcess, wanted: dict[str, Any]) -> None:
-    with subscribed(own_gate, "L1", wanted) as stream, subscribed(own_gate, "L2") as other:
+def test_who_did_not_ask_for_changes_is_not_told(own_gateway: GatewayProcess, wanted: dict[str, Any]) -> None:
+    with subscribed(own_gateway, "L1", wanted) as stream, subscribed(own_gateway, "L2") as other:
         assert acknowledgement(stream)["notifications"] == {}
         acknowledgement(other)
-        modern_call(own_gate, "own_grow", {"tool": "fresh"})
+        modern_call(own_gateway, "own_grow", {"tool": "fresh"})
         other.message()
-        own_gate.stop()
+        own_gateway.stop()
         # The first thing that comes is the end.
         end = {"resultType": "complete", "_meta": {SUBSCRIPTION: "L1"}}
         assert stream.message() == {"jsonrpc": "2.0", "id": "L1", "result": end}
 
 
 @pytest.mark.parametrize("wanted", [{"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}])
-def test_a_filter_that_makes_no_sense_is_refused(gate: GatewayProcess, wanted: dict[str, Any]) -> None:
-    answer = modern(gate, "subscriptions/listen", wanted)
+def test_a_filter_that_makes_no_sense_is_refused(gateway: GatewayProcess, wanted: dict[str, Any]) -> None:
+    answer = modern(gateway, "subscriptions/listen", wanted)
     assert answer.status == 400
     assert answer.json()["error"]["code"] == -32602
 
 
-def test_a_gate_that_ends_says_so_on_every_stream(start_gateway: Start) -> None:
+def test_a_gateway_that_ends_says_so_on_every_stream(start_gateway: Start) -> None:
     short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     settle(short)
     session = Session(short)
@@ -198,7 +205,7 @@ def test_a_gate_that_ends_says_so_on_every_stream(start_gateway: Start) -> None:
                 stream.event()
 
 
-def test_a_gate_that_ends_answers_the_calls_under_way_first(start_gateway: Start) -> None:
+def test_a_gateway_that_ends_answers_the_calls_under_way_first(start_gateway: Start) -> None:
     short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     params = {"name": "example_wait", "arguments": {"seconds": 1}, "_meta": {"progressToken": 1}}
     body = json.dumps(modern_request("tools/call", params)).encode()
@@ -209,7 +216,7 @@ def test_a_gate_that_ends_answers_the_calls_under_way_first(start_gateway: Start
         assert stream.message()["result"]["content"][0]["text"] == "waited 1 s"
 
 
-def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(start_gateway: Start) -> None:
+def test_a_gateway_that_ends_is_not_ready_and_begins_nothing_new(start_gateway: Start) -> None:
     short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     session = Session(short)
     params = {"name": "example_wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}}
@@ -217,7 +224,7 @@ def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(start_gateway: Sta
     with opened(short, "POST", "/mcp", modern_headers("tools/call", "example_wait"), body) as stream:
         stream.message()
         short.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: short.get("/ready").status == 503, WAIT_SECONDS, "the gate is not ready")
+        wait_until(lambda: short.get("/ready").status == 503, WAIT_SECONDS, "the gateway is not ready")
         assert short.get("/health").status == 200
         for answer in (modern(short, "tools/list"), session.post(request("tools/list"))):
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
@@ -231,7 +238,7 @@ def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(start_gateway: Sta
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_gate_that_ends_lets_its_servers_end_in_good_order(
+def test_a_gateway_that_ends_lets_its_servers_end_in_good_order(
     start_gateway: Start, tmp_path: Path, sign: signal.Signals
 ) -> None:
     journal = tmp_path / "journal"
@@ -246,12 +253,12 @@ def test_a_gate_that_ends_lets_its_servers_end_in_good_order(
     assert code in ({0, 130} if sign is signal.SIGINT else {0})
 
 
-def said(gate: GatewayProcess, era: str, line: str, **arguments: Any) -> dict[str, Any]:
+def said(gateway: GatewayProcess, era: str, line: str, **arguments: Any) -> dict[str, Any]:
     """What a client gets when the server says this line."""
     params = {"name": "own_say", "arguments": {"line": line, **arguments}}
     if era == "stateless":
-        return last_message(modern(gate, "tools/call", params))
-    return last_message(Session(gate).post(request("tools/call", params)))
+        return last_message(modern(gateway, "tools/call", params))
+    return last_message(Session(gateway).post(request("tools/call", params)))
 
 
 RESULT = '{"content":[{"type":"text","text":"PAD"}],"b":1.0,"a":[ 1 ]}'
@@ -261,14 +268,14 @@ SIZES = [0, 100_000, 3_000_000]
 
 @pytest.mark.parametrize("pad", SIZES)
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_a_result_of_any_size_passes_byte_for_byte(gate: GatewayProcess, era: str, pad: int) -> None:
+def test_a_result_of_any_size_passes_byte_for_byte(gateway: GatewayProcess, era: str, pad: int) -> None:
     line = f'{{"jsonrpc":"2.0","id":ID,"result":{RESULT}}}'
     params = {"name": "own_say", "arguments": {"line": line, "pad": pad}}
     if era == "stateless":
-        body = modern(gate, "tools/call", params).body
+        body = modern(gateway, "tools/call", params).body
         expected = '{"resultType":"complete",' + RESULT.replace("PAD", "x" * pad)[1:]
     else:
-        body = Session(gate).post(request("tools/call", params)).body
+        body = Session(gateway).post(request("tools/call", params)).body
         expected = RESULT.replace("PAD", "x" * pad)
     assert body == b'{"jsonrpc":"2.0","id":1,"result":' + expected.encode() + b"}"
 
@@ -277,9 +284,9 @@ def test_a_result_of_any_size_passes_byte_for_byte(gate: GatewayProcess, era: st
 @pytest.mark.parametrize("result", ['["PAD"]', '"PAD"', '[{"a":"PAD"},{}]', "5"])
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 def test_a_result_that_is_no_object_is_said_to_be_wrong(
-    gate: GatewayProcess, era: str, result: str, pad: int
+    gateway: GatewayProcess, era: str, result: str, pad: int
 ) -> None:
-    answer = said(gate, era, f'{{"jsonrpc":"2.0","id":ID,"result":{result}}}', pad=pad)
+    answer = said(gateway, era, f'{{"jsonrpc":"2.0","id":ID,"result":{result}}}', pad=pad)
     assert answer["result"]["isError"] is True
     assert answer["result"]["_meta"]["io.headgate/error"]["code"] == "INVALID_MESSAGE"
 
@@ -290,52 +297,52 @@ GARBLED = ['{"jsonrpc":"2.0","id":ID,"result":{"a":"PADBAD"}}', '{"jsonrpc":"2.0
 @pytest.mark.parametrize("pad", SIZES)
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 def test_a_garbled_answer_fails_its_call_at_once_and_the_server_goes_on(
-    gate: GatewayProcess, era: str, pad: int
+    gateway: GatewayProcess, era: str, pad: int
 ) -> None:
-    restarts = gate.servers()["own"].get("restarts", 0)
+    restarts = gateway.servers()["own"].get("restarts", 0)
     for line in GARBLED:
-        told = said(gate, era, line, pad=pad)["result"]["_meta"]["io.headgate/error"]
+        told = said(gateway, era, line, pad=pad)["result"]["_meta"]["io.headgate/error"]
         assert told["code"] == "INVALID_MESSAGE"
         assert told["effect"] == "unknown"
-    assert modern_call(gate, "own_echo")["structuredContent"]
-    assert gate.servers()["own"].get("restarts", 0) == restarts
+    assert modern_call(gateway, "own_echo")["structuredContent"]
+    assert gateway.servers()["own"].get("restarts", 0) == restarts
 
 
 @pytest.mark.parametrize("depth", [500, 20_000])
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_a_result_of_any_depth_passes(gate: GatewayProcess, era: str, depth: int) -> None:
+def test_a_result_of_any_depth_passes(gateway: GatewayProcess, era: str, depth: int) -> None:
     deep = "[" * depth + "]" * depth
     line = f'{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"resultType":"complete","deep":{deep}}}}}'
     params = {"name": "own_say", "arguments": {"line": line}}
     if era == "stateless":
-        answer = modern(gate, "tools/call", params)
+        answer = modern(gateway, "tools/call", params)
     else:
-        answer = Session(gate).post(request("tools/call", params))
+        answer = Session(gateway).post(request("tools/call", params))
     assert answer.status == 200
     assert deep.encode() in answer.body
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_half_a_character_that_javascript_sends_is_carried(gate: GatewayProcess, era: str) -> None:
+def test_half_a_character_that_javascript_sends_is_carried(gateway: GatewayProcess, era: str) -> None:
     line = r'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"cut \ud83d"}]}}'
-    answer = said(gate, era, line)
+    answer = said(gateway, era, line)
     assert answer["result"]["content"] == [{"type": "text", "text": "cut \ud83d"}]
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_an_error_of_the_server_passes_verbatim(gate: GatewayProcess, era: str) -> None:
+def test_an_error_of_the_server_passes_verbatim(gateway: GatewayProcess, era: str) -> None:
     error = '{"code":-32602,"message":"no","data":{"z":1.0,"a":[ ]}}'
     line = f'{{"jsonrpc":"2.0","id":ID,"error":{error}}}'
     params = {"name": "own_say", "arguments": {"line": line}}
     if era == "stateless":
-        body = modern(gate, "tools/call", params).body
+        body = modern(gateway, "tools/call", params).body
     else:
-        body = Session(gate).post(request("tools/call", params)).body
+        body = Session(gateway).post(request("tools/call", params)).body
     assert body == b'{"jsonrpc":"2.0","id":1,"error":' + error.encode() + b"}"
 
 
-def names(gate: GatewayProcess) -> list[str]:
-    return [tool["name"] for tool in modern(gate, "tools/list").json()["result"]["tools"]]
+def names(gateway: GatewayProcess) -> list[str]:
+    return [tool["name"] for tool in modern(gateway, "tools/list").json()["result"]["tools"]]
 
 
 def test_the_lists_of_a_server_that_was_switched_off_are_gone(start_gateway: Start, tmp_path: Path) -> None:
@@ -353,17 +360,22 @@ def test_the_lists_of_a_server_that_was_switched_off_are_gone(start_gateway: Sta
         assert told["code"] == "TOOL_NOT_FOUND"
 
 
-def test_a_client_that_reads_nothing_disturbs_nobody(gate: GatewayProcess) -> None:
+def test_a_client_that_reads_nothing_disturbs_nobody(gateway: GatewayProcess) -> None:
     line = f'{{"jsonrpc":"2.0","id":ID,"result":{RESULT}}}'
     params = {"name": "own_say", "arguments": {"line": line, "pad": 20_000_000}}
-    session = Session(gate)
+    session = Session(gateway)
     body = json.dumps(request("tools/call", params))
-    with open_socket(gate) as connection:
+    with open_socket(gateway) as connection:
         lines = [f"{name}: {value}" for name, value in {**JSON_HEADERS, **session.headers}.items()]
-        head = ["POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{gate.port}", f"Content-Length: {len(body)}", *lines]
+        head = [
+            "POST /mcp HTTP/1.1",
+            f"Host: 127.0.0.1:{gateway.port}",
+            f"Content-Length: {len(body)}",
+            *lines,
+        ]
         connection.sendall("\r\n".join([*head, "", body]).encode())
         assert connection.recv(10).startswith(b"HTTP/1.1")
         for _ in range(10):
-            assert modern_call(gate, "own_echo")["structuredContent"]
-    assert send(gate, "GET", "/health", {}).status == 200
-    assert post(gate, request("ping"), session.headers).status == 200
+            assert modern_call(gateway, "own_echo")["structuredContent"]
+    assert send(gateway, "GET", "/health", {}).status == 200
+    assert post(gateway, request("ping"), session.headers).status == 200

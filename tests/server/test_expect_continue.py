@@ -35,18 +35,18 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def alone(start_gateway: Callable[..., GatewayProcess], notes: Path) -> GatewayProcess:
-    """Return a gate of which this test is the only client."""
+    """Return a gateway of which this test is the only client."""
     settings = {"enableAutoTruncation": False}
-    gate = start_gateway({"mcpServers": {"own": scripted(notes)}, "proxySettings": settings})
-    settle(gate)
-    return gate
+    gateway = start_gateway({"mcpServers": {"own": scripted(notes)}, "proxySettings": settings})
+    settle(gateway)
+    return gateway
 
 
-def parts(gate: GatewayProcess, name: str, id: str, **headers: str) -> tuple[bytes, bytes]:
+def parts(gateway: GatewayProcess, name: str, id: str, **headers: str) -> tuple[bytes, bytes]:
     """The head and the body of a call."""
     body = json.dumps(modern_request("tools/call", {"name": name, "arguments": {}}, id)).encode()
     known = {key: value for key, value in modern_headers("tools/call", name).items() if value}
-    head, _, rest = posted(gate, body, known | headers).partition(b"\r\n\r\n")
+    head, _, rest = posted(gateway, body, known | headers).partition(b"\r\n\r\n")
     return head + b"\r\n\r\n", rest
 
 
@@ -55,14 +55,14 @@ def response(received: BufferedReader) -> tuple[int, dict[str, Any]]:
     status = int(received.readline().split()[1])
     size = 0
     while (line := received.readline()) != b"\r\n":
-        assert line, "the gate closed the connection"
+        assert line, "the gateway closed the connection"
         name, _, value = line.partition(b":")
         size = int(value) if name.lower() == b"content-length" else size
     return status, json.loads(received.read(size) or b"{}")
 
 
 def go_on(connection: socket.socket, received: BufferedReader, body: bytes) -> None:
-    """Send the body once the gate says so, and read its answer: one interim response, and no second one."""
+    """Send the body after the one interim response of the gateway, and read its answer."""
     assert response(received) == (100, {})
     connection.sendall(body)
     status, message = response(received)
@@ -89,7 +89,7 @@ def test_it_comes_after_the_answers_to_all_requests_that_wait_for_the_client_to_
         connection.sendall(b"".join(raw_request(alone, number, 900_000) for number in range(MANY)))
         wait_until(lambda: alone.metrics()["headgate_outbound_bytes"] > 0, WAIT_SECONDS, "unread bytes")
         connection.sendall(head)
-        # The gate has read the head when it has answered a later request.
+        # The gateway has read the head when it has answered a later request.
         assert alone.get("/health").status == 200
         answered = [response(received) for _ in range(MANY)]
         assert [(status, message.get("id")) for status, message in answered] == [

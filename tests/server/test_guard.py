@@ -1,4 +1,4 @@
-"""Which names of Host and Origin are the gate's own."""
+"""Which names of Host and Origin are the gateway's own."""
 
 import pytest
 

@@ -44,8 +44,8 @@ def error_code(answer: HttpAnswer) -> int:
 
 @pytest.mark.parametrize("path", ["/nothing", "/mcp/other", "/MCP", "//mcp", "/api", "/.env"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_unknown_path_is_404(gate: GatewayProcess, method: str, path: str) -> None:
-    assert send(gate, method, path, JSON_HEADERS).status == 404
+def test_an_unknown_path_is_404(gateway: GatewayProcess, method: str, path: str) -> None:
+    assert send(gateway, method, path, JSON_HEADERS).status == 404
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_an_unknown_path_is_404(gate: GatewayProcess, method: str, path: str) ->
     ],
 )
 def test_a_wrong_method_is_405_and_says_which_are_right(
-    gate: GatewayProcess, method: str, path: str, allowed: set[str]
+    gateway: GatewayProcess, method: str, path: str, allowed: set[str]
 ) -> None:
-    answer = send(gate, method, path, JSON_HEADERS)
+    answer = send(gateway, method, path, JSON_HEADERS)
     assert answer.status == 405
     assert set(answer.headers["allow"].split(", ")) == allowed
 
@@ -78,37 +78,37 @@ def test_a_wrong_method_is_405_and_says_which_are_right(
 )
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages?session_id=x", "/health", "/metrics", "/"])
 def test_a_host_that_is_not_ours_is_421_before_anything_is_read(
-    gate: GatewayProcess, path: str, host: str
+    gateway: GatewayProcess, path: str, host: str
 ) -> None:
     method = "POST" if path in ("/mcp", "/messages?session_id=x") else "GET"
-    answer = send(gate, method, path, {**JSON_HEADERS, "Host": host}, BROKEN)
+    answer = send(gateway, method, path, {**JSON_HEADERS, "Host": host}, BROKEN)
     assert answer.status == 421
 
 
-def test_a_request_without_a_host_is_refused(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
+def test_a_request_without_a_host_is_refused(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
         connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         assert status_of(until_closed(connection)) == 421
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
-def test_every_name_of_this_machine_is_ours(gate: GatewayProcess, name: str) -> None:
-    assert send(gate, "GET", "/health", {"Host": f"{name}:{gate.port}"}).status == 200
+def test_every_name_of_this_machine_is_ours(gateway: GatewayProcess, name: str) -> None:
+    assert send(gateway, "GET", "/health", {"Host": f"{name}:{gateway.port}"}).status == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1", "file://", ""])
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/health"])
 def test_a_page_of_another_origin_is_403_before_anything_is_read(
-    gate: GatewayProcess, path: str, origin: str
+    gateway: GatewayProcess, path: str, origin: str
 ) -> None:
     method = "POST" if path == "/mcp" else "GET"
-    answer = send(gate, method, path, {**JSON_HEADERS, "Origin": origin}, BROKEN)
+    answer = send(gateway, method, path, {**JSON_HEADERS, "Origin": origin}, BROKEN)
     assert answer.status == 403
 
 
-def test_a_page_of_our_own_origin_may_call(gate: GatewayProcess) -> None:
-    for origin in (f"http://127.0.0.1:{gate.port}", f"http://localhost:{gate.port}"):
-        assert send(gate, "GET", "/health", {"Origin": origin}).status == 200
+def test_a_page_of_our_own_origin_may_call(gateway: GatewayProcess) -> None:
+    for origin in (f"http://127.0.0.1:{gateway.port}", f"http://localhost:{gateway.port}"):
+        assert send(gateway, "GET", "/health", {"Origin": origin}).status == 200
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,21 @@ def test_a_page_of_our_own_origin_may_call(gate: GatewayProcess) -> None:
     [None, "", "text/plain", "application/jsonx", "application/x-www-form-urlencoded", "multipart/form-data"],
 )
 @pytest.mark.parametrize("path", ["/mcp", "/messages?session_id=x"])
-def test_a_body_that_a_form_could_send_is_415(gate: GatewayProcess, path: str, kind: str | None) -> None:
-    assert post(gate, PING, {"Content-Type": kind}, path).status == 415
+def test_a_body_that_a_form_could_send_is_415(gateway: GatewayProcess, path: str, kind: str | None) -> None:
+    assert post(gateway, PING, {"Content-Type": kind}, path).status == 415
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-def test_json_is_json_however_it_is_written(gate: GatewayProcess, kind: str) -> None:
+def test_json_is_json_however_it_is_written(gateway: GatewayProcess, kind: str) -> None:
     assert (
-        post(gate, request("initialize", {"protocolVersion": "2025-06-18"}), {"Content-Type": kind}).status
+        post(gateway, request("initialize", {"protocolVersion": "2025-06-18"}), {"Content-Type": kind}).status
         == 200
     )
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream", "text/html", "image/png", ""])
-def test_a_client_that_does_not_take_both_kinds_is_406(gate: GatewayProcess, accept: str) -> None:
-    assert post(gate, PING, {"Accept": accept}).status == 406
+def test_a_client_that_does_not_take_both_kinds_is_406(gateway: GatewayProcess, accept: str) -> None:
+    assert post(gateway, PING, {"Accept": accept}).status == 406
 
 
 @pytest.mark.parametrize(
@@ -144,18 +144,18 @@ def test_a_client_that_does_not_take_both_kinds_is_406(gate: GatewayProcess, acc
         "application/*, text/*",
     ],
 )
-def test_a_client_that_takes_both_kinds_is_served(gate: GatewayProcess, accept: str | None) -> None:
-    answer = post(gate, request("initialize", {"protocolVersion": "2025-06-18"}), {"Accept": accept})
+def test_a_client_that_takes_both_kinds_is_served(gateway: GatewayProcess, accept: str | None) -> None:
+    answer = post(gateway, request("initialize", {"protocolVersion": "2025-06-18"}), {"Accept": accept})
     assert answer.status == 200
 
 
-def test_both_kinds_may_stand_in_two_headers(gate: GatewayProcess) -> None:
+def test_both_kinds_may_stand_in_two_headers(gateway: GatewayProcess) -> None:
     # A list may be spread over several lines of the same name, says HTTP.
     body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"})).encode()
     lines = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close"]
     lines += ["Accept: application/json", "Accept: text/event-stream"]
-    with open_socket(gate) as connection:
-        connection.sendall(head_of(gate, *lines, path="/mcp", method="POST") + body)
+    with open_socket(gateway) as connection:
+        connection.sendall(head_of(gateway, *lines, path="/mcp", method="POST") + body)
         assert status_of(until_closed(connection)) == 200
 
 
@@ -183,10 +183,10 @@ def test_both_kinds_may_stand_in_two_headers(gate: GatewayProcess) -> None:
 )
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 def test_a_body_that_is_no_message_is_400_with_its_number(
-    gate: GatewayProcess, era: str, body: bytes, code: int
+    gateway: GatewayProcess, era: str, body: bytes, code: int
 ) -> None:
-    headers = modern_headers("ping") if era == "stateless" else Session(gate).headers
-    answer = post(gate, body, headers)
+    headers = modern_headers("ping") if era == "stateless" else Session(gateway).headers
+    answer = post(gateway, body, headers)
     assert answer.status == 400
     assert error_code(answer) == code
 
@@ -201,14 +201,14 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("depth", [63, 64])
-def test_a_body_of_the_allowed_depth_passes(gate: GatewayProcess, depth: int) -> None:
-    session = Session(gate)
+def test_a_body_of_the_allowed_depth_passes(gateway: GatewayProcess, depth: int) -> None:
+    session = Session(gateway)
     answered = session.ask("tools/call", nested(depth))
     assert answered["result"]["structuredContent"]["params"]["arguments"] == nested(depth)["arguments"]
 
 
-def test_a_body_that_is_too_deep_is_400(gate: GatewayProcess) -> None:
-    answer = Session(gate).post(request("tools/call", nested(65)))
+def test_a_body_that_is_too_deep_is_400(gateway: GatewayProcess) -> None:
+    answer = Session(gateway).post(request("tools/call", nested(65)))
     assert (answer.status, error_code(answer)) == (400, -32700)
 
 
@@ -216,13 +216,13 @@ def test_a_body_that_is_too_deep_is_400(gate: GatewayProcess) -> None:
     "name",
     ["Host", "Origin", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"],
 )
-def test_a_header_that_two_readers_could_read_differently_is_400(gate: GatewayProcess, name: str) -> None:
-    own = f"{HOST}:{gate.port}"
+def test_a_header_that_two_readers_could_read_differently_is_400(gateway: GatewayProcess, name: str) -> None:
+    own = f"{HOST}:{gateway.port}"
     values = {"Host": own, "Origin": f"http://{own}", "Content-Type": "application/json"}
     line = f"{name}: {values.get(name, 'x')}\r\n"
     needed = "".join(f"{key}: {value}\r\n" for key, value in values.items() if key not in ("Origin", name))
     head = f"POST /mcp HTTP/1.1\r\n{needed}{line}{line}Connection: close\r\nContent-Length: 2\r\n\r\n{{}}"
-    with open_socket(gate) as connection:
+    with open_socket(gateway) as connection:
         connection.sendall(head.encode())
         assert status_of(until_closed(connection)) == 400
 
@@ -240,14 +240,14 @@ def test_a_header_that_two_readers_could_read_differently_is_400(gate: GatewayPr
     ],
     ids=["no http", "no colon", "negative", "two lengths", "length and chunks", "no chunk", "tls"],
 )
-def test_what_is_not_http_is_400_and_hung_up(gate: GatewayProcess, request_bytes: bytes) -> None:
-    with open_socket(gate) as connection:
-        connection.sendall(request_bytes.replace(b"Host: H", f"Host: {HOST}:{gate.port}".encode()))
+def test_what_is_not_http_is_400_and_hung_up(gateway: GatewayProcess, request_bytes: bytes) -> None:
+    with open_socket(gateway) as connection:
+        connection.sendall(request_bytes.replace(b"Host: H", f"Host: {HOST}:{gateway.port}".encode()))
         assert status_of(until_closed(connection)) == 400
 
 
-def head_of(gate: GatewayProcess, *lines: str, path: str = "/health", method: str = "GET") -> bytes:
-    all_lines = [f"{method} {path} HTTP/1.1", f"Host: {HOST}:{gate.port}", *lines]
+def head_of(gateway: GatewayProcess, *lines: str, path: str = "/health", method: str = "GET") -> bytes:
+    all_lines = [f"{method} {path} HTTP/1.1", f"Host: {HOST}:{gateway.port}", *lines]
     return ("\r\n".join(all_lines) + "\r\n\r\n").encode()
 
 
@@ -260,18 +260,18 @@ TOO_MUCH = {
 
 @pytest.mark.parametrize("lines", TOO_MUCH.values(), ids=TOO_MUCH)
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first request", "second request"])
-def test_a_head_that_is_too_large_is_431(gate: GatewayProcess, lines: list[str], earlier: int) -> None:
-    with open_socket(gate) as connection:
+def test_a_head_that_is_too_large_is_431(gateway: GatewayProcess, lines: list[str], earlier: int) -> None:
+    with open_socket(gateway) as connection:
         for _ in range(earlier):
-            connection.sendall(head_of(gate))
+            connection.sendall(head_of(gateway))
             assert status_of(connection.recv(65536)) == 200
-        connection.sendall(head_of(gate, *lines))
+        connection.sendall(head_of(gateway, *lines))
         assert status_of(until_closed(connection)) == 431
 
 
-def test_a_head_without_end_is_431(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
-        connection.sendall(head_of(gate)[:-2])
+def test_a_head_without_end_is_431(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
+        connection.sendall(head_of(gateway)[:-2])
         received = b""
         try:
             for number in range(1000):
@@ -282,33 +282,33 @@ def test_a_head_without_end_is_431(gate: GatewayProcess) -> None:
         assert status_of(received) == 431
 
 
-def test_a_path_that_is_too_long_is_431(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
-        connection.sendall(head_of(gate, "Connection: close", path="/" + "x" * 40_000))
+def test_a_path_that_is_too_long_is_431(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
+        connection.sendall(head_of(gateway, "Connection: close", path="/" + "x" * 40_000))
         assert status_of(until_closed(connection)) in (414, 431)
 
 
-def test_a_head_of_the_allowed_size_passes(gate: GatewayProcess) -> None:
+def test_a_head_of_the_allowed_size_passes(gateway: GatewayProcess) -> None:
     lines = [f"X-{number}: y" for number in range(98)]
-    assert send(gate, "GET", "/health", {"X-Large": "x" * 30_000}).status == 200
-    with open_socket(gate) as connection:
-        connection.sendall(head_of(gate, *lines, "Connection: close"))
+    assert send(gateway, "GET", "/health", {"X-Large": "x" * 30_000}).status == 200
+    with open_socket(gateway) as connection:
+        connection.sendall(head_of(gateway, *lines, "Connection: close"))
         assert status_of(until_closed(connection)) == 200
 
 
-def test_a_body_that_says_it_is_too_large_is_413_at_once(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
+def test_a_body_that_says_it_is_too_large_is_413_at_once(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
         lines = ["Content-Type: application/json", "Content-Length: 5000000"]
-        connection.sendall(head_of(gate, *lines, path="/mcp", method="POST"))
+        connection.sendall(head_of(gateway, *lines, path="/mcp", method="POST"))
         received = until_closed(connection)
         assert status_of(received) == 413
         assert b"4194304" in received
 
 
-def test_a_body_that_turns_out_too_large_is_413(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
+def test_a_body_that_turns_out_too_large_is_413(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
         lines = ["Content-Type: application/json", "Transfer-Encoding: chunked"]
-        connection.sendall(head_of(gate, *lines, path="/mcp", method="POST"))
+        connection.sendall(head_of(gateway, *lines, path="/mcp", method="POST"))
         chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
         sent = 0
         try:
@@ -319,36 +319,36 @@ def test_a_body_that_turns_out_too_large_is_413(gate: GatewayProcess) -> None:
         assert sent < 100 * len(chunk) or status_of(until_closed(connection)) == 413
 
 
-def test_a_client_that_sends_all_of_a_body_that_is_too_large_learns_why(gate: GatewayProcess) -> None:
-    answer = post(gate, b" " * (4 * 1024 * 1024 + 1), Session(gate).headers)
+def test_a_client_that_sends_all_of_a_body_that_is_too_large_learns_why(gateway: GatewayProcess) -> None:
+    answer = post(gateway, b" " * (4 * 1024 * 1024 + 1), Session(gateway).headers)
     assert answer.status == 413
 
 
-def test_a_body_of_the_allowed_size_passes(gate: GatewayProcess) -> None:
+def test_a_body_of_the_allowed_size_passes(gateway: GatewayProcess) -> None:
     body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"})).encode()
-    assert post(gate, body + b" " * (4 * 1024 * 1024 - len(body))).status == 200
+    assert post(gateway, body + b" " * (4 * 1024 * 1024 - len(body))).status == 200
 
 
-def test_who_leaves_in_the_middle_of_a_body_disturbs_nobody(gate: GatewayProcess) -> None:
+def test_who_leaves_in_the_middle_of_a_body_disturbs_nobody(gateway: GatewayProcess) -> None:
     for _ in range(20):
-        with open_socket(gate) as connection:
+        with open_socket(gateway) as connection:
             lines = ["Content-Type: application/json", "Content-Length: 1000"]
-            connection.sendall(head_of(gate, *lines, path="/mcp", method="POST") + b'{"jsonrpc"')
-    assert gate.get("/health").status == 200
+            connection.sendall(head_of(gateway, *lines, path="/mcp", method="POST") + b'{"jsonrpc"')
+    assert gateway.get("/health").status == 200
 
 
-def test_two_requests_at_once_on_one_connection_are_answered_in_order(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
-        connection.sendall(head_of(gate) + head_of(gate, "Connection: close", path="/nothing"))
+def test_two_requests_at_once_on_one_connection_are_answered_in_order(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
+        connection.sendall(head_of(gateway) + head_of(gateway, "Connection: close", path="/nothing"))
         received = until_closed(connection)
         assert [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]] == [200, 404]
 
 
-def test_a_client_that_asks_before_it_sends_is_told_to_go_on(gate: GatewayProcess) -> None:
+def test_a_client_that_asks_before_it_sends_is_told_to_go_on(gateway: GatewayProcess) -> None:
     body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"})).encode()
     lines = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Expect: 100-continue"]
-    with open_socket(gate) as connection:
-        connection.sendall(head_of(gate, *lines, "Connection: close", path="/mcp", method="POST"))
+    with open_socket(gateway) as connection:
+        connection.sendall(head_of(gateway, *lines, "Connection: close", path="/mcp", method="POST"))
         assert status_of(connection.recv(1000)) == 100
         connection.sendall(body)
         assert status_of(until_closed(connection)) == 200
@@ -379,7 +379,7 @@ def test_who_sends_too_slowly_is_shown_out(start_gateway: Start) -> None:
 
 
 def _drip(connection: socket.socket) -> None:
-    """Send a head, a byte at a time, until the gate has had enough."""
+    """Send a head, a byte at a time, until the gateway has had enough."""
     try:
         for byte in b"GET /health HTTP/1.1\r\nX: " + b"y" * 100_000:
             connection.sendall(bytes([byte]))
@@ -392,7 +392,7 @@ def _drip(connection: socket.socket) -> None:
 def test_a_new_session_takes_the_place_of_the_one_idle_for_longest(start_gateway: Start) -> None:
     small = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
     first, second = Session(small), Session(small)
-    # The gate's clock ticks in milliseconds.
+    # The gateway's clock ticks in milliseconds.
     time.sleep(0.02)
     first.ask("ping")
     third = Session(small)
@@ -420,7 +420,7 @@ def test_a_session_is_not_idle_while_its_stream_was_open(start_gateway: Start) -
     brief = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"sessionIdleSeconds": 6}})
     session = Session(brief)
     with listening(session):
-        # Longer than a session may be idle, and than the gate takes to look for idle ones.
+        # Longer than a session may be idle, and than the gateway takes to look for idle ones.
         time.sleep(7.0)
     assert session.ask("ping")["result"] == {}
 
@@ -432,22 +432,22 @@ CHUNKED = (
 
 
 @pytest.mark.parametrize("trailers", ["Mcp-Session-Id: x\r\n", "A: 1\r\nB: 2\r\n" * 40])
-def test_what_comes_behind_a_chunked_body_is_never_a_header(gate: GatewayProcess, trailers: str) -> None:
+def test_what_comes_behind_a_chunked_body_is_never_a_header(gateway: GatewayProcess, trailers: str) -> None:
     body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"}))
-    head = CHUNKED.format(host=f"{HOST}:{gate.port}")
-    with open_socket(gate) as connection:
+    head = CHUNKED.format(host=f"{HOST}:{gateway.port}")
+    with open_socket(gateway) as connection:
         connection.sendall(f"{head}{len(body):x}\r\n{body}\r\n0\r\n{trailers}\r\n".encode())
         # A second request on the same connection would inherit the trailer.
-        connection.sendall(f"GET /health HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\n\r\n".encode())
+        connection.sendall(f"GET /health HTTP/1.1\r\nHost: {HOST}:{gateway.port}\r\n\r\n".encode())
         received = until_closed(connection)
     assert received.count(b"HTTP/1.1 ") == 1
     assert status_of(received) in (200, 400)
 
 
-def test_a_chunked_request_is_answered_and_ends_its_connection(gate: GatewayProcess) -> None:
+def test_a_chunked_request_is_answered_and_ends_its_connection(gateway: GatewayProcess) -> None:
     body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"}))
-    head = CHUNKED.format(host=f"{HOST}:{gate.port}")
-    with open_socket(gate) as connection:
+    head = CHUNKED.format(host=f"{HOST}:{gateway.port}")
+    with open_socket(gateway) as connection:
         connection.sendall(f"{head}{len(body):x}\r\n{body}\r\n0\r\n\r\n".encode())
         received = until_closed(connection)
     assert status_of(received) == 200
@@ -455,10 +455,10 @@ def test_a_chunked_request_is_answered_and_ends_its_connection(gate: GatewayProc
     assert b"protocolVersion" in received
 
 
-def test_an_old_client_gets_a_stream_that_it_can_read(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
+def test_an_old_client_gets_a_stream_that_it_can_read(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
         connection.sendall(
-            f"GET /sse HTTP/1.0\r\nHost: {HOST}:{gate.port}\r\nConnection: keep-alive\r\n\r\n".encode()
+            f"GET /sse HTTP/1.0\r\nHost: {HOST}:{gateway.port}\r\nConnection: keep-alive\r\n\r\n".encode()
         )
         received = b""
         while b"endpoint" not in received:
@@ -481,11 +481,11 @@ LINK: Sent = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-F
 FRAME: Sent = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
 
 
-def got(gate: GatewayProcess, path: str, headers: Sent) -> int:
+def got(gateway: GatewayProcess, path: str, headers: Sent) -> int:
     """The status of a GET, whose answer may be a stream."""
     given = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value is not None)
-    with open_socket(gate) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\n{given}\r\n".encode())
+    with open_socket(gateway) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{gateway.port}\r\n{given}\r\n".encode())
         return status_of(connection.recv(65536))
 
 
@@ -493,36 +493,36 @@ def got(gate: GatewayProcess, path: str, headers: Sent) -> int:
 @pytest.mark.parametrize("how", [IMAGE, LINK, FRAME, {}], ids=["image", "link", "frame", "nothing more"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_another_page_opens_nothing_without_an_origin(
-    gate: GatewayProcess, path: str, how: Sent, site: str
+    gateway: GatewayProcess, path: str, how: Sent, site: str
 ) -> None:
-    assert got(gate, path, {"Sec-Fetch-Site": site, **how}) == 403
+    assert got(gateway, path, {"Sec-Fetch-Site": site, **how}) == 403
 
 
 @pytest.mark.parametrize("how", [IMAGE, FRAME, {}], ids=["image", "frame", "nothing more"])
 @pytest.mark.parametrize("path", ["/", "/health", "/ready", "/metrics"])
-def test_another_page_does_not_load_pages_of_the_gate_either(
-    gate: GatewayProcess, path: str, how: Sent
+def test_another_page_does_not_load_pages_of_the_gateway_either(
+    gateway: GatewayProcess, path: str, how: Sent
 ) -> None:
-    assert got(gate, path, {"Sec-Fetch-Site": "cross-site", **how}) == 403
+    assert got(gateway, path, {"Sec-Fetch-Site": "cross-site", **how}) == 403
 
 
 @pytest.mark.parametrize("site", ["none", "same-origin", "cross-site", "same-site"])
-def test_a_person_may_go_to_a_page_of_the_gate(gate: GatewayProcess, site: str) -> None:
-    assert got(gate, "/", {"Sec-Fetch-Site": site, **LINK}) == 200
+def test_a_person_may_go_to_a_page_of_the_gateway(gateway: GatewayProcess, site: str) -> None:
+    assert got(gateway, "/", {"Sec-Fetch-Site": site, **LINK}) == 200
 
 
 @pytest.mark.parametrize("path", ["/sse", "/health"])
 @pytest.mark.parametrize("site", [None, "same-origin", "none"])
-def test_own_pages_and_programs_need_no_origin(gate: GatewayProcess, path: str, site: str | None) -> None:
-    assert got(gate, path, {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}) == 200
+def test_own_pages_and_programs_need_no_origin(gateway: GatewayProcess, path: str, site: str | None) -> None:
+    assert got(gateway, path, {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}) == 200
 
 
 def test_a_page_of_an_allowed_origin_may_call_across_sites(start_gateway: Start) -> None:
     settings = {"allowedOrigins": ["http://app.example"]}
-    gate = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": settings})
+    gateway = start_gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": settings})
     page: Sent = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
-    assert got(gate, "/sse", {**page, "Origin": "http://app.example"}) == 200
-    assert got(gate, "/sse", page) == 403
+    assert got(gateway, "/sse", {**page, "Origin": "http://app.example"}) == 200
+    assert got(gateway, "/sse", page) == 403
 
 
 # How many JSON values a request may have, which each cost much more than their bytes.
@@ -547,8 +547,8 @@ def items(count: int, item: bytes) -> bytes:
     ],
     ids=["numbers", "empty objects", "members", "lists in lists"],
 )
-def test_a_message_of_too_many_values_is_400(gate: GatewayProcess, arguments: bytes) -> None:
-    answer = Session(gate).post(call_of(arguments))
+def test_a_message_of_too_many_values_is_400(gateway: GatewayProcess, arguments: bytes) -> None:
+    answer = Session(gateway).post(call_of(arguments))
     assert answer.status == 400
     assert answer.json()["error"]["message"] == (
         "The message has more than 250000 values; send less at once, or send it as text"
@@ -561,15 +561,15 @@ def test_a_message_of_too_many_values_is_400(gate: GatewayProcess, arguments: by
     ids=["fewer", "in a text"],
 )
 def test_one_of_fewer_values_passes_and_a_text_may_hold_anything(
-    gate: GatewayProcess, arguments: bytes
+    gateway: GatewayProcess, arguments: bytes
 ) -> None:
-    assert "result" in json.loads(Session(gate).post(call_of(arguments)).body)
+    assert "result" in json.loads(Session(gateway).post(call_of(arguments)).body)
 
 
 @pytest.mark.parametrize("value", [b"1", b"{}", b'{"a":[1]}'])
-def test_arguments_of_too_many_members_are_400(gate: GatewayProcess, value: bytes) -> None:
+def test_arguments_of_too_many_members_are_400(gateway: GatewayProcess, value: bytes) -> None:
     members = b"{" + b",".join(b'"%x":%s' % (number, value) for number in range(20_001)) + b"}"
-    answer = Session(gate).post(call_of(members))
+    answer = Session(gateway).post(call_of(members))
     assert answer.status == 400
     assert answer.json()["error"]["message"] == (
         "Invalid params: arguments has more than 20000 members; send less at once"
@@ -578,7 +578,7 @@ def test_arguments_of_too_many_members_are_400(gate: GatewayProcess, value: byte
 
 @pytest.mark.parametrize("method", ["notifications/cancelled", "notifications/of/something/new"])
 def test_a_notification_that_is_sent_as_a_request_is_refused_at_once(
-    gate: GatewayProcess, method: str
+    gateway: GatewayProcess, method: str
 ) -> None:
-    answer = Session(gate).post(request(method, {"requestId": 1}, id=7))
+    answer = Session(gateway).post(request(method, {"requestId": 1}, id=7))
     assert (last_message(answer)["id"], last_message(answer)["error"]["code"]) == (7, -32601)

@@ -20,22 +20,22 @@ each_line = pytest.mark.parametrize(("line", "status"), LINES.values(), ids=LINE
 in_pieces = pytest.mark.parametrize("size", [10_000, 7, 1], ids=["whole", "pieces", "bytes"])
 
 
-def head(gate: GatewayProcess, line: bytes, *more: bytes) -> bytes:
-    host = f"Host: {HOST}:{gate.port}".encode()
+def head(gateway: GatewayProcess, line: bytes, *more: bytes) -> bytes:
+    host = f"Host: {HOST}:{gateway.port}".encode()
     return b"\r\n".join([line, host, *more, b"", b""])
 
 
-def good(gate: GatewayProcess) -> bytes:
-    return head(gate, b"GET /health HTTP/1.1")
+def good(gateway: GatewayProcess) -> bytes:
+    return head(gateway, b"GET /health HTTP/1.1")
 
 
 @each_line
 @in_pieces
 def test_such_a_line_is_refused_and_the_connection_closed(
-    gate: GatewayProcess, line: bytes, status: int, size: int
+    gateway: GatewayProcess, line: bytes, status: int, size: int
 ) -> None:
-    sent = head(gate, line)
-    with open_socket(gate) as connection:
+    sent = head(gateway, line)
+    with open_socket(gateway) as connection:
         try:
             for start in range(0, len(sent), size):
                 connection.sendall(sent[start : start + size])
@@ -45,44 +45,44 @@ def test_such_a_line_is_refused_and_the_connection_closed(
 
 
 @each_line
-def test_it_is_refused_after_other_requests_too(gate: GatewayProcess, line: bytes, status: int) -> None:
-    with open_socket(gate) as connection:
+def test_it_is_refused_after_other_requests_too(gateway: GatewayProcess, line: bytes, status: int) -> None:
+    with open_socket(gateway) as connection:
         for _ in range(2):
-            connection.sendall(good(gate))
+            connection.sendall(good(gateway))
             assert status_of(connection.recv(65536)) == 200
-        connection.sendall(head(gate, line))
+        connection.sendall(head(gateway, line))
         assert status_of(until_closed(connection)) == status
 
 
 @each_line
 @pytest.mark.parametrize("body", [b"", b"GET /health HTTP/1.1\r\n\r\n"], ids=["plain", "with a body"])
 def test_it_is_not_served_behind_another_request(
-    gate: GatewayProcess, line: bytes, status: int, body: bytes
+    gateway: GatewayProcess, line: bytes, status: int, body: bytes
 ) -> None:
-    first = head(gate, b"POST /health HTTP/1.1", b"Content-Length: %d" % len(body)) + body
-    with open_socket(gate) as connection:
-        connection.sendall(first + head(gate, line) + good(gate))
+    first = head(gateway, b"POST /health HTTP/1.1", b"Content-Length: %d" % len(body)) + body
+    with open_socket(gateway) as connection:
+        connection.sendall(first + head(gateway, line) + good(gateway))
         received = until_closed(connection)
     # The connection closes with the answer to the first, or says why.
     assert received.count(b"HTTP/1.1 405") == 1
     assert b"HTTP/1.1 200" not in received
 
 
-def test_a_line_that_is_all_is_refused_at_once(gate: GatewayProcess) -> None:
-    with open_socket(gate) as connection:
+def test_a_line_that_is_all_is_refused_at_once(gateway: GatewayProcess) -> None:
+    with open_socket(gateway) as connection:
         connection.sendall(b"GET /health\r\n")
         assert status_of(until_closed(connection)) == 400
 
 
 @in_pieces
-def test_good_requests_pass_however_they_come(gate: GatewayProcess, size: int) -> None:
+def test_good_requests_pass_however_they_come(gateway: GatewayProcess, size: int) -> None:
     message = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     lines = (b"Content-Type: application/json", b"Content-Length: %d" % len(message))
-    unknown = head(gate, b"POST /mcp HTTP/1.1", *lines) + message
-    last = head(gate, b"GET /health HTTP/1.0")
+    unknown = head(gateway, b"POST /mcp HTTP/1.1", *lines) + message
+    last = head(gateway, b"GET /health HTTP/1.0")
     # An empty line before a request is allowed.
-    sent = b"\r\n" + good(gate) + unknown + b"\r\n\r\n" + unknown + good(gate) + last
-    with open_socket(gate) as connection:
+    sent = b"\r\n" + good(gateway) + unknown + b"\r\n\r\n" + unknown + good(gateway) + last
+    with open_socket(gateway) as connection:
         for start in range(0, len(sent), size):
             connection.sendall(sent[start : start + size])
         received = until_closed(connection)
@@ -91,10 +91,12 @@ def test_good_requests_pass_however_they_come(gate: GatewayProcess, size: int) -
 
 
 @pytest.mark.parametrize("size", [10_000, 40], ids=["whole", "pieces"])
-def test_a_chunked_request_behind_another_is_answered(gate: GatewayProcess, size: int) -> None:
-    chunked = head(gate, b"POST /health HTTP/1.1", b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
-    sent = good(gate) + chunked
-    with open_socket(gate) as connection:
+def test_a_chunked_request_behind_another_is_answered(gateway: GatewayProcess, size: int) -> None:
+    chunked = (
+        head(gateway, b"POST /health HTTP/1.1", b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
+    )
+    sent = good(gateway) + chunked
+    with open_socket(gateway) as connection:
         for start in range(0, len(sent), size):
             connection.sendall(sent[start : start + size])
         received = until_closed(connection)

@@ -15,16 +15,16 @@ Start = Callable[..., GatewayProcess]
 
 
 @pytest.fixture
-def gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
+def gateway(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
     journal = tmp_path / "journal"
-    gate = start_gateway(
+    gateway = start_gateway(
         {
             "mcpServers": {"own": scripted(journal)},
             "proxySettings": {"maxSessions": 5, "maxResponseSize": 1000},
         }
     )
-    settle(gate, "own")
-    return gate
+    settle(gateway, "own")
+    return gateway
 
 
 def stored(session: Session) -> str:
@@ -39,26 +39,26 @@ def searched(session: Session, id: str) -> dict[str, Any]:
     return session.call("proxy_search", {"cache_id": id, "pattern": "needle"})
 
 
-def test_many_sessions_that_store_nothing_take_no_results_away(gate: GatewayProcess) -> None:
-    idle = Session(gate)
+def test_many_sessions_that_store_nothing_take_no_results_away(gateway: GatewayProcess) -> None:
+    idle = Session(gateway)
     id = stored(idle)
     for _ in range(SESSIONS):
-        Session(gate)
+        Session(gateway)
     assert "needle" in str(searched(idle, id)["content"])
-    assert gate.metrics()['headgate_sessions_revived_total{reason="idle"}'] == 1
+    assert gateway.metrics()['headgate_sessions_revived_total{reason="idle"}'] == 1
 
 
-def test_many_sessions_that_store_a_little_take_no_results_away(gate: GatewayProcess) -> None:
-    idle = Session(gate)
+def test_many_sessions_that_store_a_little_take_no_results_away(gateway: GatewayProcess) -> None:
+    idle = Session(gateway)
     id = stored(idle)
     for _ in range(SESSIONS):
-        stored(Session(gate))
+        stored(Session(gateway))
     assert "needle" in str(searched(idle, id)["content"])
 
 
-def test_the_results_of_a_session_that_its_client_ends_go_with_it(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_the_results_of_a_session_that_its_client_ends_go_with_it(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     stored(session)
-    assert gate.metrics()["headgate_results_stored"] == 1
-    send(gate, "DELETE", "/mcp", dict(session.headers))
-    assert gate.metrics()["headgate_results_stored"] == 0
+    assert gateway.metrics()["headgate_results_stored"] == 1
+    send(gateway, "DELETE", "/mcp", dict(session.headers))
+    assert gateway.metrics()["headgate_results_stored"] == 0

@@ -44,9 +44,9 @@ def respond(session: Session, id: Any, said: dict[str, Any]) -> None:
 )
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
 def test_a_question_comes_with_the_call_that_caused_it(
-    gate: GatewayProcess, version: str, said: dict[str, Any]
+    gateway: GatewayProcess, version: str, said: dict[str, Any]
 ) -> None:
-    session = Session(gate, version, ABLE)
+    session = Session(gateway, version, ABLE)
     with asking(session, question(7)) as stream:
         message = stream.message()
         assert message | {"id": 0} == {"jsonrpc": "2.0", "id": 0, **ASK}
@@ -58,8 +58,8 @@ def test_a_question_comes_with_the_call_that_caused_it(
             stream.event()
 
 
-def test_several_questions_to_several_clients_are_not_mixed_up(gate: GatewayProcess) -> None:
-    sessions = [Session(gate, capabilities=ABLE) for _ in range(2)]
+def test_several_questions_to_several_clients_are_not_mixed_up(gateway: GatewayProcess) -> None:
+    sessions = [Session(gateway, capabilities=ABLE) for _ in range(2)]
     with ExitStack() as streams:
         calls = [
             (session, id, streams.enter_context(asking(session, question(id))))
@@ -76,8 +76,8 @@ def test_several_questions_to_several_clients_are_not_mixed_up(gate: GatewayProc
             assert answer["result"]["structuredContent"]["said"]["result"] == {"place": place}
 
 
-def test_nobody_answers_for_another(gate: GatewayProcess) -> None:
-    session, stranger = Session(gate, capabilities=ABLE), Session(gate, capabilities=ABLE)
+def test_nobody_answers_for_another(gateway: GatewayProcess) -> None:
+    session, stranger = Session(gateway, capabilities=ABLE), Session(gateway, capabilities=ABLE)
     with asking(session, question()) as stream:
         id = asked(stream)
         respond(stranger, id, {"result": {"from": "stranger"}})
@@ -88,9 +88,9 @@ def test_nobody_answers_for_another(gate: GatewayProcess) -> None:
 
 
 def test_a_question_after_the_connection_was_lost_comes_on_the_stream_of_the_session(
-    gate: GatewayProcess,
+    gateway: GatewayProcess,
 ) -> None:
-    session = Session(gate, capabilities=ABLE)
+    session = Session(gateway, capabilities=ABLE)
     with asking(session, question(1, "own_hold")) as stream:
         stream.message()
     with listening(session) as get:
@@ -100,8 +100,8 @@ def test_a_question_after_the_connection_was_lost_comes_on_the_stream_of_the_ses
             assert again.message()["result"]["structuredContent"]["said"]["result"] == {}
 
 
-def test_without_a_stream_of_its_own_the_question_comes_with_another_answer(gate: GatewayProcess) -> None:
-    session = Session(gate, capabilities=ABLE)
+def test_without_a_stream_of_its_own_the_question_comes_with_another_answer(gateway: GatewayProcess) -> None:
+    session = Session(gateway, capabilities=ABLE)
     with asking(session, question(1, "own_hold")) as stream:
         stream.message()
     release = request("tools/call", {"name": "own_release", "arguments": {}}, 2)
@@ -112,8 +112,8 @@ def test_without_a_stream_of_its_own_the_question_comes_with_another_answer(gate
         assert again.message()["id"] == 1
 
 
-def test_a_question_that_the_server_takes_back_is_taken_back_from_the_client(gate: GatewayProcess) -> None:
-    session = Session(gate, capabilities=ABLE)
+def test_a_question_that_the_server_takes_back_is_taken_back_from_the_client(gateway: GatewayProcess) -> None:
+    session = Session(gateway, capabilities=ABLE)
     with asking(session, question()) as stream:
         id = asked(stream)
         assert session.call("own_regret", id=2)["structuredContent"] == {"regretted": 1}
@@ -125,8 +125,8 @@ def test_a_question_that_the_server_takes_back_is_taken_back_from_the_client(gat
         assert "error" in stream.message()
 
 
-def test_a_call_that_is_cancelled_takes_its_question_along(gate: GatewayProcess, journal: Path) -> None:
-    session = Session(gate, capabilities=ABLE)
+def test_a_call_that_is_cancelled_takes_its_question_along(gateway: GatewayProcess, journal: Path) -> None:
+    session = Session(gateway, capabilities=ABLE)
     before = cancelled(journal)
     with asking(session, question()) as stream:
         asked(stream)
@@ -140,23 +140,23 @@ def cancelled(journal: Path) -> int:
     return journal.read_text(encoding="utf-8").count("cancelled")
 
 
-def test_who_ends_the_session_leaves_nothing_waiting(gate: GatewayProcess) -> None:
-    session = Session(gate, capabilities=ABLE)
+def test_who_ends_the_session_leaves_nothing_waiting(gateway: GatewayProcess) -> None:
+    session = Session(gateway, capabilities=ABLE)
     with asking(session, question()) as stream:
         asked(stream)
-        assert send(gate, "DELETE", "/mcp", session.headers).status == 200
+        assert send(gateway, "DELETE", "/mcp", session.headers).status == 200
         # Its server ends with it, so the call fails, or it was answered that nobody can be asked.
         assert "result" in stream.message()
 
 
-def test_a_client_that_cannot_be_asked_is_not(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_a_client_that_cannot_be_asked_is_not(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     said = session.call("own_ask", ASK)["structuredContent"]["said"]
     assert "error" in said
 
 
-def test_a_client_of_the_legacy_transport_is_asked_on_its_stream(gate: GatewayProcess) -> None:
-    with connected(gate) as client:
+def test_a_client_of_the_legacy_transport_is_asked_on_its_stream(gateway: GatewayProcess) -> None:
+    with connected(gateway) as client:
         client.ask("initialize", HELLO | {"capabilities": ABLE}, 0)
         client.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         message = client.ask("tools/call", {"name": "own_ask", "arguments": ASK}, 5)
@@ -168,9 +168,11 @@ def test_a_client_of_the_legacy_transport_is_asked_on_its_stream(gate: GatewayPr
         assert json.loads(result["result"]["content"][0]["text"])["said"]["result"] == {"action": "decline"}
 
 
-def test_one_question_ends_none_of_many_calls_that_ask_nothing(gate: GatewayProcess, journal: Path) -> None:
+def test_one_question_ends_none_of_many_calls_that_ask_nothing(
+    gateway: GatewayProcess, journal: Path
+) -> None:
     """On stdio a question does not say which call it belongs to: it counts as one call that waits."""
-    session, many = Session(gate, capabilities=ABLE), 120
+    session, many = Session(gateway, capabilities=ABLE), 120
     before = journal.read_text().count("held")
     with listening(session) as stream, ThreadPoolExecutor(many + 1) as pool:
         calls = [pool.submit(session.call, "own_hold", None, f"hold {number}") for number in range(many)]

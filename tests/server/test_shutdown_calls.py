@@ -1,4 +1,4 @@
-"""Calls that outlive the drain of a gate that ends: each gets an answer, and none a reset."""
+"""Calls that outlive the drain of a gateway that ends: each gets an answer, and none a reset."""
 
 import json
 import signal
@@ -33,29 +33,31 @@ KEY = {"io.headgate/idempotencyKey": "pay once"}
 HOLD: dict[str, Any] = {"name": "own_hold", "arguments": {}}
 
 
-def calls(gate: GatewayProcess) -> dict[str, bytes]:
+def calls(gateway: GatewayProcess) -> dict[str, bytes]:
     """A call by each era over HTTP: for a plain answer, for a stream, and with a key."""
-    plain, streaming = Session(gate), Session(gate)
+    plain, streaming = Session(gateway), Session(gateway)
     old = json.dumps(request("tools/call", HOLD)).encode()
     return {
-        "handshake": posted(gate, old, JSON_HEADERS | plain.headers),
-        "stream": posted(gate, old, streaming.headers | JSON_HEADERS | {"Accept": "text/event-stream, */*"}),
+        "handshake": posted(gateway, old, JSON_HEADERS | plain.headers),
+        "stream": posted(
+            gateway, old, streaming.headers | JSON_HEADERS | {"Accept": "text/event-stream, */*"}
+        ),
         "keyed": posted(
-            gate,
+            gateway,
             json.dumps(request("tools/call", {**HOLD, "_meta": KEY}, id=2)).encode(),
             JSON_HEADERS | plain.headers,
         ),
         "stateless": posted(
-            gate,
+            gateway,
             json.dumps(modern_request("tools/call", HOLD)).encode(),
             {key: value for key, value in modern_headers("tools/call", "own_hold").items() if value},
         ),
     }
 
 
-def posted(gate: GatewayProcess, body: bytes, headers: dict[str, str]) -> bytes:
+def posted(gateway: GatewayProcess, body: bytes, headers: dict[str, str]) -> bytes:
     lines = [f"{name}: {value}" for name, value in headers.items()]
-    head = ["POST /mcp HTTP/1.1", f"Host: {HOST}:{gate.port}", f"Content-Length: {len(body)}", *lines]
+    head = ["POST /mcp HTTP/1.1", f"Host: {HOST}:{gateway.port}", f"Content-Length: {len(body)}", *lines]
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
@@ -64,27 +66,27 @@ def test_calls_that_outlive_the_drain_are_answered_with_effect_unknown(
 ) -> None:
     journal = tmp_path / "journal"
     journal.touch()
-    gate = start_gateway({"mcpServers": {"own": scripted(journal)}})
-    settle(gate, "own")
+    gateway = start_gateway({"mcpServers": {"own": scripted(journal)}})
+    settle(gateway, "own")
     connections: dict[str, socket.socket] = {}
     answers: dict[str, bytes] = {}
 
     def read(name: str) -> None:
         answers[name] = until_closed(connections[name])
 
-    with opened(gate, "GET", "/sse", {}) as stream:
-        legacy = OldClient(gate, stream)
+    with opened(gateway, "GET", "/sse", {}) as stream:
+        legacy = OldClient(gateway, stream)
         legacy.ask("initialize", HELLO, 0)
         assert legacy.post(request("tools/call", HOLD, "legacy")).status == 202
-        for name, sent in calls(gate).items():
-            connections[name] = socket.create_connection((HOST, gate.port), timeout=STOP_SECONDS)
+        for name, sent in calls(gateway).items():
+            connections[name] = socket.create_connection((HOST, gateway.port), timeout=STOP_SECONDS)
             connections[name].sendall(sent)
         held = len(connections) + 1
         wait_until(lambda: journal.read_text().count("held") == held, WAIT_SECONDS, "all calls are under way")
         readers = [threading.Thread(target=read, args=(name,)) for name in connections]
         for reader in readers:
             reader.start()
-        stopping = threading.Thread(target=gate.stop, args=(STOP_SECONDS,))
+        stopping = threading.Thread(target=gateway.stop, args=(STOP_SECONDS,))
         stopping.start()
         for thread in (*readers, stopping):
             thread.join(STOP_SECONDS)
@@ -110,7 +112,7 @@ def check(result: dict[str, Any]) -> None:
 def test_a_client_on_stdio_is_answered_too(tmp_path: Path, era: str) -> None:
     journal = tmp_path / "journal"
     journal.touch()
-    with running_stdio_gateway({"mcpServers": {"own": scripted(journal)}}, tmp_path / "gate") as client:
+    with running_stdio_gateway({"mcpServers": {"own": scripted(journal)}}, tmp_path / "gateway") as client:
         client.wait_until_ready("own")
         if era == "legacy":
             client.shake_hands()
@@ -128,7 +130,7 @@ def test_a_subscription_on_stdio_ends_with_its_result(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.touch()
     wanted = {"notifications": {"toolsListChanged": True}}
-    with running_stdio_gateway({"mcpServers": {"own": scripted(journal)}}, tmp_path / "gate") as client:
+    with running_stdio_gateway({"mcpServers": {"own": scripted(journal)}}, tmp_path / "gateway") as client:
         client.wait_until_ready("own")
         client.tell(modern_request("subscriptions/listen", wanted, id=7))
         assert client.message()["method"] == "notifications/subscriptions/acknowledged"

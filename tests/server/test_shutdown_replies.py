@@ -1,4 +1,4 @@
-"""Answers that are being written when the drain of a gate is over: each of them arrives whole."""
+"""Answers that are being written when the drain of a gateway is over: each of them arrives whole."""
 
 import asyncio
 import json
@@ -47,22 +47,22 @@ LIMITS = HttpServerLimits(
 )
 
 
-def large_answers(gate: GatewayProcess) -> dict[str, bytes]:
+def large_answers(gateway: GatewayProcess) -> dict[str, bytes]:
     """A plain response and a stream."""
     call = json.dumps(request("tools/call", SAY)).encode()
-    streaming = JSON_HEADERS | Session(gate).headers | {"Accept": "text/event-stream, */*"}
+    streaming = JSON_HEADERS | Session(gateway).headers | {"Accept": "text/event-stream, */*"}
     modern = {key: value for key, value in modern_headers("tools/call", "own_say").items() if value}
     return {
-        "plain": posted(gate, json.dumps(modern_request("tools/call", SAY)).encode(), modern),
-        "stream": posted(gate, call, streaming),
+        "plain": posted(gateway, json.dumps(modern_request("tools/call", SAY)).encode(), modern),
+        "stream": posted(gateway, call, streaming),
     }
 
 
-def slow_client(gate: GatewayProcess, sent: bytes) -> socket.socket:
+def slow_client(gateway: GatewayProcess, sent: bytes) -> socket.socket:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     connection.settimeout(STOP_SECONDS)
-    connection.connect((HOST, gate.port))
+    connection.connect((HOST, gateway.port))
     connection.sendall(sent)
     return connection
 
@@ -73,14 +73,14 @@ def test_an_answer_that_is_being_written_at_the_end_of_the_drain_arrives_whole(
     journal = tmp_path / "journal"
     journal.touch()
     servers = {"own": scripted(journal)}
-    gate = start_gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
-    settle(gate, "own")
-    clients = {name: slow_client(gate, sent) for name, sent in large_answers(gate).items()}
+    gateway = start_gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
+    settle(gateway, "own")
+    clients = {name: slow_client(gateway, sent) for name, sent in large_answers(gateway).items()}
     beginnings = {name: client.recv(1000) for name, client in clients.items()}
-    stopping = threading.Thread(target=gate.stop, args=(STOP_SECONDS,))
+    stopping = threading.Thread(target=gateway.stop, args=(STOP_SECONDS,))
     headers = {name: value for name, value in modern_headers("tools/call", "own_hold").items() if value}
     with slow_client(
-        gate, posted(gate, json.dumps(modern_request("tools/call", HOLD)).encode(), headers)
+        gateway, posted(gateway, json.dumps(modern_request("tools/call", HOLD)).encode(), headers)
     ) as held:
         wait_until(lambda: "held" in journal.read_text(), WAIT_SECONDS, "the call is under way")
         stopping.start()

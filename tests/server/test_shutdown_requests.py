@@ -1,4 +1,4 @@
-"""Requests that are no tool calls and outlive the drain of a gate that ends: each gets an answer."""
+"""Requests that are no tool calls and outlive the drain of a gateway that ends: each gets an answer."""
 
 import json
 import signal
@@ -58,22 +58,22 @@ def of_stateless(resource: int) -> dict[str, dict[str, Any]]:
     return {**REQUESTS, "subscriptions/listen": {"notifications": wanted}}
 
 
-def old_requests(gate: GatewayProcess, accept: str, resource: int) -> dict[str, bytes]:
+def old_requests(gateway: GatewayProcess, accept: str, resource: int) -> dict[str, bytes]:
     """One of each by a client with a session."""
-    headers = JSON_HEADERS | Session(gate).headers | {"Accept": accept}
+    headers = JSON_HEADERS | Session(gateway).headers | {"Accept": accept}
     return {
-        f"{accept} {method}": posted(gate, json.dumps(request(method, params, method)).encode(), headers)
+        f"{accept} {method}": posted(gateway, json.dumps(request(method, params, method)).encode(), headers)
         for method, params in of_handshake(resource).items()
     }
 
 
-def modern_requests(gate: GatewayProcess, resource: int) -> dict[str, bytes]:
+def modern_requests(gateway: GatewayProcess, resource: int) -> dict[str, bytes]:
     """One of each by a client without a session."""
     made = {}
     for method, params in of_stateless(resource).items():
         headers = modern_headers(method, params.get("name", params.get("uri")))
         known = {name: value for name, value in headers.items() if value}
-        made[method] = posted(gate, json.dumps(modern_request(method, params, method)).encode(), known)
+        made[method] = posted(gateway, json.dumps(modern_request(method, params, method)).encode(), known)
     return made
 
 
@@ -97,30 +97,30 @@ def test_requests_that_outlive_the_drain_are_answered_with_an_error(
     start_gateway: Callable[..., GatewayProcess], tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal"
-    gate = start_gateway({"mcpServers": {"own": silent(journal)}})
-    settle(gate, "own")
+    gateway = start_gateway({"mcpServers": {"own": silent(journal)}})
+    settle(gateway, "own")
     sent = {
-        **old_requests(gate, JSON_HEADERS["Accept"], 1),
-        **old_requests(gate, "text/event-stream, */*", 2),
-        **modern_requests(gate, 3),
+        **old_requests(gateway, JSON_HEADERS["Accept"], 1),
+        **old_requests(gateway, "text/event-stream, */*", 2),
+        **modern_requests(gateway, 3),
     }
     received: dict[str, bytes] = {}
-    with opened(gate, "GET", "/sse", {}) as stream:
-        legacy = OldClient(gate, stream)
+    with opened(gateway, "GET", "/sse", {}) as stream:
+        legacy = OldClient(gateway, stream)
         legacy.ask("initialize", HELLO, 0)
         for method, params in of_handshake(4).items():
             assert legacy.post(request(method, params, method)).status == 202
         readers = []
         for name, raw in sent.items():
-            connection = socket.create_connection((HOST, gate.port), timeout=STOP_SECONDS)
+            connection = socket.create_connection((HOST, gateway.port), timeout=STOP_SECONDS)
             connection.sendall(raw)
             readers.append(threading.Thread(target=read, args=(name, connection, received)))
         held = len(sent) + len(of_handshake(4))
         wait_until(lambda: journal.read_text().count("held") == held, WAIT_SECONDS, "all are under way")
-        stopping = threading.Thread(target=gate.stop, args=(STOP_SECONDS,))
+        stopping = threading.Thread(target=gateway.stop, args=(STOP_SECONDS,))
         for thread in (*readers, stopping):
             thread.start()
-        wait_until(lambda: gate.get("/ready").status == 503, WAIT_SECONDS, "the gate ends")
+        wait_until(lambda: gateway.get("/ready").status == 503, WAIT_SECONDS, "the gateway ends")
         assert legacy.post(request("ping", id="new")).status == 503
         for thread in (*readers, stopping):
             thread.join(STOP_SECONDS)
@@ -145,7 +145,7 @@ def test_a_client_on_stdio_is_answered_too(tmp_path: Path, era: str) -> None:
     journal = tmp_path / "journal"
     starting = scripted(tmp_path / "other", WAIT_FOR=str(tmp_path / "never"))
     servers = {"own": silent(journal), "starting": starting}
-    with running_stdio_gateway({"mcpServers": servers}, tmp_path / "gate") as client:
+    with running_stdio_gateway({"mcpServers": servers}, tmp_path / "gateway") as client:
         client.wait_until_ready("own")
         client.ask("initialize", HELLO, 0) if era == "legacy" else client.ask_modern("server/discover", id=0)
         wanted = of_handshake(1) if era == "legacy" else of_stateless(1)

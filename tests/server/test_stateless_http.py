@@ -35,8 +35,8 @@ def refused(answer: HttpAnswer, status: int, code: int, id: Any = 1) -> dict[str
     return error
 
 
-def test_the_gate_says_what_it_can(gate: GatewayProcess) -> None:
-    answer = modern(gate, "server/discover", id="d-1")
+def test_the_gateway_says_what_it_can(gateway: GatewayProcess) -> None:
+    answer = modern(gateway, "server/discover", id="d-1")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert "mcp-session-id" not in answer.headers
@@ -50,8 +50,8 @@ def test_the_gate_says_what_it_can(gate: GatewayProcess) -> None:
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "headgate"
 
 
-def test_tools_are_listed_with_what_a_cache_must_know(gate: GatewayProcess) -> None:
-    result = modern(gate, "tools/list").json()["result"]
+def test_tools_are_listed_with_what_a_cache_must_know(gateway: GatewayProcess) -> None:
+    result = modern(gateway, "tools/list").json()["result"]
     assert result["resultType"] == "complete"
     assert isinstance(result["ttlMs"], int)
     assert result["cacheScope"] == "private"
@@ -60,10 +60,10 @@ def test_tools_are_listed_with_what_a_cache_must_know(gate: GatewayProcess) -> N
     assert "own_echo" in names
 
 
-def test_a_call_passes_arguments_and_meta_and_nothing_of_the_connection(gate: GatewayProcess) -> None:
+def test_a_call_passes_arguments_and_meta_and_nothing_of_the_connection(gateway: GatewayProcess) -> None:
     meta = {**META, "traceparent": "00-1", "vendor/key": {"a": [1.0]}}
     params = {"name": "own_echo", "arguments": {"b": 1, "a": 2}, "_meta": meta, "unknown": [1]}
-    result = last_message(modern(gate, "tools/call", params))["result"]
+    result = last_message(modern(gateway, "tools/call", params))["result"]
     assert result["resultType"] == "complete"
     received = result["structuredContent"]["params"]
     assert received == {
@@ -76,12 +76,12 @@ def test_a_call_passes_arguments_and_meta_and_nothing_of_the_connection(gate: Ga
 
 
 @pytest.mark.parametrize("name", ["own_echo", "own:echo", "own__echo"])
-def test_a_tool_is_called_by_any_of_its_names(gate: GatewayProcess, name: str) -> None:
-    assert modern_call(gate, name)["structuredContent"]["params"]["name"] == "echo"
+def test_a_tool_is_called_by_any_of_its_names(gateway: GatewayProcess, name: str) -> None:
+    assert modern_call(gateway, name)["structuredContent"]["params"]["name"] == "echo"
 
 
-def test_an_unknown_tool_is_a_result_that_a_model_can_act_on(gate: GatewayProcess) -> None:
-    result = modern_call(gate, "own_ecko")
+def test_an_unknown_tool_is_a_result_that_a_model_can_act_on(gateway: GatewayProcess) -> None:
+    result = modern_call(gateway, "own_ecko")
     assert result["isError"] is True
     assert result["resultType"] == "complete"
     told = result["_meta"]["io.headgate/error"]
@@ -93,36 +93,36 @@ def test_an_unknown_tool_is_a_result_that_a_model_can_act_on(gate: GatewayProces
 
 
 @pytest.mark.parametrize("missing", [VERSION, CAPABILITIES])
-def test_a_request_that_does_not_say_who_sends_it_is_refused(gate: GatewayProcess, missing: str) -> None:
+def test_a_request_that_does_not_say_who_sends_it_is_refused(gateway: GatewayProcess, missing: str) -> None:
     meta = {key: value for key, value in META.items() if key != missing}
-    answer = post(gate, request("tools/list", {"_meta": meta}), modern_headers("tools/list"))
+    answer = post(gateway, request("tools/list", {"_meta": meta}), modern_headers("tools/list"))
     assert missing in refused(answer, 400, -32602)["message"]
 
 
 @pytest.mark.parametrize("params", [None, {}, {"_meta": {}}, {"_meta": None}, {"_meta": []}, {"_meta": 5}])
-def test_a_request_without_meta_is_refused(gate: GatewayProcess, params: dict[str, Any] | None) -> None:
-    refused(post(gate, request("tools/list", params), modern_headers("tools/list")), 400, -32602)
+def test_a_request_without_meta_is_refused(gateway: GatewayProcess, params: dict[str, Any] | None) -> None:
+    refused(post(gateway, request("tools/list", params), modern_headers("tools/list")), 400, -32602)
 
 
 @pytest.mark.parametrize("version", [5, None, [MODERN]])
-def test_a_version_that_is_no_text_is_refused(gate: GatewayProcess, version: Any) -> None:
+def test_a_version_that_is_no_text_is_refused(gateway: GatewayProcess, version: Any) -> None:
     message = request("tools/list", {"_meta": {**META, VERSION: version}})
-    refused(post(gate, message, modern_headers("tools/list")), 400, -32602)
+    refused(post(gateway, message, modern_headers("tools/list")), 400, -32602)
 
 
 @pytest.mark.parametrize(("header", "body"), [(MODERN, "2025-06-18"), ("2099-01-01", MODERN), (MODERN, "")])
-def test_two_versions_are_refused(gate: GatewayProcess, header: str, body: str) -> None:
+def test_two_versions_are_refused(gateway: GatewayProcess, header: str, body: str) -> None:
     message = request("tools/list", {"_meta": {**META, VERSION: body}})
     headers = {**modern_headers("tools/list"), "MCP-Protocol-Version": header}
-    refused(post(gate, message, headers), 400, -32020)
+    refused(post(gateway, message, headers), 400, -32020)
 
 
 @pytest.mark.parametrize("method", [None, "tools/call", "TOOLS/LIST", "", "tools/list,tools/list"])
 def test_a_method_in_the_header_that_is_not_the_one_in_the_body_is_refused(
-    gate: GatewayProcess, method: str | None
+    gateway: GatewayProcess, method: str | None
 ) -> None:
     headers = {**modern_headers("tools/list"), "Mcp-Method": method}
-    refused(post(gate, modern_request("tools/list"), headers), 400, -32020)
+    refused(post(gateway, modern_request("tools/list"), headers), 400, -32020)
 
 
 def wrapped(text: str) -> str:
@@ -133,103 +133,103 @@ def wrapped(text: str) -> str:
     "name", [None, "own_hold", "OWN_ECHO", "", wrapped("own_hold"), "=?base64?b3duX2VjaG8?=", "=?base64?%%?="]
 )
 def test_a_name_in_the_header_that_is_not_the_one_in_the_body_is_refused(
-    gate: GatewayProcess, name: str | None
+    gateway: GatewayProcess, name: str | None
 ) -> None:
     headers = {**modern_headers("tools/call"), "Mcp-Name": name}
-    refused(post(gate, modern_request("tools/call", ECHO), headers), 400, -32020)
+    refused(post(gateway, modern_request("tools/call", ECHO), headers), 400, -32020)
 
 
 @pytest.mark.parametrize("name", ["own_echo", wrapped("own_echo")])
-def test_a_name_may_travel_as_base64(gate: GatewayProcess, name: str) -> None:
+def test_a_name_may_travel_as_base64(gateway: GatewayProcess, name: str) -> None:
     headers = {**modern_headers("tools/call"), "Mcp-Name": name}
-    assert post(gate, modern_request("tools/call", ECHO), headers).status == 200
+    assert post(gateway, modern_request("tools/call", ECHO), headers).status == 200
 
 
-def test_a_name_that_does_not_fit_into_a_header_is_understood(gate: GatewayProcess) -> None:
+def test_a_name_that_does_not_fit_into_a_header_is_understood(gateway: GatewayProcess) -> None:
     params = {"name": "größer\n", "arguments": {}}
     headers = {**modern_headers("tools/call"), "Mcp-Name": wrapped("größer\n")}
-    answer = post(gate, modern_request("tools/call", params), headers)
+    answer = post(gateway, modern_request("tools/call", params), headers)
     assert answer.json()["result"]["_meta"]["io.headgate/error"]["code"] == "TOOL_NOT_FOUND"
 
 
 @pytest.mark.parametrize(("method", "key"), [("prompts/get", "name"), ("resources/read", "uri")])
-def test_other_methods_with_a_name_obey_the_same_rule(gate: GatewayProcess, method: str, key: str) -> None:
+def test_other_methods_with_a_name_obey_the_same_rule(gateway: GatewayProcess, method: str, key: str) -> None:
     message = modern_request(method, {key: "x"})
-    refused(post(gate, message, modern_headers(method, "y")), 400, -32020)
-    assert post(gate, message, modern_headers(method, "x")).json()["error"]["code"] == -32602
+    refused(post(gateway, message, modern_headers(method, "y")), 400, -32020)
+    assert post(gateway, message, modern_headers(method, "x")).json()["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("version", ["2099-01-01", "2026-07-29", "draft"])
-def test_an_unknown_version_is_told_the_known_ones(gate: GatewayProcess, version: str) -> None:
+def test_an_unknown_version_is_told_the_known_ones(gateway: GatewayProcess, version: str) -> None:
     message = request("server/discover", {"_meta": {**META, VERSION: version}}, id=7)
     headers = {**modern_headers("server/discover"), "MCP-Protocol-Version": version}
-    error = refused(post(gate, message, headers), 400, -32022, id=7)
+    error = refused(post(gateway, message, headers), 400, -32022, id=7)
     assert error["data"] == {"supported": [MODERN], "requested": version}
 
 
 @pytest.mark.parametrize(
     "method", ["nothing", "ping", "initialize", "logging/setLevel", "resources/subscribe", "tools/list/"]
 )
-def test_an_unknown_or_removed_method_is_404(gate: GatewayProcess, method: str) -> None:
-    assert method in refused(modern(gate, method, id="m"), 404, -32601, id="m")["message"]
+def test_an_unknown_or_removed_method_is_404(gateway: GatewayProcess, method: str) -> None:
+    assert method in refused(modern(gateway, method, id="m"), 404, -32601, id="m")["message"]
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "", 5, ["x"]])
-def test_a_cursor_that_nobody_gave_is_refused(gate: GatewayProcess, cursor: Any) -> None:
-    refused(modern(gate, "tools/list", {"cursor": cursor}), 400, -32602)
+def test_a_cursor_that_nobody_gave_is_refused(gateway: GatewayProcess, cursor: Any) -> None:
+    refused(modern(gateway, "tools/list", {"cursor": cursor}), 400, -32602)
 
 
 @pytest.mark.parametrize("params", [{}, {"name": ""}, {"name": 5}, {"arguments": {}}])
-def test_a_call_without_a_name_is_refused(gate: GatewayProcess, params: dict[str, Any]) -> None:
+def test_a_call_without_a_name_is_refused(gateway: GatewayProcess, params: dict[str, Any]) -> None:
     headers = modern_headers("tools/call", "" if params.get("name") == "" else None)
-    assert post(gate, modern_request("tools/call", params), headers).json()["error"]["code"] in (
+    assert post(gateway, modern_request("tools/call", params), headers).json()["error"]["code"] in (
         -32602,
         -32020,
     )
 
 
-def test_a_call_with_two_names_is_refused(gate: GatewayProcess) -> None:
+def test_a_call_with_two_names_is_refused(gateway: GatewayProcess) -> None:
     meta = json.dumps(META)
     for first, second in (("own_echo", "own_hold"), ("own_hold", "own_echo")):
         params = f'{{"name":"{first}","n\\u0061me":"{second}","_meta":{meta}}}'
         body = f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'
         for name in (first, second):
-            answer = post(gate, body.encode(), modern_headers("tools/call", name))
+            answer = post(gateway, body.encode(), modern_headers("tools/call", name))
             assert answer.status == 400
 
 
-def test_a_notification_is_accepted(gate: GatewayProcess) -> None:
+def test_a_notification_is_accepted(gateway: GatewayProcess) -> None:
     message = {"jsonrpc": "2.0", "method": "notifications/whatever", "params": {"_meta": META}}
-    answer = post(gate, message, modern_headers("notifications/whatever"))
+    answer = post(gateway, message, modern_headers("notifications/whatever"))
     assert (answer.status, answer.body) == (202, b"")
 
 
-def test_an_answer_is_nothing_that_a_client_sends(gate: GatewayProcess) -> None:
-    answer = post(gate, {"jsonrpc": "2.0", "id": 1, "result": {}}, modern_headers("x"))
+def test_an_answer_is_nothing_that_a_client_sends(gateway: GatewayProcess) -> None:
+    answer = post(gateway, {"jsonrpc": "2.0", "id": 1, "result": {}}, modern_headers("x"))
     assert answer.status == 400
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_there_are_no_sessions_and_no_streams_of_their_own(gate: GatewayProcess, method: str) -> None:
-    answer = send(gate, method, "/mcp", {"MCP-Protocol-Version": MODERN, "Accept": "text/event-stream"})
+def test_there_are_no_sessions_and_no_streams_of_their_own(gateway: GatewayProcess, method: str) -> None:
+    answer = send(gateway, method, "/mcp", {"MCP-Protocol-Version": MODERN, "Accept": "text/event-stream"})
     assert answer.status == 405
     assert answer.headers["allow"] == "POST"
 
 
-def test_a_session_id_means_nothing_here(gate: GatewayProcess) -> None:
+def test_a_session_id_means_nothing_here(gateway: GatewayProcess) -> None:
     headers = {**modern_headers("tools/list"), "Mcp-Session-Id": "nonsense"}
-    assert post(gate, modern_request("tools/list"), headers).status == 200
+    assert post(gateway, modern_request("tools/list"), headers).status == 200
 
 
-def test_both_eras_live_side_by_side(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_both_eras_live_side_by_side(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     old = {tool["name"] for tool in session.ask("tools/list")["result"]["tools"]}
-    new = {tool["name"] for tool in modern(gate, "tools/list").json()["result"]["tools"]}
+    new = {tool["name"] for tool in modern(gateway, "tools/list").json()["result"]["tools"]}
     assert old == new
 
 
 @pytest.mark.parametrize("id", [0, -1, 2**63, "", "a", "é", 'q"uote'])
-def test_an_id_comes_back_as_it_was(gate: GatewayProcess, id: Any) -> None:
-    answer = modern(gate, "tools/list", id=id)
+def test_an_id_comes_back_as_it_was(gateway: GatewayProcess, id: Any) -> None:
+    answer = modern(gateway, "tools/list", id=id)
     assert answer.json()["id"] == id
     assert type(answer.json()["id"]) is type(id)

@@ -51,7 +51,7 @@ def new(tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Iterator[Stdio
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[StdioClient]:
     """Return a client that has not said anything yet."""
-    with running_stdio_gateway({"mcpServers": {"example": EXAMPLE}}, tmp_path / "gate") as client:
+    with running_stdio_gateway({"mcpServers": {"example": EXAMPLE}}, tmp_path / "gateway") as client:
         yield client
 
 
@@ -278,14 +278,16 @@ def test_the_last_message_needs_no_line_end(client: StdioClient) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_gate_though_its_input_is_open(client: StdioClient, sign: signal.Signals) -> None:
+def test_a_signal_ends_the_gateway_though_its_input_is_open(
+    client: StdioClient, sign: signal.Signals
+) -> None:
     client.shake_hands()
     client.process.send_signal(sign)
     assert client.process.wait(WAIT_SECONDS) in (0, 130)
     assert "Traceback" not in client.log()
 
 
-def test_a_client_that_does_not_listen_any_more_ends_the_gate_quietly(client: StdioClient) -> None:
+def test_a_client_that_does_not_listen_any_more_ends_the_gateway_quietly(client: StdioClient) -> None:
     client.shake_hands()
     assert client.process.stdout is not None
     assert client.process.stdin is not None
@@ -300,7 +302,7 @@ def test_nothing_but_messages_comes_out(tmp_path: Path) -> None:
     own = scripted(tmp_path / "notes", FIRST_WORDS="noise from a server", LAST_WORDS="more noise\n")
     environment = {"MCPPROXY_LIST_CHANGED_EXEC": "echo noise", "MCP_PROXY_LOG_LEVEL": "DEBUG"}
     with running_stdio_gateway(
-        {"mcpServers": {"own": own}}, tmp_path / "gate", environment=environment
+        {"mcpServers": {"own": own}}, tmp_path / "gateway", environment=environment
     ) as client:
         client.shake_hands()
         client.ask("tools/list", id=1)
@@ -316,7 +318,9 @@ def test_a_call_that_comes_before_its_server_is_there_waits_for_it(tmp_path: Pat
     # A client that knows the tools from the last time does not list them again.
     signal_file = tmp_path / "go"
     own = scripted(tmp_path / "notes", WAIT_FOR=str(signal_file))
-    with running_stdio_gateway({"mcpServers": {"example": EXAMPLE, "own": own}}, tmp_path / "gate") as client:
+    with running_stdio_gateway(
+        {"mcpServers": {"example": EXAMPLE, "own": own}}, tmp_path / "gateway"
+    ) as client:
         client.tell(modern_request("tools/call", {"name": "own_echo", "arguments": {}}, 1))
         client.tell(modern_request("server/discover", id=2))
         (told,) = client.about(2)
@@ -327,7 +331,7 @@ def test_a_call_that_comes_before_its_server_is_there_waits_for_it(tmp_path: Pat
 
 def test_a_client_that_leaves_without_an_answer_is_not_waited_for(tmp_path: Path) -> None:
     with running_stdio_gateway(
-        {"mcpServers": {"own": scripted(tmp_path / "notes")}}, tmp_path / "gate"
+        {"mcpServers": {"own": scripted(tmp_path / "notes")}}, tmp_path / "gateway"
     ) as client:
         client.ask("initialize", HELLO | {"capabilities": {"elicitation": {}}}, 0)
         question = {"method": "elicitation/create", "params": {"message": "who?", "requestedSchema": {}}}

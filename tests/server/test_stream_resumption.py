@@ -1,4 +1,4 @@
-"""A client of the handshake era that loses its connection, its gate or its patience goes on where it was."""
+"""A client of the handshake era that lost its connection or its gateway resumes where it was."""
 
 import shutil
 from collections.abc import Callable
@@ -47,9 +47,9 @@ def methods(stream: Stream) -> list[str]:
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
 @pytest.mark.parametrize("pad", [0, 100_000, 3_000_000])
 def test_a_call_outlives_its_connection_and_its_answer_is_fetched(
-    gate: GatewayProcess, journal: Path, version: str, pad: int
+    gateway: GatewayProcess, journal: Path, version: str, pad: int
 ) -> None:
-    session = Session(gate, version)
+    session = Session(gateway, version)
     with asking(session, hold(pad=pad)) as stream:
         assert stream.message()["method"] == "notifications/progress"
         number = journal.read_text(encoding="utf-8").splitlines()[-1].split()[1]
@@ -63,8 +63,8 @@ def test_a_call_outlives_its_connection_and_its_answer_is_fetched(
     assert f"cancelled {number}" not in journal.read_text(encoding="utf-8")
 
 
-def test_a_client_that_is_back_in_time_gets_the_answer_as_it_comes(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_a_client_that_is_back_in_time_gets_the_answer_as_it_comes(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     with asking(session, hold("q")) as stream:
         stream.message()
     with listening(session, stream.id) as again:
@@ -73,15 +73,15 @@ def test_a_client_that_is_back_in_time_gets_the_answer_as_it_comes(gate: Gateway
         assert again.message()["id"] == "q"
         with pytest.raises(EOFError):
             again.event()
-    resumed = gate.metrics()["headgate_streams_resumed_total"]
+    resumed = gateway.metrics()["headgate_streams_resumed_total"]
     # And once more, in case it was lost on the way.
     with listening(session, stream.id) as again:
         assert again.message()["id"] == "q"
-    assert gate.metrics()["headgate_streams_resumed_total"] == resumed + 1
+    assert gateway.metrics()["headgate_streams_resumed_total"] == resumed + 1
 
 
-def test_a_connection_that_is_only_half_open_does_not_lock_its_client_out(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_a_connection_that_is_only_half_open_does_not_lock_its_client_out(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     with asking(session, hold()) as stream:
         stream.message()
         with listening(session, stream.id) as again:
@@ -91,8 +91,8 @@ def test_a_connection_that_is_only_half_open_does_not_lock_its_client_out(gate: 
                 stream.event()
 
 
-def test_a_call_that_went_on_alone_can_be_cancelled(gate: GatewayProcess, journal: Path) -> None:
-    session = Session(gate)
+def test_a_call_that_went_on_alone_can_be_cancelled(gateway: GatewayProcess, journal: Path) -> None:
+    session = Session(gateway)
     with asking(session, hold()) as stream:
         stream.message()
         number = journal.read_text(encoding="utf-8").splitlines()[-1].split()[1]
@@ -106,15 +106,15 @@ def test_a_call_that_went_on_alone_can_be_cancelled(gate: GatewayProcess, journa
     )
 
 
-def test_a_call_that_went_on_alone_ends_with_its_session(gate: GatewayProcess, journal: Path) -> None:
-    session = Session(gate)
+def test_a_call_that_went_on_alone_ends_with_its_session(gateway: GatewayProcess, journal: Path) -> None:
+    session = Session(gateway)
     with asking(session, hold()) as stream:
         stream.message()
         number = journal.read_text(encoding="utf-8").splitlines()[-1].split()[1]
-    # The gate has noticed once the answer can be had from elsewhere only.
+    # The gateway has noticed once the answer can be had from elsewhere only.
     with listening(session, stream.id):
         pass
-    assert send(gate, "DELETE", "/mcp", session.headers).status == 200
+    assert send(gateway, "DELETE", "/mcp", session.headers).status == 200
     wait_until(
         lambda: f"cancelled {number}" in journal.read_text(encoding="utf-8"),
         WAIT_SECONDS,
@@ -122,13 +122,13 @@ def test_a_call_that_went_on_alone_ends_with_its_session(gate: GatewayProcess, j
     )
 
 
-def test_an_id_of_another_session_shows_nothing_of_it(gate: GatewayProcess) -> None:
-    session, thief = Session(gate), Session(gate)
+def test_an_id_of_another_session_shows_nothing_of_it(gateway: GatewayProcess) -> None:
+    session, thief = Session(gateway), Session(gateway)
     with asking(session, hold(pad=10)) as stream:
         stream.message()
     session.call("own_release", id=2)
     with listening(thief, stream.id) as stolen:
-        assert send(gate, "DELETE", "/mcp", thief.headers).status == 200
+        assert send(gateway, "DELETE", "/mcp", thief.headers).status == 200
         # It is a stream like any other: all that it hears is that it may have missed something.
         assert methods(stolen) == LISTS
     with listening(session, stream.id) as again:
@@ -136,18 +136,18 @@ def test_an_id_of_another_session_shows_nothing_of_it(gate: GatewayProcess) -> N
 
 
 @pytest.mark.parametrize("id", ["nonsense", "0", "a-1-1", "-", "é", "x" * 4000, "0-0-99999999999999999999"])
-def test_an_unknown_id_opens_a_new_stream(gate: GatewayProcess, id: str) -> None:
-    session = Session(gate)
+def test_an_unknown_id_opens_a_new_stream(gateway: GatewayProcess, id: str) -> None:
+    session = Session(gateway)
     with listening(session, id) as stream:
-        assert send(gate, "DELETE", "/mcp", session.headers).status == 200
+        assert send(gateway, "DELETE", "/mcp", session.headers).status == 200
         assert methods(stream) == LISTS
 
 
 @pytest.mark.parametrize(("version", "fields"), [("2025-06-18", {b""}), (LEGACY, {b"id", b"data", b"retry"})])
 def test_a_stream_begins_with_an_id_for_clients_that_know_what_it_is(
-    gate: GatewayProcess, version: str, fields: set[bytes]
+    gateway: GatewayProcess, version: str, fields: set[bytes]
 ) -> None:
-    with listening(Session(gate, version)) as stream:
+    with listening(Session(gateway, version)) as stream:
         lines = iter(stream.response.readline, b"\r\n")
         first = dict(line.strip().split(b":", 1) for line in lines)
     assert set(first) == fields
@@ -155,57 +155,59 @@ def test_a_stream_begins_with_an_id_for_clients_that_know_what_it_is(
 
 
 @pytest.fixture
-def own_gate(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
-    """Return a gate whose list of tools may change."""
+def own_gateway(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
+    """Return a gateway whose list of tools may change."""
     own = start_gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
     settle(own)
     return own
 
 
-def test_the_stream_for_what_comes_unasked_goes_on_where_it_was(own_gate: GatewayProcess) -> None:
-    session = Session(own_gate)
+def test_the_stream_for_what_comes_unasked_goes_on_where_it_was(own_gateway: GatewayProcess) -> None:
+    session = Session(own_gateway)
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     with listening(session) as stream:
-        modern_call(own_gate, "own_grow", {"tool": "one"})
+        modern_call(own_gateway, "own_grow", {"tool": "one"})
         assert stream.message() == changed
         first = stream.id
-        modern_call(own_gate, "own_grow", {"tool": "two"})
+        modern_call(own_gateway, "own_grow", {"tool": "two"})
         assert stream.message() == changed
         assert stream.id != first
-    modern_call(own_gate, "own_grow", {"tool": "three"})
-    settle(own_gate)
+    modern_call(own_gateway, "own_grow", {"tool": "three"})
+    settle(own_gateway)
     with listening(session, first) as again:
         # The second, as if it had been lost, and the third, which came meanwhile.
         assert [again.message(), again.message()] == [changed, changed]
-        modern_call(own_gate, "own_grow", {"tool": "four"})
+        modern_call(own_gateway, "own_grow", {"tool": "four"})
         assert again.message() == changed
 
 
-def test_nobody_is_told_of_a_change_twice_who_was_not_away(own_gate: GatewayProcess) -> None:
-    session = Session(own_gate)
+def test_nobody_is_told_of_a_change_twice_who_was_not_away(own_gateway: GatewayProcess) -> None:
+    session = Session(own_gateway)
     with listening(session) as stream:
-        modern_call(own_gate, "own_grow", {"tool": "one"})
+        modern_call(own_gateway, "own_grow", {"tool": "one"})
         stream.message()
     with listening(session, stream.id) as again:
-        assert send(own_gate, "DELETE", "/mcp", session.headers).status == 200
+        assert send(own_gateway, "DELETE", "/mcp", session.headers).status == 200
         assert methods(again) == []
 
 
-def test_a_gate_that_ends_does_not_wait_for_streams_or_for_calls_left_alone(own_gate: GatewayProcess) -> None:
-    session, other = Session(own_gate), Session(own_gate)
+def test_a_gateway_that_ends_does_not_wait_for_streams_or_for_calls_left_alone(
+    own_gateway: GatewayProcess,
+) -> None:
+    session, other = Session(own_gateway), Session(own_gateway)
     with asking(session, hold()) as alone:
         alone.message()
     with listening(other, "unknown") as first:
         first.message()
-        # Read by another connection, before the gate has noticed that the first is gone.
+        # Read by another connection, before the gateway has noticed that the first is gone.
         with listening(other, first.id) as again:
             assert set(methods(first)) <= set(LISTS)
             # Less than it would wait for an answer under way.
-            assert own_gate.stop(5.0) == 0
+            assert own_gateway.stop(5.0) == 0
             assert set(methods(again)) <= set(LISTS)
 
 
-def test_a_gate_that_ends_lets_a_client_that_came_back_have_its_answer(start_gateway: Start) -> None:
+def test_a_gateway_that_ends_lets_a_client_that_came_back_have_its_answer(start_gateway: Start) -> None:
     short = start_gateway({"mcpServers": {"example": EXAMPLE}})
     session = Session(short)
     params = {"name": "example_wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}}
@@ -218,7 +220,7 @@ def test_a_gate_that_ends_lets_a_client_that_came_back_have_its_answer(start_gat
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_session_carries_on_after_the_gate_was_restarted(tmp_path: Path, how: str) -> None:
+def test_a_session_carries_on_after_the_gateway_was_restarted(tmp_path: Path, how: str) -> None:
     config, port = {"mcpServers": {"example": EXAMPLE}}, free_port()
     with running_gateway(config, tmp_path, port=port) as before:
         session = Session(before, "2025-06-18", {"roots": {}})
@@ -242,7 +244,7 @@ def test_a_session_carries_on_after_it_was_forgotten(start_gateway: Start) -> No
     assert brief.metrics()['headgate_sessions_revived_total{reason="idle"}'] == 1
 
 
-def test_a_session_of_one_gate_is_one_of_another_with_the_same_key_only(
+def test_a_session_of_one_gateway_is_one_of_another_with_the_same_key_only(
     start_gateway: Start, tmp_path: Path
 ) -> None:
     config = {"mcpServers": {"example": EXAMPLE}}
@@ -257,14 +259,14 @@ def test_a_session_of_one_gate_is_one_of_another_with_the_same_key_only(
     assert send_ping(one, session) == 200
 
 
-def send_ping(gate: GatewayProcess, session: Session) -> int:
+def send_ping(gateway: GatewayProcess, session: Session) -> int:
     headers = {**session.headers, "Accept": "application/json, text/event-stream"}
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    return send(gate, "POST", "/mcp", {**headers, "Content-Type": "application/json"}, body).status
+    return send(gateway, "POST", "/mcp", {**headers, "Content-Type": "application/json"}, body).status
 
 
-def test_a_session_id_that_was_changed_is_unknown(gate: GatewayProcess) -> None:
-    session = Session(gate)
+def test_a_session_id_that_was_changed_is_unknown(gateway: GatewayProcess) -> None:
+    session = Session(gateway)
     id = session.headers["Mcp-Session-Id"]
     for place in (0, len(id) // 2, len(id) - 1):
         session.headers["Mcp-Session-Id"] = id[:place] + ("A" if id[place] != "A" else "B") + id[place + 1 :]

@@ -1,4 +1,4 @@
-"""Clients that send requests and do not read: the gate stops working for them, and loses no answer."""
+"""Clients that send requests and do not read: the gateway stops working for them, and loses no answer."""
 
 import json
 import re
@@ -31,17 +31,17 @@ Start = Callable[..., GatewayProcess]
 
 @pytest.fixture
 def alone(start_gateway: Start, tmp_path: Path) -> GatewayProcess:
-    """Return a gate of which this test is the only client, so that its calls can be counted."""
+    """Return a gateway of which this test is the only client, so that its calls can be counted."""
     servers = {"own": scripted(tmp_path / "journal")}
-    gate = start_gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
-    settle(gate)
-    return gate
+    gateway = start_gateway({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}})
+    settle(gateway)
+    return gateway
 
 
-def raw_request(gate: GatewayProcess, number: int, pad: int = PAD_BYTES) -> bytes:
+def raw_request(gateway: GatewayProcess, number: int, pad: int = PAD_BYTES) -> bytes:
     params = {"name": "own_say", "arguments": {"line": LINE, "pad": pad}}
     body = json.dumps(modern_request("tools/call", params, number)).encode()
-    headers = {**modern_headers("tools/call", "own_say"), "Host": f"{HOST}:{gate.port}"}
+    headers = {**modern_headers("tools/call", "own_say"), "Host": f"{HOST}:{gateway.port}"}
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
     head = "\r\n".join(["POST /mcp HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""])
     return head.encode() + body
@@ -49,7 +49,7 @@ def raw_request(gate: GatewayProcess, number: int, pad: int = PAD_BYTES) -> byte
 
 @contextmanager
 def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
-    """Write from a thread of its own: the gate does not read it all before somebody reads the answers."""
+    """Write from a thread of its own: the gateway does not read it all before somebody reads the answers."""
     thread = threading.Thread(target=connection.sendall, args=(data,), daemon=True)
     thread.start()
     yield
@@ -57,11 +57,11 @@ def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
     assert not thread.is_alive()
 
 
-def small_socket(gate: GatewayProcess) -> socket.socket:
+def small_socket(gateway: GatewayProcess) -> socket.socket:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(WAIT_SECONDS)
-    connection.connect((HOST, gate.port))
+    connection.connect((HOST, gateway.port))
     return connection
 
 
@@ -102,7 +102,7 @@ def _read_response(received: BufferedReader) -> dict[str, Any]:
     size = 0
     assert received.readline() == b"HTTP/1.1 200 OK\r\n"
     while (line := received.readline()) != b"\r\n":
-        assert line, "the gate closed the connection"
+        assert line, "the gateway closed the connection"
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
             size = int(value)
@@ -127,14 +127,14 @@ def test_a_legacy_client_that_does_not_read_gets_no_more_requests_accepted(alone
 
         sending = threading.Thread(target=send_all, daemon=True)
         sending.start()
-        # More than one answer waits in the gate, and then it accepts no further request.
+        # More than one answer waits in the gateway, and then it accepts no further request.
         wait_until(lambda: alone.metrics()["headgate_outbound_bytes"] > 8_000_000, WAIT_SECONDS, "full")
         assert accepted < MANY / 2
         assert alone.metrics()["headgate_outbound_bytes"] < 12_000_000
         answered: set[int] = set()
         while len(answered) < MANY:
             line = received.readline()
-            assert line, "the gate closed the stream"
+            assert line, "the gateway closed the stream"
             if line.startswith(b"data: {"):
                 answered.add(json.loads(line[6:])["id"])
         sending.join(WAIT_SECONDS)
@@ -144,14 +144,14 @@ def test_a_legacy_client_that_does_not_read_gets_no_more_requests_accepted(alone
 
 
 @contextmanager
-def gate_on_pipes(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A gate whose output nobody reads before the test does."""
+def gateway_on_pipes(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A gateway whose output nobody reads before the test does."""
     config = tmp_path / "headgate.json"
     servers = {"own": scripted(tmp_path / "journal")}
     config.write_text(json.dumps({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}}))
     command = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--transport", "stdio"]
     with (tmp_path / "log").open("wb") as log:
-        gate = subprocess.Popen(
+        gateway = subprocess.Popen(
             [*command, "--data-dir", str(tmp_path / "data")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -159,27 +159,27 @@ def gate_on_pipes(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
             env=clean_environment(),
             start_new_session=True,
         )
-    with gate:
+    with gateway:
         try:
-            yield gate
+            yield gateway
         finally:
-            gate.kill()
+            gateway.kill()
 
 
 def test_a_stdio_client_that_does_not_read_is_not_read_further(tmp_path: Path) -> None:
     many, meta = 1000, {**META, "com.example/padding": "x" * 2000}
     calls = [request("tools/call", SAY | {"_meta": meta}, number) for number in range(many)]
     sent = b"".join(json.dumps(one).encode() + b"\n" for one in calls)
-    with gate_on_pipes(tmp_path) as gate:
-        assert gate.stdin is not None
-        assert gate.stdout is not None
-        thread = threading.Thread(target=_write_all, args=(gate.stdin, sent), daemon=True)
+    with gateway_on_pipes(tmp_path) as gateway:
+        assert gateway.stdin is not None
+        assert gateway.stdout is not None
+        thread = threading.Thread(target=_write_all, args=(gateway.stdin, sent), daemon=True)
         thread.start()
         # Nothing shows that a program does not read but that it has not read for a while.
         thread.join(STALL_SECONDS)
         assert thread.is_alive()
-        assert _rss_bytes(gate.pid) < 150_000_000
-        ids = sorted(json.loads(gate.stdout.readline())["id"] for _ in range(many))
+        assert _rss_bytes(gateway.pid) < 150_000_000
+        ids = sorted(json.loads(gateway.stdout.readline())["id"] for _ in range(many))
         thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
     assert ids == list(range(many))
@@ -196,13 +196,13 @@ def _rss_bytes(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-def test_an_answer_that_is_being_read_arrives_whole_though_the_gate_ends(alone: GatewayProcess) -> None:
+def test_an_answer_that_is_being_read_arrives_whole_though_the_gateway_ends(alone: GatewayProcess) -> None:
     with small_socket(alone) as connection:
         connection.sendall(b"".join(raw_request(alone, number, 900_000) for number in range(12)))
         wait_until(lambda: alone.metrics()["headgate_outbound_bytes"] > 0, WAIT_SECONDS, "unread bytes")
         stopping = threading.Thread(target=alone.stop, args=(WAIT_SECONDS,))
         stopping.start()
-        wait_until(lambda: _is_ending(alone), WAIT_SECONDS, "the gate ends")
+        wait_until(lambda: _is_ending(alone), WAIT_SECONDS, "the gateway ends")
         ids = []
         with connection.makefile("rb") as received:
             while received.peek(1):
@@ -213,9 +213,9 @@ def test_an_answer_that_is_being_read_arrives_whole_though_the_gate_ends(alone: 
     assert ids == list(range(len(ids)))
 
 
-def _is_ending(gate: GatewayProcess) -> bool:
+def _is_ending(gateway: GatewayProcess) -> bool:
     """Whether it says so, or does not answer any more."""
     try:
-        return gate.get("/ready").status == 503
+        return gateway.get("/ready").status == 503
     except (OSError, HTTPException):
         return True
