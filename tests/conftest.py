@@ -1,4 +1,4 @@
-"""Fixtures that many tests share: real parts, free ports, running gates."""
+"""Fixtures that many tests share: real parts, free ports, running gateways."""
 
 import os
 import signal
@@ -52,14 +52,15 @@ def free_port_fixture() -> int:
 
 @pytest.fixture
 def start_gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
-    """Return a function that starts a gate, with the arguments of `running_gate`; it stops with the test."""
-    with ExitStack() as gates:
+    """Return a function with the arguments of `running_gateway`; what it starts stops with the test."""
+    with ExitStack() as gateways:
         started = 0
 
         def start(config: dict[str, Any], **settings: Any) -> GatewayProcess:
             nonlocal started
             started += 1
-            return gates.enter_context(running_gateway(config, tmp_path / f"gate-{started}", **settings))
+            directory = tmp_path / f"gateway-{started}"
+            return gateways.enter_context(running_gateway(config, directory, **settings))
 
         yield start
 

@@ -21,33 +21,33 @@ def record(message: str, **extra: object) -> logging.LogRecord:
     return logger.makeRecord("headgate.test", logging.WARNING, "f.py", 1, message, (), None, extra=extra)
 
 
-def test_every_line_of_a_running_gate_is_json(start_gateway: Start, tmp_path: Path) -> None:
+def test_every_line_of_a_running_gateway_is_json(start_gateway: Start, tmp_path: Path) -> None:
     servers = {
         "example": EXAMPLE,
         "own": scripted(tmp_path / "journal"),
         "dead": {"command": "nothing-at-all"},
     }
     config = {"mcpServers": servers, "proxySettings": {"nonsense": 1}}
-    gate = start_gateway(config, environment={"MCP_PROXY_LOG_LEVEL": "DEBUG"})
-    gate.wait_until_ready("example", "own")
-    modern_call(gate, "own_say", {"line": '{"jsonrpc":"2.0","id":ID}'})
-    Session(gate).call("no\nsuch\ntool\x1b[31m")
-    gate.stop()
-    lines = [json.loads(line) for line in gate.log().splitlines()]
+    gateway = start_gateway(config, environment={"MCP_PROXY_LOG_LEVEL": "DEBUG"})
+    gateway.wait_until_ready("example", "own")
+    modern_call(gateway, "own_say", {"line": '{"jsonrpc":"2.0","id":ID}'})
+    Session(gateway).call("no\nsuch\ntool\x1b[31m")
+    gateway.stop()
+    lines = [json.loads(line) for line in gateway.log().splitlines()]
     assert lines
     for line in lines:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
         assert line["level"] in ("debug", "info", "warning", "error")
         assert line["event"]
     (listening,) = [line for line in lines if line["event"] == "listening"]
-    assert listening["url"] == gate.url
+    assert listening["url"] == gateway.url
     assert {"own", "example"} <= {line.get("server") for line in lines if line["event"] == "upstream ready"}
 
 
 def test_lines_also_go_to_a_file(start_gateway: Start, tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "gate.log"
-    gate = start_gateway({"mcpServers": {"example": EXAMPLE}}, environment={"MCPPROXY_LOG_FILE": str(log)})
-    gate.stop()
+    log = tmp_path / "logs" / "gateway.log"
+    gateway = start_gateway({"mcpServers": {"example": EXAMPLE}}, environment={"MCPPROXY_LOG_FILE": str(log)})
+    gateway.stop()
     events = [json.loads(line)["event"] for line in log.read_text(encoding="utf-8").splitlines()]
     assert "listening" in events
 

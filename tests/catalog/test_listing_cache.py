@@ -27,7 +27,7 @@ from tests.catalog.sample_listings import (
 )
 
 
-class Gate:
+class BlockedCounter:
     """Counts tokens once it is opened, and knows how many threads wait for it at most."""
 
     def __init__(self) -> None:
@@ -49,21 +49,21 @@ class Gate:
 
 
 async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
-    gate, catalog = Gate(), catalog_of("s")
+    counter, catalog = BlockedCounter(), catalog_of("s")
     catalog.replace_listing("s", ItemKind.TOOLS, [wordy(f"t{number}") for number in range(30)])
-    tool_listings = tool_listings_of(ListingMode.BUDGET, catalog, count=gate.count)
+    tool_listings = tool_listings_of(ListingMode.BUDGET, catalog, count=counter.count)
     for number in range(4):
         listing = asyncio.create_task(listed_by(tool_listings, session(f"client{number}")))
-        assert await asyncio.to_thread(gate.begun.wait, 10)
+        assert await asyncio.to_thread(counter.begun.wait, 10)
         listing.cancel()
         await asyncio.gather(listing, return_exceptions=True)
-    # Another scene waits for its turn.
+    # Another listing variant waits for its turn.
     others = [asyncio.create_task(listed_by(tool_listings, one)) for one in (ONE, stateless("ann"))]
     await asyncio.sleep(0)
-    gate.opened.set()
+    counter.opened.set()
     one, ann = await asyncio.gather(*others)
     assert one == ann
-    assert gate.most_inside == 1
+    assert counter.most_inside == 1
     tool_listings.close()
 
 

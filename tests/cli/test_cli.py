@@ -45,7 +45,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def refused(*arguments: str, cwd: Path) -> str:
-    """Return the one sentence that says why the gate does not start."""
+    """Return the one sentence that says why the gateway does not start."""
     ended = run("serve", *arguments, "--data-dir", str(cwd / "data"), cwd=cwd)
     assert ended.returncode == 2, ended
     assert ended.stdout == ""
@@ -90,7 +90,7 @@ def test_a_command_that_nobody_knows_is_refused_with_a_hint(arguments: list[str]
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["serve", "--help"]])
-def test_what_needs_no_gate_loads_none(arguments: list[str]) -> None:
+def test_what_needs_no_gateway_loads_none(arguments: list[str]) -> None:
     ended = run(*arguments, python=["-X", "importtime"])
     loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if "import time" in line}
     assert "headgate.cli" in loaded
@@ -224,7 +224,7 @@ def test_a_variable_that_is_overridden_is_told(config: Path, tmp_path: Path) -> 
     assert "MCPPROXY_TRANSPORT has no effect: --transport overrides it with another value" in events
 
 
-def test_a_data_directory_that_cannot_be_written_does_not_keep_the_gate_from_running(
+def test_a_data_directory_that_cannot_be_written_does_not_keep_the_gateway_from_running(
     config: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -234,7 +234,7 @@ def test_a_data_directory_that_cannot_be_written_does_not_keep_the_gate_from_run
     assert "Traceback" not in ended.stderr
 
 
-def test_a_gate_whose_input_is_closed_from_the_start_ends_at_once(config: Path, tmp_path: Path) -> None:
+def test_a_gateway_whose_input_is_closed_from_the_start_ends_at_once(config: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     ended = run("serve", "--config", str(config), "--data-dir", str(tmp_path / "data"), cwd=tmp_path)
     assert ended.returncode == 0
@@ -243,19 +243,21 @@ def test_a_gate_whose_input_is_closed_from_the_start_ends_at_once(config: Path, 
 
 
 @pytest.mark.parametrize(("sign", "codes"), [(signal.SIGTERM, {0}), (signal.SIGINT, {0, 130})])
-def test_a_signal_ends_the_gate_without_a_word_too_many(
+def test_a_signal_ends_the_gateway_without_a_word_too_many(
     config: Path, tmp_path: Path, sign: signal.Signals, codes: set[int]
 ) -> None:
     command = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--transport", "http"]
     command += ["--port", "0", "--data-dir", str(tmp_path / "data")]
     log = tmp_path / "log"
     with log.open("wb") as output:
-        gate = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(), cwd=tmp_path)
+        gateway = subprocess.Popen(
+            command, stdout=output, stderr=output, env=clean_environment(), cwd=tmp_path
+        )
     try:
         wait_until(lambda: b"listening" in log.read_bytes(), SECONDS, "it listens")
-        os.kill(gate.pid, sign)
-        assert gate.wait(SECONDS) in codes
+        os.kill(gateway.pid, sign)
+        assert gateway.wait(SECONDS) in codes
     finally:
-        gate.kill()
-        gate.wait()
+        gateway.kill()
+        gateway.wait()
     assert b"Traceback" not in log.read_bytes()

@@ -312,9 +312,9 @@ def test_a_server_that_is_away_now_is_checked_as_it_was(tmp_path: Path, parts: P
 def test_what_a_gateway_remembers_is_checked_without_connecting(tmp_path: Path, parts: Parts) -> None:
     trace = tmp_path / "trace"
     servers = EXAMPLE | {"clock": traced(parts, trace)}
-    with running_gateway({"mcpServers": servers}, tmp_path, environment=WORDS) as gate:
-        gate.wait_until_ready()
-        while_it_runs = run("--config", gate.config_path, directory=tmp_path)
+    with running_gateway({"mcpServers": servers}, tmp_path, environment=WORDS) as gateway:
+        gateway.wait_until_ready()
+        while_it_runs = run("--config", gateway.config_path, directory=tmp_path)
     assert while_it_runs.returncode == 0, while_it_runs.stderr
     after = run("--config", configured(tmp_path, servers), directory=tmp_path)
     assert after.stderr == ""

@@ -134,12 +134,12 @@ def test_the_configuration_file(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_log_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "headgate.json").write_text(json.dumps({"mcpServers": {"one": EXAMPLE}}))
-    put(tmp_path / "gate.log", kind)
+    put(tmp_path / "gateway.log", kind)
     if kind == "a device":
         # As in containers: /dev/stderr and /dev/null take lines.
         return
-    sentence = refused(tmp_path, "serve", HEADGATE_LOG_FILE=str(tmp_path / "gate.log"))
-    assert "gate.log cannot be written: " in sentence
+    sentence = refused(tmp_path, "serve", HEADGATE_LOG_FILE=str(tmp_path / "gateway.log"))
+    assert "gateway.log cannot be written: " in sentence
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,19 +161,19 @@ def test_a_file_of_the_data_directory(tmp_path: Path, starts: Starts, name: str,
     if (name, kind) == ("spool", "a directory"):
         return
     put(tmp_path / "data" / name, kind)
-    gate = starts(EXAMPLE)
+    gateway = starts(EXAMPLE)
 
     def told() -> list[str]:
         # The spool and the new state are first used by a call.
         marks = ('"listening"',) if name in ("spool", "state.new") else (name, "ledger not read")
-        return [line for line in gate.log().splitlines() if any(mark in line for mark in marks)]
+        return [line for line in gateway.log().splitlines() if any(mark in line for mark in marks)]
 
-    wait_until(lambda: bool(told()) or gate.process.poll() is not None, BOUND_SECONDS, "a start or an end")
-    if gate.process.poll() is None:
-        gate.wait_for('"listening"')
+    wait_until(lambda: bool(told()) or gateway.process.poll() is not None, BOUND_SECONDS, "a start or an end")
+    if gateway.process.poll() is None:
+        gateway.wait_for('"listening"')
     else:
-        assert gate.process.returncode == 2
-        assert len([line for line in gate.log().splitlines() if line.startswith("headgate: ")]) == 1
+        assert gateway.process.returncode == 2
+        assert len([line for line in gateway.log().splitlines() if line.startswith("headgate: ")]) == 1
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a directory"])
@@ -189,35 +189,37 @@ def test_a_ledger_that_is_to_be_recovered(tmp_path: Path, name: str, kind: str) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_variables_beside_the_configuration(tmp_path: Path, starts: Starts, kind: str) -> None:
     put(tmp_path / ".env", kind)
-    gate = starts(EXAMPLE)
-    gate.wait_for('"listening"')
-    assert ".env is not used: " in gate.log()
+    gateway = starts(EXAMPLE)
+    gateway.wait_for('"listening"')
+    assert ".env is not used: " in gateway.log()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_variables_of_a_server(tmp_path: Path, starts: Starts, kind: str) -> None:
     put(tmp_path / "own.env", kind)
-    gate = starts({"command": sys.executable, "args": ["-c", "input()"], "envFile": "own.env"})
-    gate.wait_for('"listening"')
-    assert "own.env is not used: " in gate.log()
+    gateway = starts({"command": sys.executable, "args": ["-c", "input()"], "envFile": "own.env"})
+    gateway.wait_for('"listening"')
+    assert "own.env is not used: " in gateway.log()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a directory"])
 def test_the_certificates_of_a_server(tmp_path: Path, starts: Starts, kind: str) -> None:
     put(tmp_path / "ca.pem", kind)
-    gate = starts({"url": "https://127.0.0.1:9/mcp", "caFile": str(tmp_path / "ca.pem"), "maxRestarts": 1})
-    gate.wait_for('"listening"')
-    gate.wait_for("ca.pem cannot be used (")
+    gateway = starts({"url": "https://127.0.0.1:9/mcp", "caFile": str(tmp_path / "ca.pem"), "maxRestarts": 1})
+    gateway.wait_for('"listening"')
+    gateway.wait_for("ca.pem cannot be used (")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_certificates_of_the_system(tmp_path: Path, starts: Starts, kind: str) -> None:
     put(tmp_path / "all.pem", kind)
     entry = {"url": "https://127.0.0.1:9/mcp", "maxRestarts": 1, "connectTimeout": BOUND_SECONDS * 2}
-    gate = starts(entry, SSL_CERT_FILE=str(tmp_path / "all.pem"))
-    gate.wait_for('"listening"')
-    gate.wait_for(f"SSL_CERT_FILE {tmp_path / 'all.pem'} cannot be used (it is {kind}, not a regular file)")
-    gate.end()
+    gateway = starts(entry, SSL_CERT_FILE=str(tmp_path / "all.pem"))
+    gateway.wait_for('"listening"')
+    gateway.wait_for(
+        f"SSL_CERT_FILE {tmp_path / 'all.pem'} cannot be used (it is {kind}, not a regular file)"
+    )
+    gateway.end()
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_DIR", "caFile"])
@@ -226,25 +228,27 @@ def test_a_certificate_in_a_directory(tmp_path: Path, starts: Starts, variable: 
     put(tmp_path / "authorities" / "0123abcd.0", "a named pipe")
     entry = {"url": "https://127.0.0.1:9/mcp", "maxRestarts": 1}
     directory = {variable: str(tmp_path / "authorities")}
-    gate = starts(entry | directory) if variable == "caFile" else starts(entry, **directory)
-    gate.wait_for('"listening"')
-    gate.wait_for("0123abcd.0 cannot be used (it is a named pipe, not a regular file)")
-    gate.end()
+    gateway = starts(entry | directory) if variable == "caFile" else starts(entry, **directory)
+    gateway.wait_for('"listening"')
+    gateway.wait_for("0123abcd.0 cannot be used (it is a named pipe, not a regular file)")
+    gateway.end()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_certificates_for_an_embedder(tmp_path: Path, starts: Starts, kind: str) -> None:
     put(tmp_path / "all.pem", kind)
-    gate = starts(
+    gateway = starts(
         EXAMPLE,
         HEADGATE_EMBEDDER="OPENAI",
         HEADGATE_LISTING="search",
         OPENAI_BASE_URL="https://127.0.0.1:9/v1",
         SSL_CERT_FILE=str(tmp_path / "all.pem"),
     )
-    gate.wait_for('"listening"')
-    gate.wait_for(f"SSL_CERT_FILE {tmp_path / 'all.pem'} cannot be used (it is {kind}, not a regular file)")
-    gate.end()
+    gateway.wait_for('"listening"')
+    gateway.wait_for(
+        f"SSL_CERT_FILE {tmp_path / 'all.pem'} cannot be used (it is {kind}, not a regular file)"
+    )
+    gateway.end()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -259,10 +263,10 @@ def test_the_store_of_documents(tmp_path: Path, name: str, kind: str) -> None:
 
 def test_the_gateway_serves_without_its_store_of_documents(tmp_path: Path, starts: Starts) -> None:
     put(tmp_path / "data" / "knowledge.db", "a named pipe")
-    gate = starts({"builtin": "knowledge"}, **BY_WORDS)
-    gate.wait_for('"listening"')
-    gate.wait_for("knowledge store cannot be used")
-    gate.end()
+    gateway = starts({"builtin": "knowledge"}, **BY_WORDS)
+    gateway.wait_for('"listening"')
+    gateway.wait_for("knowledge store cannot be used")
+    gateway.end()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -294,5 +298,5 @@ def test_the_files_of_an_evaluation(tmp_path: Path, name: str, kind: str) -> Non
 
 
 def test_the_log_may_go_to_a_device_that_takes_lines(starts: Starts) -> None:
-    gate = starts(EXAMPLE, HEADGATE_LOG_FILE="/dev/null")
-    gate.wait_for('"listening"')
+    gateway = starts(EXAMPLE, HEADGATE_LOG_FILE="/dev/null")
+    gateway.wait_for('"listening"')

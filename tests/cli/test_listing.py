@@ -130,9 +130,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
     servers["server-filesystem"] |= {"rename": {"read_text_file": "read text"}}
     settings = {"listingBudgetTokens": BUDGET, "listResultTools": True}
     config = {"mcpServers": servers, "proxySettings": settings}
-    with running_gateway(config, place, start_seconds=SECONDS) as gate:
-        gate.wait_until_ready(*servers, seconds=SECONDS)
-        return Real(place, {mode: served(f"{gate.url}/{mode}") for mode in MODES})
+    with running_gateway(config, place, start_seconds=SECONDS) as gateway:
+        gateway.wait_until_ready(*servers, seconds=SECONDS)
+        return Real(place, {mode: served(f"{gateway.url}/{mode}") for mode in MODES})
 
 
 def served(url: str) -> list[str]:

@@ -471,11 +471,11 @@ def test_the_data_directory_of_the_predecessor_is_used_where_only_that_exists(sa
 
 
 def test_a_relative_path_belongs_to_where_it_was_written(sandbox: ConfigSandbox) -> None:
-    path = sandbox.write({"proxySettings": {"dataDir": "data", "logFile": "~/gate.log"}})
+    path = sandbox.write({"proxySettings": {"dataDir": "data", "logFile": "~/gateway.log"}})
     moved = path.rename(sandbox.home / "moved.json")
     environ = {"HEADGATE_CONFIG": str(moved)}
     settings = sandbox.load(**environ)
-    assert (settings.data_dir, settings.log_file) == (sandbox.home / "data", sandbox.home / "gate.log")
+    assert (settings.data_dir, settings.log_file) == (sandbox.home / "data", sandbox.home / "gateway.log")
     assert sandbox.load(HEADGATE_DATA_DIR="data", **environ).data_dir == sandbox.cwd / "data"
     assert sandbox.load(Flags(data_dir=Path("flag"))).data_dir == sandbox.cwd / "flag"
 

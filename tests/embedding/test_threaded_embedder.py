@@ -18,14 +18,14 @@ ONE = struct.pack("<1f", 1)
 
 
 class Fake:
-    """Embeds a text as its length; a text that starts with `wait` waits for the gate."""
+    """Embeds a text as its length; a text that starts with `wait` waits for `release`."""
 
     name = "fake"
     dimensions = 1
     fingerprint = "fake-1"
 
     def __init__(self) -> None:
-        self.gate = threading.Event()
+        self.release = threading.Event()
         self.started = threading.Event()
         self.batches: list[int] = []
         self.threads: set[int] = set()
@@ -36,7 +36,7 @@ class Fake:
         self.batches.append(len(texts))
         if texts[0].startswith("wait"):
             self.started.set()
-            assert self.gate.wait(BOUND_SECONDS)
+            assert self.release.wait(BOUND_SECONDS)
         if texts[0] == "away":
             raise EmbedderUnavailable(self.name, "it is away")
         return [struct.pack("<1f", len(text)) for text in texts]
@@ -64,7 +64,7 @@ async def test_a_question_is_answered_while_tools_are_embedded() -> None:
         waiting = asyncio.ensure_future(anext(tools))
         assert await embedder.embed_query("find") == [struct.pack("<1f", 4)]
         assert not waiting.done()
-        fake.gate.set()
+        fake.release.set()
         assert await waiting == [ONE]
 
 
@@ -86,7 +86,7 @@ async def test_a_question_that_takes_too_long_says_so() -> None:
     async with ThreadedEmbedder(fake, question_seconds=0.01) as embedder:
         with pytest.raises(EmbedderUnavailable, match=r"more than 0\.01 s"):
             await embedder.embed_query("wait")
-        fake.gate.set()
+        fake.release.set()
 
 
 def test_vectors_are_kept_under_the_model_and_the_texts() -> None:

@@ -1,4 +1,4 @@
-"""The closed list of what a gate may change on the way from a server to a client; anything else is a fault.
+"""The closed list of what a gateway may change between a server and a client; anything else is a fault.
 
 Every function takes the source text of what the server sent and returns what the client must receive:
 

@@ -77,9 +77,9 @@ class Guest:
 
 
 @contextmanager
-def guest(gate: GatewayProcess, era: str) -> Iterator[Guest]:
+def guest(gateway: GatewayProcess, era: str) -> Iterator[Guest]:
     """A client of that era, ready to ask."""
-    with closing(HTTPConnection(HOST, gate.port, timeout=ANSWER_SECONDS)) as connection:
+    with closing(HTTPConnection(HOST, gateway.port, timeout=ANSWER_SECONDS)) as connection:
         mcp_client = Guest(era, connection)
         if era == "handshake":
             mcp_client.shake_hands()
@@ -87,10 +87,10 @@ def guest(gate: GatewayProcess, era: str) -> Iterator[Guest]:
 
 
 @contextmanager
-def guests(gate: GatewayProcess, eras: list[str]) -> Iterator[list[Guest]]:
+def guests(gateway: GatewayProcess, eras: list[str]) -> Iterator[list[Guest]]:
     """Several clients at once."""
     with ExitStack() as stack:
-        yield [stack.enter_context(guest(gate, era)) for era in eras]
+        yield [stack.enter_context(guest(gateway, era)) for era in eras]
 
 
 def texts(response: HTTPResponse) -> list[str]:

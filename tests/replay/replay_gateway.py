@@ -42,7 +42,7 @@ class Listed:
 class Stage:
     """A running gateway, and the conversations that are played behind it."""
 
-    gate: GatewayProcess
+    gateway: GatewayProcess
     cast: dict[str, Conversation] = field(repr=False)
 
     def pages(self, guest: Guest, method: str) -> tuple[list[str], list[dict[str, str]]]:
@@ -113,11 +113,13 @@ def staged(
     # Nothing of the gateway's own: what was recorded is compared with what arrives.
     plain = {"listing": "full", "enableAutoTruncation": False, "listResultTools": False}
     config = {"mcpServers": servers, "proxySettings": plain | settings}
-    with running_gateway(config, directory, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*cast, seconds=START_SECONDS)
-        yield Stage(gate, cast)
+    with running_gateway(config, directory, start_seconds=START_SECONDS) as gateway:
+        gateway.wait_until_ready(*cast, seconds=START_SECONDS)
+        yield Stage(gateway, cast)
         complaints = {
-            name: server["stderr_tail"] for name, server in gate.servers().items() if "stderr_tail" in server
+            name: server["stderr_tail"]
+            for name, server in gateway.servers().items()
+            if "stderr_tail" in server
         }
         assert complaints == {}
 

@@ -1,4 +1,4 @@
-"""Nothing that a real server sent is lost or changed on its way through the gate, but for a closed list."""
+"""The gateway loses and changes nothing that a real server sent, except for a closed list."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.replay.replay_gateway import Stage, ask, staged, told
 
 ERAS = ["handshake", "stateless"]
 CAST = {played.server: played for played in conversations()}
-# With the same URIs as another, so that the gate must tell the two apart.
+# With the same URIs as another, so that the gateway must tell the two apart.
 CAST["twin"] = CAST["everything"]
 SPELLINGS = {"recorded": CAST, "respelled": {server: respelled(played) for server, played in CAST.items()}}
 # Of both eras, with every kind of listing, notifications, errors and a listing that may be kept among them.
@@ -27,7 +27,7 @@ PROGRESS = "notifications/progress"
 
 @pytest.fixture(scope="module", params=SPELLINGS)
 def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One gate in front of all of them."""
+    """One gateway in front of all of them."""
     spelling = [] if request.param == "recorded" else [request.param]
     with staged(SPELLINGS[request.param], tmp_path_factory.mktemp("together"), *spelling) as stage:
         yield stage
@@ -35,7 +35,7 @@ def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module", params=ALONE)
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A gate in front of one, which lets its names pass."""
+    """A gateway in front of one, which lets its names pass."""
     cast = {request.param: CAST[request.param]}
     with staged(cast, tmp_path_factory.mktemp("alone"), prefix=False) as stage:
         yield stage
@@ -52,7 +52,7 @@ def test_every_listed_item_arrives_byte_for_byte(together: Stage, era: str, meth
 def test_every_listed_item_arrives_byte_for_byte_without_prefix(alone: Stage, era: str, method: str) -> None:
     check_listing(alone, era, method)
 
-    with guest(alone.gate, era) as client:
+    with guest(alone.gateway, era) as client:
         assert [item.public for item in alone.mapped(client, method)] == [
             item.name for item in alone.mapped(client, method)
         ]
@@ -60,7 +60,7 @@ def test_every_listed_item_arrives_byte_for_byte_without_prefix(alone: Stage, er
 
 @pytest.fixture(scope="module")
 def truncating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One gate in front of all of them that truncates large results, which is the default."""
+    """One gateway in front of all of them that truncates large results, which is the default."""
     with staged(CAST, tmp_path_factory.mktemp("truncating"), enableAutoTruncation=True) as stage:
         yield stage
 
@@ -79,7 +79,7 @@ def test_where_results_are_truncated_only_closed_output_schemas_are_missing(
 
 def check_listing(stage: Stage, era: str, method: str, *, truncated: bool = False) -> None:
     _, key = LISTS[method]
-    with guest(stage.gate, era) as client:
+    with guest(stage.gateway, era) as client:
         found = stage.mapped(client, method)
     originals = stage.originals(method)
 
@@ -90,7 +90,7 @@ def check_listing(stage: Stage, era: str, method: str, *, truncated: bool = Fals
 
 @pytest.mark.parametrize("era", ERAS)
 def test_names_follow_the_rule_and_are_distinct(together: Stage, era: str) -> None:
-    with guest(together.gate, era) as client:
+    with guest(together.gateway, era) as client:
         for method in ("tools/list", "prompts/list"):
             found = together.mapped(client, method)
             assert len({item.public for item in found}) == len(found)
@@ -104,7 +104,7 @@ def test_names_follow_the_rule_and_are_distinct(together: Stage, era: str) -> No
 
 @pytest.mark.parametrize("era", ERAS)
 def test_uris_stay_and_of_several_servers_one_keeps_it(together: Stage, era: str) -> None:
-    with guest(together.gate, era) as client:
+    with guest(together.gateway, era) as client:
         for method in ("resources/list", "resources/templates/list"):
             found = together.mapped(client, method)
             assert {item.public for item in found if item.public == item.name} == {
@@ -126,7 +126,7 @@ def test_every_answer_and_what_is_told_before_it_arrives_without_prefix(alone: S
 
 
 def check_answers(stage: Stage, era: str) -> None:
-    with guest(stage.gate, era) as client:
+    with guest(stage.gateway, era) as client:
         names = stage.names(client)
         for server, played in stage.cast.items():
             for exchange in played.requests:
@@ -138,7 +138,7 @@ def check_answers(stage: Stage, era: str) -> None:
 def test_what_stands_around_a_listing_is_what_the_era_wants(alone: Stage, era: str) -> None:
     (played,) = alone.cast.values()
     for method in LISTS:
-        with guest(alone.gate, era) as client:
+        with guest(alone.gateway, era) as client:
             _, pages = alone.pages(client, method)
 
         hints = caching(played, method)
@@ -163,18 +163,18 @@ def test_the_advice_of_every_server_arrives(together: Stage, era: str) -> None:
     ]
 
     assert len(advice) >= 5
-    assert all(text in instructions(together.gate, era) for text in advice)
+    assert all(text in instructions(together.gateway, era) for text in advice)
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_advice_of_one_server_arrives_as_it_is(alone: Stage, era: str) -> None:
     (played,) = alone.cast.values()
 
-    assert instructions(alone.gate, era) == played.greeting.get("instructions", "")
+    assert instructions(alone.gateway, era) == played.greeting.get("instructions", "")
 
 
-def instructions(gate: GatewayProcess, era: str) -> str:
-    with guest(gate, era) as client:
+def instructions(gateway: GatewayProcess, era: str) -> str:
+    with guest(gateway, era) as client:
         greeting = client.greeting if era == "handshake" else client.ask("server/discover", {}).content
     return str(json.loads(greeting).get("instructions", ""))
 
@@ -187,7 +187,7 @@ def instructions(gate: GatewayProcess, era: str) -> str:
 def test_no_answer_is_taken_for_another_however_they_mix(
     together: Stage, script: list[tuple[int, tuple[str, int]]]
 ) -> None:
-    with guests(together.gate, ERAS * 3) as clients, ThreadPoolExecutor(len(clients)) as threads:
+    with guests(together.gateway, ERAS * 3) as clients, ThreadPoolExecutor(len(clients)) as threads:
         names = together.names(clients[0])
 
         def play(number: int) -> None:

@@ -38,16 +38,16 @@ def content(answer: McpResponse) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Return a gate before the example server."""
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Return a gateway before the example server."""
     config = {"mcpServers": {"example": {"builtin": "example"}}}
-    with running_gateway(config, tmp_path_factory.mktemp("gate")) as gate:
-        gate.wait_until_ready()
-        yield gate
+    with running_gateway(config, tmp_path_factory.mktemp("gateway")) as gateway:
+        gateway.wait_until_ready()
+        yield gateway
 
 
-def text(gate: GatewayProcess, name: str, **arguments: Any) -> str:
-    answer = modern_call(gate, f"example_{name}", arguments)
+def text(gateway: GatewayProcess, name: str, **arguments: Any) -> str:
+    answer = modern_call(gateway, f"example_{name}", arguments)
     assert "isError" not in answer, answer
     (block,) = answer["content"]
     said: str = block["text"]
@@ -66,25 +66,25 @@ def text(gate: GatewayProcess, name: str, **arguments: Any) -> str:
         ("+5", "5"),
     ],
 )
-def test_an_expression_is_calculated(gate: GatewayProcess, expression: str, value: str) -> None:
-    assert text(gate, "calculate", expression=expression) == value
+def test_an_expression_is_calculated(gateway: GatewayProcess, expression: str, value: str) -> None:
+    assert text(gateway, "calculate", expression=expression) == value
 
 
-def test_texts_are_counted_and_hashed(gate: GatewayProcess) -> None:
-    counts = json.loads(text(gate, "count_text", text="zwei Wörter\n"))
+def test_texts_are_counted_and_hashed(gateway: GatewayProcess) -> None:
+    counts = json.loads(text(gateway, "count_text", text="zwei Wörter\n"))
     assert counts == {"characters": 12, "words": 2, "lines": 1, "bytes": 13}
-    assert text(gate, "hash_text", text="abc").startswith("ba7816bf")
-    assert text(gate, "hash_text", text="abc", algorithm="md5") == "900150983cd24fb0d6963f7d28e17f72"
+    assert text(gateway, "hash_text", text="abc").startswith("ba7816bf")
+    assert text(gateway, "hash_text", text="abc", algorithm="md5") == "900150983cd24fb0d6963f7d28e17f72"
 
 
-def test_the_time_is_told_in_any_zone(gate: GatewayProcess) -> None:
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", text(gate, "time"))
-    assert text(gate, "time", timezone="Asia/Kolkata").endswith("+05:30")
+def test_the_time_is_told_in_any_zone(gateway: GatewayProcess) -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", text(gateway, "time"))
+    assert text(gateway, "time", timezone="Asia/Kolkata").endswith("+05:30")
 
 
-def test_tokens_are_random(gate: GatewayProcess) -> None:
-    assert len({text(gate, "random_token") for _ in range(20)}) == 20
-    assert len(text(gate, "random_token", bytes=3)) == 6
+def test_tokens_are_random(gateway: GatewayProcess) -> None:
+    assert len({text(gateway, "random_token") for _ in range(20)}) == 20
+    assert len(text(gateway, "random_token", bytes=3)) == 6
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,14 @@ def test_tokens_are_random(gate: GatewayProcess) -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_a_bad_argument_is_explained_to_the_model(
-    gate: GatewayProcess, name: str, arguments: dict[str, Any]
+    gateway: GatewayProcess, name: str, arguments: dict[str, Any]
 ) -> None:
-    answer = modern_call(gate, f"example_{name}", arguments)
+    answer = modern_call(gateway, f"example_{name}", arguments)
     assert answer.get("isError") is True
-    assert "_meta" not in answer, "it is the tool that explains, not the gate"
+    assert "_meta" not in answer, "it is the tool that explains, not the gateway"
     block, *schemas = answer["content"]
     assert len(block["text"]) < 400
-    # Where an argument is missing or of another type, the gate adds what the tool wants.
+    # Where an argument is missing or of another type, the gateway adds what the tool wants.
     assert all(one["text"].startswith(f"input_schema of example_{name}: ") for one in schemas)
 
 

@@ -34,7 +34,7 @@ PRIVATE = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """Return a gateway with both kinds of variables, before children that inherit more or less of them."""
     directory = tmp_path_factory.mktemp("variables")
     journal = directory / "journal"
@@ -45,36 +45,38 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     }
     config = {"mcpServers": servers, "proxySettings": {"inheritEnv": ["TEAM_*"]}}
     environment = NETWORK | PRIVATE | {"TEAM_NAME": "t"}
-    with running_gateway(config, directory / "gate", environment=environment) as gate:
-        gate.wait_until_ready()
-        yield gate
+    with running_gateway(config, directory / "gateway", environment=environment) as gateway:
+        gateway.wait_until_ready()
+        yield gateway
 
 
-def variables(gate: GatewayProcess, server: str) -> dict[str, str]:
-    lines = modern_call(gate, f"{server}_look")["structuredContent"]["environment"]
+def variables(gateway: GatewayProcess, server: str) -> dict[str, str]:
+    lines = modern_call(gateway, f"{server}_look")["structuredContent"]["environment"]
     return dict(line.split("=", 1) for line in lines)
 
 
-def test_a_child_gets_what_reaches_the_network_and_no_credential(gate: GatewayProcess) -> None:
-    seen = variables(gate, "plain")
+def test_a_child_gets_what_reaches_the_network_and_no_credential(gateway: GatewayProcess) -> None:
+    seen = variables(gateway, "plain")
     assert seen.items() >= (NETWORK | {"TZ": "UTC", "TEAM_NAME": "t"}).items()
     assert not seen.keys() & PRIVATE.keys()
 
 
-def test_a_child_gets_what_its_entry_names(gate: GatewayProcess) -> None:
-    seen = variables(gate, "names")
+def test_a_child_gets_what_its_entry_names(gateway: GatewayProcess) -> None:
+    seen = variables(gateway, "names")
     assert seen.keys() & PRIVATE.keys() == {"UV_INDEX_PRIVATE_PASSWORD", "NODE_OPTIONS"}
     assert seen["TEAM_NAME"] == "t"
     assert "NOT_SET" not in seen
 
 
-def test_a_star_stands_for_everything_that_loads_no_code(gate: GatewayProcess) -> None:
-    seen = variables(gate, "all")
+def test_a_star_stands_for_everything_that_loads_no_code(gateway: GatewayProcess) -> None:
+    seen = variables(gateway, "all")
     assert PRIVATE.keys() - seen.keys() == {"NODE_OPTIONS"}
 
 
-def test_the_log_names_what_loads_code_and_what_was_withheld_without_its_value(gate: GatewayProcess) -> None:
-    log = gate.log()
+def test_the_log_names_what_loads_code_and_what_was_withheld_without_its_value(
+    gateway: GatewayProcess,
+) -> None:
+    log = gateway.log()
     assert "inheritEnv of server 'names' passes on 'NODE_OPTIONS'" in log
     assert "PIP_EXTRA_INDEX_URL, UV_INDEX_PRIVATE_PASSWORD, npm_config_//npm.example.com/:_authToken" in log
     assert "ada" not in log
@@ -83,11 +85,11 @@ def test_the_log_names_what_loads_code_and_what_was_withheld_without_its_value(g
 
 def test_a_change_of_inherit_env_starts_the_child_anew(tmp_path: Path) -> None:
     entry = scripted(tmp_path / "journal")
-    with running_gateway({"mcpServers": {"it": entry}}, tmp_path / "gate", environment=PRIVATE) as gate:
-        gate.wait_until_ready()
-        assert "SECRET_TOKEN" not in variables(gate, "it")
-        before = gate.servers()["it"]["pid"]
-        gate.write_config({"mcpServers": {"it": entry}, "proxySettings": {"inheritEnv": ["SECRET_*"]}})
-        wait_until(lambda: gate.servers()["it"].get("pid", before) != before, SECONDS, "another child")
-        gate.wait_until_ready()
-        assert variables(gate, "it")["SECRET_TOKEN"] == "s"
+    with running_gateway({"mcpServers": {"it": entry}}, tmp_path / "gateway", environment=PRIVATE) as gateway:
+        gateway.wait_until_ready()
+        assert "SECRET_TOKEN" not in variables(gateway, "it")
+        before = gateway.servers()["it"]["pid"]
+        gateway.write_config({"mcpServers": {"it": entry}, "proxySettings": {"inheritEnv": ["SECRET_*"]}})
+        wait_until(lambda: gateway.servers()["it"].get("pid", before) != before, SECONDS, "another child")
+        gateway.wait_until_ready()
+        assert variables(gateway, "it")["SECRET_TOKEN"] == "s"

@@ -1,4 +1,4 @@
-"""Whether the gate is alive, whether clients should be sent to it, and why."""
+"""Whether the gateway is alive, whether clients should be sent to it, and why."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,34 +18,34 @@ DEAD = {"command": "no-such-command-anywhere"}
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/listing", "/"])
 def test_a_page_has_the_same_head_with_and_without_its_body(start_gateway: Start, path: str) -> None:
-    gate = start_gateway({"mcpServers": {"example": EXAMPLE}})
-    page, head = gate.get(path), send(gate, "HEAD", path, {})
+    gateway = start_gateway({"mcpServers": {"example": EXAMPLE}})
+    page, head = gateway.get(path), send(gateway, "HEAD", path, {})
     assert head.status == page.status == 200
     assert head.body == b""
     assert head.headers["content-type"] == page.headers["content-type"]
 
 
-def test_health_says_that_the_gate_is_alive_and_which_it_is(start_gateway: Start) -> None:
-    gate = start_gateway({"mcpServers": {"dead": DEAD}})
-    answer = gate.get("/health")
+def test_health_says_that_the_gateway_is_alive_and_which_it_is(start_gateway: Start) -> None:
+    gateway = start_gateway({"mcpServers": {"dead": DEAD}})
+    answer = gateway.get("/health")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == {"status": "ok", "version": __version__}
 
 
-def test_the_gate_is_ready_once_every_server_was_tried(start_gateway: Start, tmp_path: Path) -> None:
+def test_the_gateway_is_ready_once_every_server_was_tried(start_gateway: Start, tmp_path: Path) -> None:
     go = tmp_path / "go"
     servers = {"example": EXAMPLE, "slow": scripted(tmp_path / "journal", WAIT_FOR=str(go))}
-    gate = start_gateway({"mcpServers": servers}, wait_for_servers=False)
-    before = gate.get("/ready")
+    gateway = start_gateway({"mcpServers": servers}, wait_for_servers=False)
+    before = gateway.get("/ready")
     assert before.status == 503
     assert before.json()["ready"] is False
     assert {server["name"]: server["state"] for server in before.json()["servers"]}["slow"] == "starting"
     # Nobody waits for the slow one.
-    assert modern_call(gate, "example_time")["content"]
+    assert modern_call(gateway, "example_time")["content"]
     go.touch()
-    wait_until(lambda: gate.get("/ready").status == 200, WAIT_SECONDS, "it is ready")
-    after = gate.get("/ready").json()
+    wait_until(lambda: gateway.get("/ready").status == 200, WAIT_SECONDS, "it is ready")
+    after = gateway.get("/ready").json()
     assert after["ready"] is True
     assert [server["state"] for server in after["servers"]] == ["ready", "ready"]
 
@@ -53,11 +53,11 @@ def test_the_gate_is_ready_once_every_server_was_tried(start_gateway: Start, tmp
 def test_each_server_says_how_it_is(start_gateway: Start, tmp_path: Path) -> None:
     off: dict[str, Any] = {**EXAMPLE, "enabled": False}
     servers = {"example": EXAMPLE, "own": scripted(tmp_path / "journal"), "dead": DEAD, "off": off}
-    gate = start_gateway({"mcpServers": servers})
-    gate.wait_until_ready("example", "own")
-    modern_call(gate, "own_echo")
-    modern(gate, "tools/call", {"name": "own_say", "arguments": {"line": '{"jsonrpc":"2.0","id":ID}'}})
-    answer = gate.get("/ready")
+    gateway = start_gateway({"mcpServers": servers})
+    gateway.wait_until_ready("example", "own")
+    modern_call(gateway, "own_echo")
+    modern(gateway, "tools/call", {"name": "own_say", "arguments": {"line": '{"jsonrpc":"2.0","id":ID}'}})
+    answer = gateway.get("/ready")
     assert answer.status == 200, "one server that is down does not keep clients away from the others"
     told = {server["name"]: server for server in answer.json()["servers"]}
     assert list(told) == ["example", "own", "dead", "off"]
@@ -82,22 +82,22 @@ def test_each_server_says_how_it_is(start_gateway: Start, tmp_path: Path) -> Non
     assert told["off"] == {"name": "off", "transport": "builtin", "state": "disabled", "reason": reason}
 
 
-def test_a_gate_none_of_whose_servers_works_is_not_ready(start_gateway: Start) -> None:
-    gate = start_gateway({"mcpServers": {"dead": DEAD}})
-    assert gate.get("/ready").status == 503
-    assert gate.get("/health").status == 200
+def test_a_gateway_none_of_whose_servers_works_is_not_ready(start_gateway: Start) -> None:
+    gateway = start_gateway({"mcpServers": {"dead": DEAD}})
+    assert gateway.get("/ready").status == 503
+    assert gateway.get("/health").status == 200
 
 
 @pytest.mark.parametrize("servers", [{}, {"off": {**EXAMPLE, "enabled": False}}])
-def test_a_gate_without_servers_is_ready_for_some(start_gateway: Start, servers: dict[str, Any]) -> None:
-    gate = start_gateway({"mcpServers": servers})
-    assert gate.get("/ready").status == 200
-    assert modern(gate, "tools/list").json()["result"]["tools"] == []
+def test_a_gateway_without_servers_is_ready_for_some(start_gateway: Start, servers: dict[str, Any]) -> None:
+    gateway = start_gateway({"mcpServers": servers})
+    assert gateway.get("/ready").status == 200
+    assert modern(gateway, "tools/list").json()["result"]["tools"] == []
 
 
 def test_the_front_page_shows_the_servers(start_gateway: Start) -> None:
-    gate = start_gateway({"mcpServers": {"example": EXAMPLE, "dead": DEAD}})
-    page = gate.get("/")
+    gateway = start_gateway({"mcpServers": {"example": EXAMPLE, "dead": DEAD}})
+    page = gateway.get("/")
     assert page.status == 200
     assert page.headers["content-type"].startswith("text/")
     text = page.body.decode()

@@ -18,21 +18,21 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Return a gate whose tools have been listed."""
-    with running_gateway(CONFIG, tmp_path_factory.mktemp("listing") / "gate") as gate:
-        gate.wait_until_ready("example")
-        modern(gate, "tools/list")
-        Session(gate).ask("tools/list")
-        yield gate
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Return a gateway whose tools have been listed."""
+    with running_gateway(CONFIG, tmp_path_factory.mktemp("listing") / "gateway") as gateway:
+        gateway.wait_until_ready("example")
+        modern(gateway, "tools/list")
+        Session(gateway).ask("tools/list")
+        yield gateway
 
 
-def listings(gate: GatewayProcess) -> dict[str, dict[str, Any]]:
-    return {one["listing"]: one for one in gate.get("/listing").json()["listings"]}
+def listings(gateway: GatewayProcess) -> dict[str, dict[str, Any]]:
+    return {one["listing"]: one for one in gateway.get("/listing").json()["listings"]}
 
 
-def test_the_page_tells_what_is_listed_by_default_and_how_much_it_costs(gate: GatewayProcess) -> None:
-    answer = gate.get("/listing")
+def test_the_page_tells_what_is_listed_by_default_and_how_much_it_costs(gateway: GatewayProcess) -> None:
+    answer = gateway.get("/listing")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     page = answer.json()
@@ -40,8 +40,8 @@ def test_the_page_tells_what_is_listed_by_default_and_how_much_it_costs(gate: Ga
     assert (page["favourites"], page["changes"]) == ([], 0)
 
 
-def test_each_listing_tells_its_mode_its_tools_and_what_is_said_of_them(gate: GatewayProcess) -> None:
-    told = listings(gate)
+def test_each_listing_tells_its_mode_its_tools_and_what_is_said_of_them(gateway: GatewayProcess) -> None:
+    told = listings(gateway)
     assert set(told) >= {"slim handshake", "slim stateless"}
     slim = told["slim stateless"]
     assert (slim["mode"], slim["tools"], slim["changes"], slim["last_change"]) == ("slim", 12, 0, None)
@@ -53,35 +53,37 @@ def test_each_listing_tells_its_mode_its_tools_and_what_is_said_of_them(gate: Ga
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_the_page_can_only_be_read(gate: GatewayProcess, method: str) -> None:
-    assert send(gate, method, "/listing", {}).status == 405
+def test_the_page_can_only_be_read(gateway: GatewayProcess, method: str) -> None:
+    assert send(gateway, method, "/listing", {}).status == 405
 
 
-def test_expansions_and_changes_are_counted_for_whoever_watches(gate: GatewayProcess) -> None:
+def test_expansions_and_changes_are_counted_for_whoever_watches(gateway: GatewayProcess) -> None:
     name = "headgate_expand_schema_requests_total"
-    before = parse(gate.get("/metrics").body.decode())
+    before = parse(gateway.get("/metrics").body.decode())
     assert before[name].kind == "counter"
-    modern_call(gate, "expandSchema", {"toolName": "example_time"})
-    families = parse(gate.get("/metrics").body.decode())
+    modern_call(gateway, "expandSchema", {"toolName": "example_time"})
+    families = parse(gateway.get("/metrics").body.decode())
     assert families[name].value(name) == before[name].value(name) + 1
     changes = families["headgate_listing_changes_total"]
     assert changes.kind == "counter"
     assert changes.value("headgate_listing_changes_total", listing="slim stateless") == 0
 
 
-def test_a_change_of_the_file_is_counted_and_named_and_what_runs_keeps_running(gate: GatewayProcess) -> None:
-    before = gate.servers()["example"]
-    gate.write_config({**CONFIG, "mcpServers": {"example": {**EXAMPLE, "hide": ["time"]}}})
+def test_a_change_of_the_file_is_counted_and_named_and_what_runs_keeps_running(
+    gateway: GatewayProcess,
+) -> None:
+    before = gateway.servers()["example"]
+    gateway.write_config({**CONFIG, "mcpServers": {"example": {**EXAMPLE, "hide": ["time"]}}})
 
     def listed() -> list[str]:
-        return [tool["name"] for tool in modern(gate, "tools/list").json()["result"]["tools"]]
+        return [tool["name"] for tool in modern(gateway, "tools/list").json()["result"]["tools"]]
 
     wait_until(lambda: "example_time" not in listed(), WAIT_SECONDS, "it is hidden")
-    slim = listings(gate)["slim stateless"]
+    slim = listings(gateway)["slim stateless"]
     assert slim["changes"] == 1
     assert slim["last_change"]["removed"] == ["example_time"]
-    assert gate.get("/listing").json()["changes"] >= 1
-    families = parse(gate.get("/metrics").body.decode())
+    assert gateway.get("/listing").json()["changes"] >= 1
+    families = parse(gateway.get("/metrics").body.decode())
     name = "headgate_listing_changes_total"
     assert families[name].value(name, listing="slim stateless") == 1
-    assert gate.servers()["example"].get("restarts", 0) == before.get("restarts", 0)
+    assert gateway.servers()["example"].get("restarts", 0) == before.get("restarts", 0)

@@ -1,4 +1,4 @@
-"""The numbers of the gate, in the format that Prometheus reads."""
+"""The numbers of the gateway, in the format that Prometheus reads."""
 
 import re
 from collections.abc import Iterator
@@ -14,35 +14,35 @@ ODD = 'quo"te back\\slash'
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Return a gate with some calls behind it."""
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Return a gateway with some calls behind it."""
     place = tmp_path_factory.mktemp("metrics")
     servers = {"example": EXAMPLE, "own": scripted(place / "journal"), ODD: {"command": "nothing-at-all"}}
-    with running_gateway({"mcpServers": servers}, place / "gate") as gate:
-        gate.wait_until_ready("example", "own")
-        Session(gate)
+    with running_gateway({"mcpServers": servers}, place / "gateway") as gateway:
+        gateway.wait_until_ready("example", "own")
+        Session(gateway)
         for _ in range(3):
-            modern_call(gate, "example_calculate", {"expression": "1+1"})
-        modern_call(gate, "example_calculate", {"expression": "nonsense("})
-        modern_call(gate, "example_wait", {"seconds": 0.3})
+            modern_call(gateway, "example_calculate", {"expression": "1+1"})
+        modern_call(gateway, "example_calculate", {"expression": "nonsense("})
+        modern_call(gateway, "example_wait", {"seconds": 0.3})
         error = '{"jsonrpc":"2.0","id":ID,"error":{"code":1,"message":"no"}}'
         for line in (error, '{"jsonrpc":"2.0","id":ID}', "noise\n" + error):
-            modern(gate, "tools/call", {"name": "own_say", "arguments": {"line": line}})
-        modern_call(gate, "no_such_tool")
-        yield gate
+            modern(gateway, "tools/call", {"name": "own_say", "arguments": {"line": line}})
+        modern_call(gateway, "no_such_tool")
+        yield gateway
 
 
 @pytest.fixture
-def families(gate: GatewayProcess) -> dict[str, Family]:
-    """Return what the gate tells, strictly read."""
-    answer = gate.get("/metrics")
+def families(gateway: GatewayProcess) -> dict[str, Family]:
+    """Return what the gateway tells, strictly read."""
+    answer = gateway.get("/metrics")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return parse(answer.body.decode())
 
 
-def test_every_metric_says_what_it_counts(gate: GatewayProcess) -> None:
-    text = gate.get("/metrics").body.decode()
+def test_every_metric_says_what_it_counts(gateway: GatewayProcess) -> None:
+    text = gateway.get("/metrics").body.decode()
     kinds = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
     assert kinds == set(re.findall(r"^# HELP (\S+) \S", text, re.MULTILINE))
 
@@ -85,20 +85,20 @@ def test_servers_tell_their_tools_restarts_and_noise(families: dict[str, Family]
         assert families[family].value(family, server=server) == value
 
 
-def test_the_gate_tells_its_sessions_and_tools(families: dict[str, Family]) -> None:
+def test_the_gateway_tells_its_sessions_and_tools(families: dict[str, Family]) -> None:
     assert families["headgate_sessions"].value("headgate_sessions") == 1
     assert families["headgate_tools"].value("headgate_tools") == 18
     assert families["headgate_in_flight"].value("headgate_in_flight") == 0
 
 
 def test_nothing_that_a_client_makes_up_becomes_a_label(
-    gate: GatewayProcess, families: dict[str, Family]
+    gateway: GatewayProcess, families: dict[str, Family]
 ) -> None:
     before = sum(len(family.samples) for family in families.values())
     for number in range(20):
-        modern_call(gate, f"made_up_{number}")
-        modern(gate, f"made/up/{number}")
-    after = parse(gate.get("/metrics").body.decode())
+        modern_call(gateway, f"made_up_{number}")
+        modern(gateway, f"made/up/{number}")
+    after = parse(gateway.get("/metrics").body.decode())
     assert sum(len(family.samples) for family in after.values()) == before
 
 
