@@ -9,7 +9,7 @@ import msgspec
 from headgate import __version__
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.paged_listing import NOTHING_TO_KEEP, CacheHint
-from headgate.catalog.stored_listing import StoredListing, places
+from headgate.catalog.stored_listing import places
 from headgate.domain.item import ItemKind, UpstreamItem
 from headgate.domain.server_spec import ServerSpec
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
@@ -35,7 +35,11 @@ class CatalogPersistence:
         """
         self.set_servers(servers)
         kept = await self._file.load(self._definitions, forget=forget)
-        stored = [_with_known_hint(one) for one in kept]
+        # NOTHING_TO_KEEP is compared by identity, so a loaded one is replaced by it.
+        stored = [
+            msgspec.structs.replace(one, hint=NOTHING_TO_KEEP) if one.hint == NOTHING_TO_KEEP else one
+            for one in kept
+        ]
         # Listings that an earlier version checked are written again when the server lists.
         self._saved = {
             (one.server, one.kind): (one.definitions, one.hint) for one in stored if one.is_current
@@ -92,13 +96,6 @@ class CatalogPersistence:
         used = self.catalog.drain_usage()
         if used:
             await self._file.count_calls(used)
-
-
-def _with_known_hint(stored: StoredListing) -> StoredListing:
-    """NOTHING_TO_KEEP is compared by identity, so a loaded one is replaced by it."""
-    if stored.hint != NOTHING_TO_KEEP:
-        return stored
-    return msgspec.structs.replace(stored, hint=NOTHING_TO_KEEP)
 
 
 def _server_fingerprint(server: ServerSpec) -> str:

@@ -141,9 +141,16 @@ class _ReportText:
             f"{_count(report.tools, 'tool')} of {servers}; tokens are o200k, of tools/list"
         )
         yield from self._unreached(report)
-        yield from self._paragraph(f"{_client_line(report)}: {_choice_text(report)}")
-        if report.choice.mode is ListingMode.AUTO:
-            yield from self._paragraph(_line(report))
+        choice = report.choice
+        chosen = f"{_client_line(report)}: {choice.mode}, as {choice.decided_by} says"
+        if choice.mode is not ListingMode.AUTO:
+            yield from self._paragraph(chosen)
+        else:
+            yield from self._paragraph(f"{chosen}, which comes to {choice.came_to}: {choice.why}")
+            # The same line that `headgate serve` logs.
+            tokens = {one.mode: f"{one.tokens:,}" for one in report.modes}
+            full, slim = tokens[ListingMode.FULL], tokens[ListingMode.SLIM]
+            yield from self._paragraph(choice_line(choice.came_to, full, slim, report.budget_tokens))
         numbers = {
             "pinned": report.pinned,
             "hidden": report.hidden,
@@ -220,24 +227,6 @@ def _client_line(report: PreviewReport) -> str:
     if report.dialect is not Dialect.PLAIN:
         known.append(f"dialect {report.dialect}")
     return f"{whom} ({', '.join(known)})" if known else whom
-
-
-def _choice_text(report: ListingOverview) -> str:
-    choice = report.choice
-    chosen = f"{choice.mode}, as {choice.decided_by} says"
-    return (
-        f"{chosen}, which comes to {choice.came_to}: {choice.why}"
-        if choice.mode is ListingMode.AUTO
-        else chosen
-    )
-
-
-def _line(report: ListingOverview) -> str:
-    """The same line that `headgate serve` logs."""
-    tokens = {one.mode: f"{one.tokens:,}" for one in report.modes}
-    return choice_line(
-        report.choice.came_to, tokens[ListingMode.FULL], tokens[ListingMode.SLIM], report.budget_tokens
-    )
 
 
 def _mode_row(one: ModeCount) -> tuple[str, ...]:

@@ -70,7 +70,8 @@ class PrettyLogFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         extras = "".join(f"  {key}={_quoted(value)}" for key, value in _extras(record).items())
-        message = _printable_message(_redacted(record.getMessage()))
+        message = _redacted(record.getMessage())
+        message = message if message.isprintable() else repr(message)
         line = f"{time} {record.levelname.lower():7} {message}{extras}"
         if not record.exc_info:
             return line
@@ -99,7 +100,3 @@ def _encodable(value: object) -> str:
 def _quoted(value: object) -> str:
     text = _redacted(str(value))
     return repr(text) if not text.isprintable() or " " in text else text
-
-
-def _printable_message(text: str) -> str:
-    return text if text.isprintable() else repr(text)

@@ -24,7 +24,6 @@ from headgate.catalog.evaluation.labelled_set import (
     QUERIES_FILE,
     TOOLS_FILE,
     InvalidLabelledSet,
-    LabelledSet,
     QueryRun,
     read_labelled_set,
     run_queries,
@@ -44,6 +43,7 @@ from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 if TYPE_CHECKING:
     from headgate.embedding.tool_index import ToolVectorIndex
 
+_SET_FILES = (TOOLS_FILE, QUERIES_FILE)
 _DEFAULT_WIDTH = 100
 _DEFAULT_ROWS = 10
 # A refusing endpoint is retried within a minute; after two minutes no vector is expected.
@@ -62,7 +62,8 @@ async def evaluate(
     """
     progress = ProgressPrinter(stream)
     if directory is not None:
-        labelled = await asyncio.to_thread(_read_set, directory)
+        files = [await asyncio.to_thread(_lines, directory / name) for name in _SET_FILES]
+        labelled = await asyncio.to_thread(read_labelled_set, *files)
         questions = [question.text for question in labelled.questions]
         answers, model = await _answers(settings, labelled.items, questions, progress)
         name = (await asyncio.to_thread(directory.resolve)).name
@@ -80,10 +81,6 @@ def format_evaluation(report: EvaluationReport, *, as_json: bool, rows: int | No
         limited = limit_rows(report, rows) if rows is not None else report
         return msgspec.json.format(msgspec.json.encode(limited), indent=2).decode()
     return format_report(report, shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns, rows or _DEFAULT_ROWS)
-
-
-def _read_set(directory: Path) -> LabelledSet:
-    return read_labelled_set(_lines(directory / TOOLS_FILE), _lines(directory / QUERIES_FILE))
 
 
 def _lines(path: Path) -> list[bytes]:

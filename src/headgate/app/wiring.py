@@ -270,7 +270,12 @@ class GatewayRuntime(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def apply_servers(self, servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> None:
         """Run exactly these servers; `left_out` has the reason of each that is not usable."""
         self.order_servers(servers)
-        self.catalog.set_unavailable_servers(_reasons_not_running(servers, left_out))
+        # One with a rejected edit runs as before.
+        enabled = {server.name for server in servers if server.enabled}
+        reasons = {server.name: server.disabled_reason for server in servers} | dict(left_out)
+        self.catalog.set_unavailable_servers(
+            {name: redact(reason) for name, reason in reasons.items() if name not in enabled}
+        )
         self.catalog_persistence.set_servers(servers)
         self.delivery_services.delivery_policy.apply(servers)
         # A change of curation or delivery policy does not reconnect the server.
@@ -332,11 +337,3 @@ class GatewayRuntime(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 self.search.tool_listings.clear_cache()
                 self.listing_refresher.schedule()
             await asyncio.sleep(_FAVOURITES_INTERVAL_SECONDS)
-
-
-def _reasons_not_running(servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> dict[str, str]:
-    """The reason of each configured server that does not run; one with a rejected edit runs as before."""
-    enabled = {server.name for server in servers if server.enabled}
-    disabled = {server.name: server.disabled_reason for server in servers}
-    unused = {name: redact(reason) for name, reason in (disabled | dict(left_out)).items()}
-    return {name: reason for name, reason in unused.items() if name not in enabled}

@@ -152,7 +152,12 @@ def run(work: "Coroutine[Any, Any, ResultT]") -> "ResultT":
     """The result of the work, run on an event loop of its own."""
     import asyncio
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    loop_factory: Callable[[], AbstractEventLoop] | None = None
+    if sys.platform != "win32":
+        import uvloop
+
+        loop_factory = uvloop.Loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(work)
 
 
@@ -182,11 +187,3 @@ def run_until_interrupted(work: "Coroutine[Any, Any, ResultT]", interrupted: str
             os._exit(TERMINATED if terminated else INTERRUPTED)
 
     return run(interruptible())
-
-
-def _loop_factory() -> "type[AbstractEventLoop] | None":
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.Loop

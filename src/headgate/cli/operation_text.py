@@ -15,6 +15,11 @@ from headgate.domain.terminal import printable, table_lines
 _DEFAULT_WIDTH = 100
 # Beside each column.
 _GAP = 2
+_MEMBERS = (
+    "op_id", "state", "effect", "server", "tool", "public_name", "class", "tenant", "principal", "key",
+    "transaction", "attempts", "created", "updated", "lease_until", "error_code", "error", "resolved_by",
+    "answered", "answer_dropped",
+)  # fmt: skip
 _HEAD = ("op_id", "state", "age", "server", "tool", "key", "attempts", "error")
 
 
@@ -24,8 +29,20 @@ def format_operations(listing: OperationListing, *, as_json: bool, options: str 
     `options` are the options of the command that a further one has to repeat.
     """
     if as_json:
-        return format_json([_document(operation) for operation in listing.operations])
-    rows = [_row(operation) for operation in listing.operations]
+        return format_json([operation_document(operation) for operation in listing.operations])
+    rows = [
+        (
+            one.op_id,
+            one.state,
+            format_age(time.time() - one.created),
+            one.server,
+            one.tool,
+            one.key,
+            str(one.attempts),
+            f"{one.error_code}: {one.error}" if one.error_code else one.error,
+        )
+        for one in listing.operations
+    ]
     lines = format_table(_HEAD, rows) if rows else [printable(listing.empty_message)]
     if listing.stuck_transactions:
         them = "it" if listing.stuck_transactions == 1 else "them"
@@ -51,7 +68,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 def format_operation(operation: Operation, *, as_json: bool) -> str:
     """Everything that is known of one operation: a line for each fact, or one JSON document."""
-    document = _document(operation) | {"arguments": operation.arguments.decode("utf-8", "replace")}
+    document = operation_document(operation) | {"arguments": operation.arguments.decode("utf-8", "replace")}
     if as_json:
         return format_json(document)
     longest = max(map(len, document))
@@ -64,44 +81,14 @@ def format_operation(operation: Operation, *, as_json: bool) -> str:
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in values.items())
 
 
-def _row(operation: Operation) -> tuple[str, ...]:
-    error = f"{operation.error_code}: {operation.error}" if operation.error_code else operation.error
-    return (
-        operation.op_id,
-        operation.state,
-        format_age(time.time() - operation.created),
-        operation.server,
-        operation.tool,
-        operation.key,
-        str(operation.attempts),
-        error,
-    )
-
-
-def _document(operation: Operation) -> dict[str, Any]:
+def operation_document(operation: Operation) -> dict[str, Any]:
     """The members of the JSON document, times in seconds since the epoch."""
-    return {
-        "op_id": operation.op_id,
-        "state": operation.state.value,
-        "effect": effect_of(operation.state).value,
-        "server": operation.server,
-        "tool": operation.tool,
-        "public_name": operation.public_name,
-        "class": operation.kind.value,
-        "tenant": operation.tenant,
-        "principal": operation.principal,
-        "key": operation.key,
-        "transaction": operation.transaction,
-        "attempts": operation.attempts,
-        "created": operation.created,
-        "updated": operation.updated,
-        "lease_until": operation.lease_until,
-        "error_code": operation.error_code,
-        "error": operation.error,
-        "resolved_by": operation.resolved_by,
-        "answered": operation.answered,
+    fields = msgspec.structs.asdict(operation) | {
+        "effect": effect_of(operation.state),
+        "class": operation.kind,
         "answer_dropped": operation.dropped,
     }
+    return {name: fields[name] for name in _MEMBERS}
 
 
 def format_json(document: object) -> str:

@@ -9,6 +9,7 @@ from headgate.cli.operation_text import (
     format_json,
     format_table,
     format_time,
+    operation_document,
     stuck_transactions_line,
 )
 from headgate.control.operator_decision import (
@@ -136,15 +137,14 @@ def _document(transaction: TransactionRecord) -> dict[str, Any]:
 
 def format_transaction(details: TransactionDetails, *, as_json: bool, options: str = "") -> str:
     """Everything that is known of one transaction: sections to read, or one JSON document."""
-    known, commands = _advice(details, options)
+    transaction, (known, commands) = details.transaction, _advice(details, options)
     if as_json:
         return format_json(
-            _document(details.transaction)
+            _document(transaction)
             | {
-                "steps": [_step_document(details, step) for step in details.transaction.steps],
+                "steps": [_step_document(details, step) for step in transaction.steps],
                 "history": [
-                    {"at": event.at, "event": redact_secrets(event.text)}
-                    for event in details.transaction.history
+                    {"at": event.at, "event": redact_secrets(event.text)} for event in transaction.history
                 ],
                 "known": known,
                 "commands": [command for command, _ in commands],
@@ -152,29 +152,35 @@ def format_transaction(details: TransactionDetails, *, as_json: bool, options: s
         )
     return "\n".join(
         [
-            *_facts(details.transaction),
-            *(line for step in details.transaction.steps for line in _step_lines(details, step)),
-            *_history_lines(details.transaction),
+            *_fact_lines(transaction),
+            *(line for step in transaction.steps for line in _step_lines(details, step)),
+            "",
+            "History",
+            *(
+                printable(f"  {format_time(event.at)}  {redact_secrets(event.text)}")
+                for event in transaction.history
+            ),
             *_advice_lines(known, commands),
         ]
     )
 
 
-def _facts(transaction: TransactionRecord) -> Iterator[str]:
+def _fact_lines(transaction: TransactionRecord) -> list[str]:
     document = _document(transaction)
     since = format_age(time.time() - transaction.created)
-    yield _line("transaction", transaction.id, "")
-    yield _line("state", f"{document['status']} (its client sees: {document['state']})", "")
-    yield _line("caller", principal_label(transaction.transaction_key), "")
-    if document["client"]:
-        yield _line("client", document["client"], "")
-    yield _line("started", f"{format_time(transaction.created)} ({since} ago)", "")
-    yield _line("changed", format_time(transaction.updated), "")
-    yield _line("time limit", format_time(transaction.deadline), "")
-    if transaction.reason:
-        yield _line("reason", document["reason"], "")
-    if transaction.phase in (Phase.STUCK, Phase.LEFT):
-        yield _line("not undone", ", ".join(map(str, document["not_undone"])) or "none", "")
+    left = transaction.phase in (Phase.STUCK, Phase.LEFT)
+    facts = {
+        "transaction": transaction.id,
+        "state": f"{document['status']} (its client sees: {document['state']})",
+        "caller": principal_label(transaction.transaction_key),
+        "client": document["client"],
+        "started": f"{format_time(transaction.created)} ({since} ago)",
+        "changed": format_time(transaction.updated),
+        "time limit": format_time(transaction.deadline),
+        "reason": document["reason"],
+        "not undone": (", ".join(map(str, document["not_undone"])) or "none") if left else "",
+    }
+    return [_line(label, value, "") for label, value in facts.items() if value]
 
 
 def _step_lines(details: TransactionDetails, step: StepRecord) -> Iterator[str]:
@@ -230,15 +236,9 @@ def _undo_operations(details: TransactionDetails, step: StepRecord) -> list[Oper
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    return {
-        "op_id": operation.op_id,
-        "state": operation.state.value,
-        "class": operation.kind.value,
-        "attempts": operation.attempts,
-        "resolved_by": operation.resolved_by,
-        "error_code": operation.error_code,
-        "error": redact_secrets(operation.error),
-    }
+    members = ("op_id", "state", "class", "attempts", "resolved_by", "error_code")
+    document = operation_document(operation)
+    return {name: document[name] for name in members} | {"error": redact_secrets(operation.error)}
 
 
 def _call(operation: Operation) -> str:
@@ -257,13 +257,6 @@ def _arguments(arguments: bytes, most: int) -> str:
     """Arguments without secrets, cut where they are long."""
     text = redact_json(arguments)
     return text if len(text) <= most else f"{text[:most]}... ({len(arguments)} bytes)"
-
-
-def _history_lines(transaction: TransactionRecord) -> Iterator[str]:
-    yield ""
-    yield "History"
-    for event in transaction.history:
-        yield printable(f"  {format_time(event.at)}  {redact_secrets(event.text)}")
 
 
 # Resolutions.

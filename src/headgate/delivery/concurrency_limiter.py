@@ -1,7 +1,7 @@
 """Limits the calls of one upstream in flight and per second, and queues the others fairly."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 
 from headgate.domain.errors import RateLimited, ResourceExhausted
@@ -106,7 +106,7 @@ class FairQueue:
         self._agents: dict[Priority, OrderedDict[str, OrderedDict[int, Waiter]]] = {
             priority: OrderedDict() for priority in _ORDER
         }
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -116,7 +116,7 @@ class FairQueue:
         self._arrivals += 1
         self._calls[self._arrivals] = priority, agent, waiter
         self._agents[priority].setdefault(agent, OrderedDict())[self._arrivals] = waiter
-        self._counts[agent] = self._counts.get(agent, 0) + 1
+        self._counts[agent] += 1
         return self._arrivals
 
     def remove(self, number: int) -> bool:
@@ -151,7 +151,7 @@ class FairQueue:
 
     def displace(self, agent: str) -> Waiter | None:
         """Remove the newest call of the agent with the most, if `agent` has at least two fewer."""
-        own = self._counts.get(agent, 0) + 1
+        own = self._counts[agent] + 1
         # An agent that has its share displaces none; this saves the search for the largest.
         if own * len(self._counts) >= len(self._calls):
             return None
@@ -233,8 +233,16 @@ class ConcurrencyLimiter:
         if rates is None:
             return
         try:
-            await self._take_token(rates, tool, deadline)
+            seconds = _seconds_until_token(rates, tool, deadline)
+        except RateLimited:
+            self.release()
+            raise
+        rates.take_tokens(tool)
+        try:
+            if seconds:
+                await self._sleep(seconds)
         except BaseException:
+            rates.return_tokens(tool)
             self.release()
             raise
 
@@ -242,17 +250,6 @@ class ConcurrencyLimiter:
         """Give the slot of a finished call to the next queued one."""
         if not self.queued or self.in_flight > self._window or not self._admit_next():
             self.in_flight -= 1
-
-    async def _take_token(self, rates: UpstreamRateLimit, tool: str, deadline: float | None) -> None:
-        seconds = _seconds_until_token(rates, tool, deadline)
-        rates.take_tokens(tool)
-        if not seconds:
-            return
-        try:
-            await self._sleep(seconds)
-        except BaseException:
-            rates.return_tokens(tool)
-            raise
 
     async def _wait_in_queue(self, priority: Priority, agent: str, deadline: float | None) -> None:
         if self.queued >= self._most_queued:

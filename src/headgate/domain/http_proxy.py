@@ -53,20 +53,11 @@ def parse_proxy(url: str) -> HttpProxy:
         raise InvalidProxy(f"{parts.scheme} is not a kind of proxy that the gateway uses")
     if not parts.hostname or port == 0:
         raise InvalidProxy("it has no host, or a port that cannot be")
-    secure = parts.scheme == "https"
-    return HttpProxy(
-        parts.hostname,
-        port or (443 if secure else 80),
-        secure,
-        _authorization(parts.username, parts.password),
-    )
-
-
-def _authorization(user: str | None, password: str | None) -> str:
-    if user is None and password is None:
-        return ""
-    pair = f"{unquote(user or '')}:{unquote(password or '')}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    secure, authorization = parts.scheme == "https", ""
+    if parts.username is not None or parts.password is not None:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return HttpProxy(parts.hostname, port or (443 if secure else 80), secure, authorization)
 
 
 def proxy_from_environment(

@@ -5,6 +5,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TextIO
+from unicodedata import combining
 
 _GAP: Final = "  "
 _NARROWEST: Final = 10
@@ -61,13 +62,8 @@ def display_width(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    return sum(_character_width(letter) for letter in text)
-
-
-def _character_width(letter: str) -> int:
-    if unicodedata.combining(letter):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text if not combining(letter))
+    return wide + sum(not combining(letter) for letter in text)
 
 
 def _widths(cells: Sequence[Row], width: int) -> list[int]:

@@ -71,22 +71,21 @@ class RollbackRunner:
         self._running[transaction_key] = self._rollback_task(transaction_key)
 
     def _rollback_task(self, transaction_key: TransactionKey) -> "asyncio.Task[TransactionRecord]":
+        def on_done(task: "asyncio.Task[TransactionRecord]") -> None:
+            if self._running.get(transaction_key) is task:
+                del self._running[transaction_key]
+            if not task.cancelled() and (error := task.exception()) is not None:
+                # A caller that waits gets the error too; the next look retries it.
+                log.warning("rollback waits", extra={"transaction": transaction_key.id, "reason": str(error)})
+
         task = self._running.get(transaction_key)
         if task is None or task.done():
             task = asyncio.get_running_loop().create_task(
                 self._roll_back_steps(transaction_key), name="rollback"
             )
             self._running[transaction_key] = task
-            task.add_done_callback(lambda ended: self._on_task_done(transaction_key, ended))
+            task.add_done_callback(on_done)
         return task
-
-    def _on_task_done(self, transaction_key: TransactionKey, task: "asyncio.Task[TransactionRecord]") -> None:
-        if self._running.get(transaction_key) is task:
-            del self._running[transaction_key]
-        if not task.cancelled() and task.exception() is not None:
-            # A caller that waits gets the error too; the next look retries it.
-            reason = str(task.exception())
-            log.warning("rollback waits", extra={"transaction": transaction_key.id, "reason": reason})
 
     def cancel_all(self) -> set[asyncio.Task[TransactionRecord]]:
         """Cancel all rollbacks, which continue after the next start."""
@@ -138,15 +137,11 @@ class RollbackRunner:
 
     async def _stop_or_settle(self, transaction: TransactionRecord, step: StepRecord) -> TransactionRecord:
         """Stop the rollback at the step, unless the outcome of its compensation is known by now."""
-        if step.state is not StepState.UNDO_DOUBT:
-            return await self._mark_stuck(transaction, step)
-        known = await self._calls.settle_compensation(transaction, step)
-        if known.state is step.state:
-            return await self._mark_stuck(transaction, step)
-        text = f"step {step.number}: {known.state}"
-        return await self._repository.save_change(transaction, text, known, effect=Effect.DONE)
-
-    async def _mark_stuck(self, transaction: TransactionRecord, step: StepRecord) -> TransactionRecord:
+        if step.state is StepState.UNDO_DOUBT:
+            known = await self._calls.settle_compensation(transaction, step)
+            if known.state is not step.state:
+                text = f"step {step.number}: {known.state}"
+                return await self._repository.save_change(transaction, text, known, effect=Effect.DONE)
         reason = _stuck_reason(transaction, step)
         command = f"headgate transactions show {transaction.id}"
         log.warning(

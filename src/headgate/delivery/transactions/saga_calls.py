@@ -140,17 +140,20 @@ class SagaCalls:
 
     async def send_compensation(self, transaction: TransactionRecord, step: StepRecord) -> McpResponse:
         """The answer to the compensation of a step; raises HeadgateError."""
-        _, answer = await self._send_call(
-            McpRequest(
-                caller=transaction.transaction_key.caller,
-                name=step.undo_tool,
-                params={"arguments": Raw(step.undo_arguments)},
-                client=step.client,
-                delivery_request=DeliveryRequest(
-                    key=transaction.compensation_key(step), transaction=transaction.id
-                ),
-            )
+        key = transaction.compensation_key(step)
+        return await self._send(transaction, step, key, step.undo_tool, step.undo_arguments)
+
+    async def _send(
+        self, transaction: TransactionRecord, step: StepRecord, key: str, tool: str, arguments: bytes
+    ) -> McpResponse:
+        request = McpRequest(
+            caller=transaction.transaction_key.caller,
+            name=tool,
+            params={"arguments": Raw(arguments)},
+            client=step.client,
+            delivery_request=DeliveryRequest(key=key, transaction=transaction.id),
         )
+        _, answer = await self._send_call(request)
         return answer
 
     async def replay_answer(
@@ -218,11 +221,9 @@ class SagaCalls:
             return None
 
     async def _answer(self, operation: Operation) -> McpResponse:
-        return (
-            await self._operations.recorded_answer(operation)
-            if operation.answered
-            else substitute_answer(operation)
-        )
+        if not operation.answered:
+            return substitute_answer(operation)
+        return await self._operations.recorded_answer(operation)
 
     async def _resolve_by_repeat(
         self, transaction: TransactionRecord, step: StepRecord, operation: Operation
@@ -230,15 +231,9 @@ class SagaCalls:
         """The step after a repeat of its call, if the tool is repeatable or has a probe."""
         if not operation.kind.repeatable and operation.kind is not ToolClass.PROBEABLE:
             return step
-        request = McpRequest(
-            caller=transaction.transaction_key.caller,
-            name=step.tool,
-            params={"arguments": Raw(step.arguments)},
-            client=step.client,
-            delivery_request=DeliveryRequest(key=transaction.step_key(step), transaction=transaction.id),
-        )
         try:
-            _, answer = await self._send_call(request)
+            key = transaction.step_key(step)
+            answer = await self._send(transaction, step, key, step.tool, step.arguments)
         except HeadgateError:
             # The repeat settled nothing.
             return step

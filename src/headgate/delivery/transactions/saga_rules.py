@@ -122,19 +122,14 @@ def next_rollback_action(steps: Sequence[StepView]) -> NextRollbackAction:
 
     A step in flight or in doubt comes first, because its outcome decides whether it is undone.
     """
-    for step in steps:
-        if step.state in _UNSETTLED_STATES:
-            return NextRollbackAction(
-                RollbackAction.WAIT if step.state is StepState.SENT else RollbackAction.PARK, step.number
-            )
+    if (step := unsettled_step(steps)) is not None:
+        waits = step.state is StepState.SENT
+        return NextRollbackAction(RollbackAction.WAIT if waits else RollbackAction.PARK, step.number)
     for step in reversed(steps):
-        if step.state in _FINISHED_STATES or (
-            step.state is StepState.DONE and step.remedy is Remedy.NEEDLESS
-        ):
+        done = step.state is StepState.DONE
+        if step.state in _FINISHED_STATES or (done and step.remedy is Remedy.NEEDLESS):
             continue
-        runs = step.state is StepState.UNDOING or (
-            step.state is StepState.DONE and step.remedy is Remedy.COMPENSATION
-        )
+        runs = step.state is StepState.UNDOING or (done and step.remedy is Remedy.COMPENSATION)
         return NextRollbackAction(RollbackAction.UNDO if runs else RollbackAction.PARK, step.number)
     return NextRollbackAction(RollbackAction.END)
 
@@ -172,12 +167,10 @@ def transaction_status(phase: Phase, steps: Sequence[StepView], *, timed_out: bo
             return TransactionStatus.TIMEOUT
         case _ if not steps:
             return TransactionStatus.INITIATED
+        case _ if unsettled_step(steps) is not None:
+            return TransactionStatus.WAITING_ACK
         case _:
-            return (
-                TransactionStatus.WAITING_ACK
-                if unsettled_step(steps) is not None
-                else TransactionStatus.IN_PROGRESS
-            )
+            return TransactionStatus.IN_PROGRESS
 
 
 def compensation_retry_seconds(tries: int, *, most: int = 5, first_seconds: float = 0.5) -> float | None:
