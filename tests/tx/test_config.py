@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.tx import RetryPolicy, TxConfig, TxConflictError, TxError, TxResult
 from headgate.tx.config import check_timeout
-from headgate.tx.deduplication import DeduplicationWindow
+from headgate.tx.session import DeduplicationWindow
 from testkit.virtual_time import ManualClock
 
 QUICK = settings(max_examples=50)

@@ -247,8 +247,6 @@ def listed_delivery_tools(settings: Settings) -> tuple[OwnToolDefinition, ...]:
     listed = settings.list_delivery_tools
     if listed is None:
         listed = any(not server.policy.is_default for server in settings.servers if server.enabled)
-    return (
-        tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in TOOL_NAMES)
-        if listed
-        else ()
-    )
+    if listed:
+        return tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in TOOL_NAMES)
+    return ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate import __version__
-from headgate.cli import options
+from headgate.cli import command_runner as options
 from headgate.cli.command_runner import CommandGroup, exit_on_error, load_settings, print_result, run
 from headgate.cli.knowledge import knowledge
 from headgate.cli.ledger_commands import operations, transactions

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from headgate.cli.command_runner import exit_on_error, load_settings, print_result, run
-from headgate.cli.options import CONFIG, DATA_DIR, JSON, VERBOSE
+from headgate.cli.command_runner import (
+    CONFIG,
+    DATA_DIR,
+    JSON,
+    VERBOSE,
+    exit_on_error,
+    load_settings,
+    print_result,
+    run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

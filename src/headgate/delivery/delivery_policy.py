@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.domain.item import Item, ItemKind
-from headgate.domain.json_decoding import decode_or
+from headgate.domain.payload import decode_or
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, ToolClass, ToolSafety, UpstreamPolicy
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.errors import IdempotencyKeyReused, OperationInProgress, OperationNotFound
 from headgate.delivery.idempotency_key import fingerprint
-from headgate.delivery.in_flight_operation import InFlightOperation, OperationResult
 from headgate.delivery.ledger import (
     Intent,
     Ledger,
@@ -24,6 +23,8 @@ from headgate.delivery.ledger import (
 from headgate.delivery.operation_record import OperationRecorder
 from headgate.delivery.operation_runner import (
     LEASE_GRACE_SECONDS,
+    InFlightOperation,
+    OperationResult,
     OperationRunner,
     OperationServices,
     Prober,

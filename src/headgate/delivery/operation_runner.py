@@ -4,8 +4,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
@@ -16,7 +17,6 @@ from headgate.delivery.errors import (
     OperationInProgress,
     RecordedResponseExpired,
 )
-from headgate.delivery.in_flight_operation import InFlightOperation, OperationResult
 from headgate.delivery.ledger import (
     ClaimVerdict,
     Intent,
@@ -53,6 +53,8 @@ from headgate.domain.upstream_policy import ToolClass, ToolSafety
 
 log = logging.getLogger("headgate.delivery")
 
+_T = TypeVar("_T")
+
 # How often the state of an operation of another gateway is read.
 _FIRST_POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
@@ -86,6 +88,92 @@ class Prober(Protocol):
 
     async def was_executed(self, operation: Operation, policy: ToolSafety) -> bool | None:
         """Whether it did; None when that cannot be found out."""
+
+
+class OperationResult(msgspec.Struct, frozen=True):
+    """The answer of an operation, or the error that every caller gets."""
+
+    delivery_status: DeliveryStatus
+    answer: McpResponse | None = None
+    error: HeadgateError | None = None
+
+
+class InFlightOperation:
+    """Started by the first caller and joined by others; cancelled when the last of them leaves."""
+
+    def __init__(self, op_id: str, call_fingerprint: bytes, item: Item) -> None:
+        # The id of the first call with the key, which may be an earlier one.
+        self.op_id = op_id
+        self.call_fingerprint = call_fingerprint
+        self.item = item
+        self.waiters = 0
+        self._loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[OperationResult] = self._loop.create_future()
+        self._send_task: asyncio.Task[Any] | None = None
+        self._abandon_timer: asyncio.TimerHandle | None = None
+        # Whether all callers have left.
+        self.is_abandoned = False
+        self._answer_taken = False
+
+    def add_waiter(self) -> None:
+        """Count a caller that waits."""
+        self.waiters += 1
+        if self._abandon_timer is not None:
+            self._abandon_timer.cancel()
+            self._abandon_timer = None
+
+    def remove_waiter(self, grace_seconds: float | None) -> None:
+        """Count a caller that left; the call is cancelled so long after the last one, or never for None."""
+        self.waiters -= 1
+        if self.waiters:
+            return
+        if self._result.done():
+            self._close_untaken_answer()
+        elif grace_seconds is None:
+            return
+        elif grace_seconds <= 0:
+            self.abandon()
+        elif self._abandon_timer is None:
+            self._abandon_timer = self._loop.call_later(grace_seconds, self.abandon)
+
+    def abandon(self) -> None:
+        """Cancel the call."""
+        self.is_abandoned = True
+        if self._send_task is not None:
+            self._send_task.cancel()
+
+    async def run_until_abandoned(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of the work; raises HeadgateError, or CancelledError when all callers have left."""
+        if self.is_abandoned:
+            work.close()
+            raise asyncio.CancelledError
+        self._send_task = task = self._loop.create_task(work, name="sending")
+        try:
+            return await task
+        finally:
+            self._send_task = None
+
+    async def wait_result(self, seconds: float | None) -> OperationResult | None:
+        """The result; None when it takes longer than so many seconds."""
+        await asyncio.wait({self._result}, timeout=seconds)
+        return self._result.result() if self._result.done() else None
+
+    def set_result(self, ended: OperationResult) -> None:
+        """Give the result to all callers."""
+        if self._abandon_timer is not None:
+            self._abandon_timer.cancel()
+        self._result.set_result(ended)
+        if not self.waiters:
+            self._close_untaken_answer()
+
+    def take_answer(self) -> None:
+        """Mark the answer as taken by a caller, which closes it."""
+        self._answer_taken = True
+
+    def _close_untaken_answer(self) -> None:
+        answer = self._result.result().answer
+        if not self._answer_taken and answer is not None and not isinstance(answer.result, bytes):
+            answer.result.close()
 
 
 class OperationServices(NamedTuple):
@@ -163,7 +251,11 @@ class OperationRunner:
                 continue
             if operation.state is OperationState.INTENT:
                 # Another gateway runs it; the next claim also detects when that one is gone.
-                await self._pause(operation, pause)
+                left = self._deadline - asyncio.get_running_loop().time()
+                if left <= 0 or self._in_flight.is_abandoned:
+                    error = OperationInProgress(operation.public_name, operation.op_id)
+                    raise _with_status(error, delivery_status_of(operation, duplicate=True))
+                await asyncio.sleep(min(pause, left))
                 pause = min(2 * pause, _MAX_POLL_SECONDS)
                 continue
             if operation.state is not OperationState.DOUBT or operation.kind is not ToolClass.PROBEABLE:
@@ -192,14 +284,6 @@ class OperationRunner:
                 await self._in_flight.run_until_abandoned(delivery.await_ready(server))
         except TimeoutError as error:
             raise UpstreamUnavailable(server, "it is still starting", retry_after_seconds=1.0) from error
-
-    async def _pause(self, operation: Operation, seconds: float) -> None:
-        """Wait before the next look at an operation of another gateway; raises OperationInProgress."""
-        left = self._deadline - asyncio.get_running_loop().time()
-        if left <= 0 or self._in_flight.is_abandoned:
-            error = OperationInProgress(operation.public_name, operation.op_id)
-            raise _with_status(error, delivery_status_of(operation, duplicate=True))
-        await asyncio.sleep(min(seconds, left))
 
     async def _adopt_and_send(self, orphan: Operation) -> OperationResult:
         lease_until = self._services.now() + self._seconds + LEASE_GRACE_SECONDS
@@ -358,7 +442,18 @@ class OperationRunner:
             policy = self._safety
             happened = await self._probe_before_deadline(operation, policy)
             if happened:
-                return await self._record_probed_done(operation)
+                outcome = OperationOutcome(
+                    state=OperationState.DONE, attempts=operation.attempts, resolved_by="probe"
+                )
+                try:
+                    await self._recorder.finish(operation, outcome)
+                except LedgerUnavailable:
+                    self._recorder.keep_unwritten(operation, outcome)
+                    raise
+                operation = replace(operation, resolved_by="probe")
+                return OperationResult(
+                    delivery_status_of(operation, state=OperationState.DONE), substitute_answer(operation)
+                )
             # After a timeout the server may still be executing it, so that a no is not final; one that
             # lost its connection has finished after `settle_seconds`, if they are known.
             settles = policy.probe is not None and policy.probe.settle_seconds is not None
@@ -375,21 +470,6 @@ class OperationRunner:
         )
         await self._recorder.try_to_finish(operation, outcome)
         raise _with_status(error, delivery_status_of(operation, state=state))
-
-    async def _record_probed_done(self, operation: Operation) -> OperationResult:
-        """Record a call as executed according to a probe, without its answer."""
-        outcome = OperationOutcome(
-            state=OperationState.DONE, attempts=operation.attempts, resolved_by="probe"
-        )
-        try:
-            await self._recorder.finish(operation, outcome)
-        except LedgerUnavailable:
-            self._recorder.keep_unwritten(operation, outcome)
-            raise
-        operation = replace(operation, resolved_by="probe")
-        return OperationResult(
-            delivery_status_of(operation, state=OperationState.DONE), substitute_answer(operation)
-        )
 
     async def _probe_before_deadline(self, operation: Operation, policy: ToolSafety) -> bool | None:
         """The answer of the probe, after the time that the server needs to finish the call."""

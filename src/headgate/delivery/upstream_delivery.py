@@ -317,11 +317,9 @@ def _outcome_label(answer: McpResponse) -> str:
     if isinstance(result, bytes):
         return "tool_error" if claims_error(result) and is_tool_error(result) else "ok"
     # `isError` stands before or after the large members.
-    return (
-        "tool_error"
-        if isinstance(result, HasHeadAndTail) and claims_error(result.head_and_tail(_EDGE_BYTES))
-        else "ok"
-    )
+    if isinstance(result, HasHeadAndTail) and claims_error(result.head_and_tail(_EDGE_BYTES)):
+        return "tool_error"
+    return "ok"
 
 
 def _with_attempts(answer: McpResponse, attempts: int, *, doubted: bool = False) -> McpResponse:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError
 
-from headgate.domain.json_decoding import decode_or
+from headgate.domain.payload import decode_or
 
 # A declaration of more than this is nothing that any server acts on.
 MAX_CAPABILITIES_BYTES = 16 * 1024

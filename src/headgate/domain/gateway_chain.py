@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from headgate.domain.json_decoding import decode_or
+from headgate.domain.payload import decode_or
 
 # In the environment of a child: the gateways that started it, the first one first.
 CHAIN_VARIABLE: Final = "HEADGATE_CHAIN"

@@ -1,7 +1,10 @@
-"""Opaque payloads: bytes in memory, or bytes kept on disk."""
+"""Opaque payloads, in memory or on disk, and JSON of others that may be anything."""
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
+
+import msgspec
+from msgspec import DecodeError, Raw
 
 
 @runtime_checkable
@@ -37,3 +40,17 @@ Payload = bytes | SpooledPayload
 def payload_size(payload: Payload) -> int:
     """How many bytes the payload has."""
     return len(payload) if isinstance(payload, bytes) else payload.size
+
+
+_Kind = TypeVar("_Kind")
+_Otherwise = TypeVar("_Otherwise")
+# Raised for text that is no JSON, of another type, not UTF-8, or nested too deeply.
+UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def decode_or(document: bytes | str | Raw, kind: type[_Kind], otherwise: _Otherwise) -> _Kind | _Otherwise:
+    """The value of the document, or `otherwise` where it is no JSON of that type."""
+    try:
+        return msgspec.json.decode(document, type=kind)
+    except UNREADABLE:
+        return otherwise

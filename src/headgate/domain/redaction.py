@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headgate.domain.json_decoding import decode_or
+from headgate.domain.payload import decode_or
 from headgate.domain.secret_detection import (
     is_absent,
     is_credential,

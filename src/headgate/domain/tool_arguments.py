@@ -12,7 +12,7 @@ from msgspec import DecodeError, Raw, ValidationError
 from msgspec.inspect import EnumType, ListType, LiteralType, RawType, StrType, UnionType, type_info
 
 from headgate.domain.errors import InvalidArguments, UnknownArgument
-from headgate.domain.json_decoding import decode_or
+from headgate.domain.payload import decode_or
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _Value = TypeVar("_Value")

@@ -21,8 +21,8 @@ from headgate.delivery.transactions.transaction_store import (
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import MAX_QUOTE, HeadgateError, quoted
 from headgate.domain.identity import Identity
-from headgate.domain.json_decoding import UNREADABLE, decode_or
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
+from headgate.domain.payload import UNREADABLE, decode_or
 from headgate.domain.upstream_policy import ToolClass
 from headgate.protocol.jsonrpc import decode_object, encode_object
 

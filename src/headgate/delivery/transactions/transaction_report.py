@@ -20,8 +20,8 @@ from headgate.delivery.transactions.saga_rules import (
 )
 from headgate.delivery.transactions.transaction_store import HistoryEvent, StepRecord, TransactionRecord
 from headgate.domain.errors import Effect, HeadgateError
-from headgate.domain.json_decoding import decode_or
 from headgate.domain.mcp_request import McpResponse
+from headgate.domain.payload import decode_or
 from headgate.domain.redaction import redact
 from headgate.protocol.result_conversion import without_connection_keys
 

@@ -23,7 +23,7 @@ from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, tool_hashes
 from headgate.domain.errors import StoreFailed
 from headgate.domain.item import ItemKind
-from headgate.domain.json_decoding import decode_or
+from headgate.domain.payload import decode_or
 from headgate.domain.regular_file import check_regular
 from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
