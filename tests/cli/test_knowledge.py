@@ -146,7 +146,7 @@ def test_the_other_commands_load_nothing_of_the_document_server(tmp_path: Path) 
         check=True,
     )
     assert "  knowledge " in ended.stdout
-    assert " headgate.cli.knowledge\n" in ended.stderr
+    assert " headgate.cli.commands\n" in ended.stderr
     assert " headgate.knowledge" not in ended.stderr
 
 

@@ -3,22 +3,105 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from headgate import __version__
 from headgate.cli import command_runner as options
-from headgate.cli.command_runner import CommandGroup, exit_on_error, load_settings, print_result, run
-from headgate.cli.knowledge import knowledge
+from headgate.cli.command_runner import (
+    CommandGroup,
+    LazyGroup,
+    exit_on_error,
+    load_settings,
+    print_result,
+    run,
+    run_until_interrupted,
+)
 from headgate.cli.ledger_commands import operations, transactions
 
 if TYPE_CHECKING:
-    from headgate.config.settings import Settings
+    from headgate.config.settings import Flags, Settings
+    from headgate.knowledge.server import KnowledgeOptions, StoreOptions
 
 # The words of `Mode` and `Dialect`, without what would have to be imported for them.
 _MODES = ("auto", "full", "partitioned", "slim", "search", "dynamic", "budget")
 _DIALECTS = ("plain", "gemini", "openai")
+
+
+# The document server: configuration, event loop, errors and output for its commands.
+
+# A person at a terminal would otherwise see nothing at all.
+_WAITING = (
+    "waiting for an MCP client on standard input; Ctrl-C ends it. "
+    "For clients that come over HTTP: headgate knowledge serve --transport http"
+)
+
+
+class KnowledgeHost:
+    """The CommandHost of the document server."""
+
+    run = staticmethod(run)
+    run_until_interrupted = staticmethod(run_until_interrupted)
+    exit_on_error = staticmethod(exit_on_error)
+    print_result = staticmethod(print_result)
+
+    def load_options(self, store_options: "StoreOptions") -> "KnowledgeOptions":
+        """The options that configuration and command line ask for; raises ConfigError."""
+        from headgate.app.config_reload import log_config_warnings
+        from headgate.app.knowledge import knowledge_options
+
+        settings = load_settings(_flags(store_options), with_servers=False)
+        log_config_warnings(settings)
+        return knowledge_options(settings)
+
+    def serve(
+        self, store_options: "StoreOptions", *, transport: str | None, host: str | None, port: int | None
+    ) -> None:
+        """Run a gateway that serves only the documents; raises ConfigError."""
+        _run_gateway(_flags(store_options, transport=transport, host=host, port=port), knowledge_only=True)
+
+
+def _run_gateway(flags: "Flags", *, knowledge_only: bool) -> NoReturn:
+    # Imported here, so that `headgate --help` answers at once.
+    from headgate.app.config_reload import log_config_warnings
+    from headgate.app.gateway_server import serve
+    from headgate.app.knowledge import knowledge_only_settings
+    from headgate.app.log_setup import set_up_logging
+    from headgate.config.loader import load
+
+    def read() -> "Settings":
+        settings = load(flags, os.environ, Path.cwd(), with_servers=not knowledge_only)
+        return knowledge_only_settings(settings) if knowledge_only else settings
+
+    settings = read()
+    set_up_logging(settings.log_level, settings.log_format, settings.log_file)
+    log_config_warnings(settings)
+    if knowledge_only and settings.transport == "stdio" and sys.stdin.isatty():
+        click.echo(f"headgate: {_WAITING}", err=True)
+    sys.exit(run(serve(settings, read)))
+
+
+def _flags(store_options: "StoreOptions", **more: Any) -> "Flags":
+    from headgate.config.settings import Flags
+
+    return Flags(
+        config=store_options.config, data_dir=store_options.data_dir, store=store_options.store, **more
+    )
+
+
+def _load_commands() -> click.Group:
+    from headgate.knowledge.server import load_command_group
+
+    return load_command_group()
+
+
+knowledge = LazyGroup(
+    "knowledge",
+    _load_commands,
+    help="Ingest the team's own documents, and search them.",
+    context_settings={"obj": KnowledgeHost()},
+)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,25 +135,13 @@ def serve(
     verbose: bool,  # noqa: FBT001 (the shape that click wants)
 ) -> None:
     """Run the gateway."""
-    # Imported here, so that `headgate --help` answers at once.
-    from headgate.app.config_reload import log_config_warnings
-    from headgate.app.gateway_server import serve as serve_clients
-    from headgate.app.log_setup import set_up_logging
-    from headgate.config.loader import load
     from headgate.config.settings import Flags
 
     flags = Flags(
         config=config, transport=transport, host=host, port=port, data_dir=data_dir, listing=listing
     )
-
-    def read() -> "Settings":
-        return load(flags, os.environ, Path.cwd())
-
     with exit_on_error(verbose=verbose):
-        settings = read()
-        set_up_logging(settings.log_level, settings.log_format, settings.log_file)
-        log_config_warnings(settings)
-        sys.exit(run(serve_clients(settings, read)))
+        _run_gateway(flags, knowledge_only=False)
 
 
 @cli.command("eval")
