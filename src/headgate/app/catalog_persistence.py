@@ -29,10 +29,7 @@ class CatalogPersistence:
         self._pending_writes: set[asyncio.Future[None]] = set()
 
     async def restore(self, servers: Iterable[ServerSpec], *, forget: bool = True) -> None:
-        """Offer the last listings of these servers, unless their definition has changed since.
-
-        `forget` drops from the file what no gateway has used for a while.
-        """
+        """Offer the last listings of unchanged servers; `forget` drops from the file what is long unused."""
         self.set_servers(servers)
         kept = await self._file.load(self._definitions, forget=forget)
         # NOTHING_TO_KEEP is compared by identity, so a loaded one is replaced by it.
@@ -99,10 +96,7 @@ class CatalogPersistence:
 
 
 def _server_fingerprint(server: ServerSpec) -> str:
-    """A hash of everything that may change the listing of the server; timeouts and the like may not.
-
-    A hash, because the definition may contain secrets.
-    """
+    """A hash, for its secrets, of everything that may change the listing of the server."""
     relevant = (
         # Another version may read a listing in another way.
         __version__,

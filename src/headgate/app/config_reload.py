@@ -57,10 +57,7 @@ async def follow_config_changes(
     apply: Callable[[tuple[ServerSpec, ...], Mapping[str, str]], None],
     state: ConfigurationState,
 ) -> None:
-    """Apply every change of the server list; other changes need a restart, and are logged.
-
-    Never returns.
-    """
+    """Apply every change of the servers; other changes need a restart, and are logged. Never returns."""
     servers, prefix = settings.servers, settings.prefix
     async for fresh in watch_settings(load, settings, _RELOAD_SECONDS, report=state.record_read):
         log_config_warnings(fresh)

@@ -37,10 +37,7 @@ def chain_of(settings: Settings) -> GatewayChain:
 
 
 def refuse_loop(settings: Settings, chain: GatewayChain) -> None:
-    """Raises ConfigError for a gateway that would start gateways without end.
-
-    One whose servers all live inside it starts none.
-    """
+    """Raises ConfigError for a gateway that would start gateways without end; built-in servers start none."""
     if not _has_servers(settings):
         return
     if chain.is_loop:

@@ -75,10 +75,7 @@ class LedgerFilesSource:
 
 
 async def recover_ledger_files(settings: Settings, *, accept_loss: bool) -> LedgerRecoveryResult:
-    """Make a damaged ledger usable again, if that loses nothing or the operator accepts the loss.
-
-    Raises ConfigError when a gateway runs, or the directory cannot be used.
-    """
+    """As `recover_ledger`; raises ConfigError when a gateway runs or the directory cannot be used."""
     ledger = _RecoverableLedgerFiles(settings.data_dir)
     try:
         return await asyncio.to_thread(

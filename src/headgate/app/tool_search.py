@@ -174,10 +174,7 @@ def client_overrides_of(settings: Settings) -> KnownClients:
 
 
 def embedder_factory_of(settings: Settings, offline: OfflineModel) -> Callable[[], Embedder] | None:
-    """The factory of the embedder that the settings choose; None for full-text search alone.
-
-    Raises ConfigError.
-    """
+    """A maker of the configured embedder; None for full-text search alone. Raises ConfigError."""
     return embedder_maker(
         settings.embedder,
         offline,

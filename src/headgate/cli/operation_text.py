@@ -24,10 +24,7 @@ _HEAD = ("op_id", "state", "age", "server", "tool", "key", "attempts", "error")
 
 
 def format_operations(listing: OperationListing, *, as_json: bool, options: str = "") -> str:
-    """A table with a line about stuck transactions, or one JSON document.
-
-    `options` are the options of the command that a further one has to repeat.
-    """
+    """A table, or one JSON document; a further command has to repeat the `options`."""
     if as_json:
         return format_json([operation_document(operation) for operation in listing.operations])
     rows = [

@@ -71,10 +71,7 @@ _UNDONE = (StepState.UNDONE, StepState.UNDONE_BY_HAND)
 
 
 def format_transactions(listing: TransactionListing, *, as_json: bool, options: str = "") -> str:
-    """A table with the next step where one is stuck, or one JSON document.
-
-    `options` are the options of the command that a further one has to repeat, as for all of these.
-    """
+    """A table, or one JSON document; a further command has to repeat the `options`."""
     found = listing.transactions
     if as_json:
         return format_json([_document(transaction) for transaction in found])

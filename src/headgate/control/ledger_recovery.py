@@ -79,10 +79,7 @@ class RecoverableLedger(Protocol):
         """The damage of the ledger; empty when it is whole. No gateway uses a damaged one afterwards."""
 
     def inspect(self, *, since: float, doubts_since: float) -> LedgerRecoveryReport:
-        """What a recovery would keep and lose.
-
-        Operations that ended before `since`, or came to be in doubt before `doubts_since`, have expired.
-        """
+        """What a recovery would keep and lose, without what expired by those times."""
 
     def replace(self, *, since: float, doubts_since: float) -> tuple[LedgerRecoveryReport, Path | None]:
         """Replace the ledger by one with all trustworthy records: a report, and where the old one is now."""

@@ -36,10 +36,7 @@ class OperationListing(msgspec.Struct, frozen=True):
 
 
 async def list_operations(source: LedgerSource, states: Collection[OperationState]) -> OperationListing:
-    """The operations in those states, oldest first; none where there is no ledger yet.
-
-    Raises ConfigError when the ledger cannot be read, as all of these do.
-    """
+    """The operations in those states, oldest first. Raises ConfigError, as all of these do."""
     if not await source.exists():
         path = source.path
         return OperationListing([], f"No call has been recorded: there is no {path.name} in {path.parent}.")

@@ -82,10 +82,7 @@ class LedgerSource(Protocol):
         """The file, for messages."""
 
     async def exists(self) -> bool:
-        """Whether there is a ledger, because operators who only read do not create one; raises ConfigError.
-
-        True also for a lost one, so that opening it reports the loss.
-        """
+        """Whether there is or was a ledger: one that only reads creates none; raises ConfigError."""
 
     def open(self) -> AbstractAsyncContextManager[OperatorLedger]:
         """The ledger while the block lasts; raises ConfigError when it cannot be used."""

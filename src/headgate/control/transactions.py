@@ -79,10 +79,7 @@ def phase_name(phase: Phase) -> str:
 
 
 async def list_transactions(source: LedgerSource, states: Collection[str]) -> TransactionListing:
-    """The transactions in those states: stuck ones first, in each state the oldest first.
-
-    Raises ConfigError when the ledger cannot be read, as all of these do.
-    """
+    """The transactions in those states, stuck and old ones first. Raises ConfigError, as all of these do."""
     if not await source.exists():
         path = source.path
         nothing = f"No transaction has been recorded: there is no {path.name} in {path.parent}."

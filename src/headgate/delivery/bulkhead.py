@@ -73,10 +73,7 @@ class Bulkhead:
         self.policy, self.has_default_policy = policy, policy.is_default
 
     async def admit(self, tool: str, priority: Priority, deadline: float | None, agent: str) -> bool:
-        """Wait for a slot, which `send_admitted` frees; True when the call probes an open breaker.
-
-        Raises UpstreamUnavailable, ResourceExhausted or RateLimited.
-        """
+        """Wait for a slot; True for a probe. Raises UpstreamUnavailable, ResourceExhausted or RateLimited."""
         # Before the queue: waiting there for an upstream whose breaker is open is pointless.
         self._raise_if_open()
         if not self.limiter.try_acquire():

@@ -218,10 +218,7 @@ class ConcurrencyLimiter:
         return True
 
     async def acquire(self, tool: str, priority: Priority, deadline: float | None, agent: str = "") -> None:
-        """Wait for a slot and a token; raises ResourceExhausted or RateLimited, and takes neither then.
-
-        `agent` names the caller that a slot is counted for.
-        """
+        """Wait for a slot of the agent and a token; raises ResourceExhausted or RateLimited without them."""
         rates = self._rates
         if rates is not None:
             # Before the queue, so that no call waits there in vain.

@@ -93,10 +93,8 @@ class IdempotentDelivery:
         return self._delivery.sends_requests_during_calls(server)
 
     def send_recorded(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
-        """The answer to this call, or to an earlier one with the same key; raises HeadgateError.
-
-        Not a coroutine of its own, because every call passes here.
-        """
+        """The answer to this call, or to an earlier one with the same key; raises HeadgateError."""
+        # Not a coroutine of its own, because every call passes here.
         delivery_request = call.request.delivery_request
         delivery_policy = self._delivery_policy
         if (delivery_request is None or not delivery_request.key) and not (

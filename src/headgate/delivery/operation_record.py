@@ -49,10 +49,7 @@ class OperationRecorder:
         self._unwritten: dict[str, tuple[Operation, OperationOutcome]] = {}
 
     async def finish(self, operation: Operation, outcome: OperationOutcome) -> bool:
-        """Record an outcome, with retries; False when the operation has another owner by now.
-
-        Raises LedgerUnavailable.
-        """
+        """Record an outcome, with retries; False if it has another owner by now. Raises LedgerUnavailable."""
         for pause in (*_WRITE_RETRY_SECONDS, None):
             try:
                 recorded = await self._ledger.finish(operation.op_id, operation.fence, outcome)

@@ -16,10 +16,7 @@ def retry_delay_seconds(
     chance: float,
     seconds_left: float | None,
 ) -> float | None:
-    """Seconds to wait before the next attempt, or None to give up.
-
-    `chance` lies between 0 and 1. Without `seconds_left` the caller has no deadline.
-    """
+    """Seconds to wait before the next attempt, or None to give up; `chance` lies between 0 and 1."""
     if failures >= retry_settings.attempts or not is_retry_safe(error, kind):
         return None
     floor = error.retry_after_seconds or 0.0

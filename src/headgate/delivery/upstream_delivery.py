@@ -99,10 +99,7 @@ class UpstreamDelivery:
             raise
 
     async def send_with_retry(self, call: UpstreamCall, *, kind: ToolClass | None = None) -> McpResponse:
-        """The upstream's answer; raises HeadgateError, whose effect is that of all attempts together.
-
-        `kind` overrides the class of the tool.
-        """
+        """The answer; a HeadgateError has the effect of all attempts. `kind` overrides the tool's class."""
         server = call.item.server
         bulkhead = self._bulkheads.get(server)
         if bulkhead is None or bulkhead.policy_revision != self._delivery_policy.revision:
@@ -271,10 +268,8 @@ class UpstreamDelivery:
         return answer
 
     async def unsubscribe(self, public_uri: str, caller: Identity) -> McpResponse:
-        """End the subscription of one client; raises UpstreamError.
-
-        It goes to the server that took it: by now the URI may belong to another server or to none.
-        """
+        """End the subscription of one client; raises UpstreamError."""
+        # At the server that took it: by now the URI may belong to another server or to none.
         key = (caller.owner, public_uri)
         items = self._subscribed.get(key)
         if not items:

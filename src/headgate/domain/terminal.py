@@ -127,10 +127,7 @@ class ProgressPrinter:
             self._show(f"{what}: {done:,} of {of:,}")
 
     def show_bar(self, what: str, done: int, of: int, made: Mapping[str, int], name: str = "") -> None:
-        """The same with the speed of everything in `made`, and on a terminal with a bar.
-
-        `name` is the current item.
-        """
+        """The same with the speed of all in `made`, on a terminal with a bar and the `name` of the item."""
         now = self._clock()
         self._started = now if self._started is None else self._started
         seconds = now - self._started

@@ -28,10 +28,7 @@ class _DeclaredTool:
 
 
 class TxApp:
-    """The tools that a program uses; enter it before the first call.
-
-    It wraps a session in a TxSession, and opens that unless its owner has.
-    """
+    """The tools that a program uses; enter it before the first call. It opens the session if need be."""
 
     def __init__(self, session: Any, config: TxConfig | None = None) -> None:
         self._tx = session if isinstance(session, TxSession) else TxSession(session, config)

@@ -47,10 +47,7 @@ class PeerSession:
 
     @property
     def features(self) -> frozenset[str] | None:
-        """The rmcp features that both sides have; None when the peer is not known to support rmcp.
-
-        While the connection is lost, those of the last peer.
-        """
+        """The rmcp features of both sides, or of the last peer; None when it is not known to support rmcp."""
         if self._dispatcher is not None and self._dispatcher.is_negotiated:
             self._features = self._dispatcher.features
         return self._features

@@ -149,10 +149,7 @@ class RmcpDispatcher:
         return self.is_negotiated
 
     async def negotiate(self, version: str) -> None:
-        """Declare rmcp to the peer of a session after its handshake; raises what the SDK raises.
-
-        A server that does not know `server/discover` refuses it.
-        """
+        """Declare rmcp after the handshake; raises what the SDK raises, also when the server refuses it."""
         meta = {META_CAPABILITIES: self._with_rmcp({})}
         options = {"timeout": _NEGOTIATION_SECONDS, "headers": {"mcp-protocol-version": version}}
         try:

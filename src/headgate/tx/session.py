@@ -100,10 +100,7 @@ class TxSession:
 
     @property
     def features(self) -> frozenset[str]:
-        """The rmcp features that both sides have; none with plain MCP.
-
-        While the connection is lost, those of the last peer.
-        """
+        """The rmcp features of both sides, or of the last peer; none with plain MCP."""
         return self._peer.features or frozenset()
 
     @property

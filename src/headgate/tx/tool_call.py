@@ -52,10 +52,7 @@ class TxRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxResult:
-    """How a call ended.
-
-    A tool that answers with `isError` has answered: `final_status` is completed.
-    """
+    """How a call ended; a tool that answers with `isError` has answered, and is completed."""
 
     # The answer of the wrapped session, if any.
     result: Any = None

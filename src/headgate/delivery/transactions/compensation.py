@@ -60,10 +60,7 @@ class RollbackRunner:
         self._running: dict[TransactionKey, asyncio.Task[TransactionRecord]] = {}
 
     async def roll_back(self, transaction_key: TransactionKey) -> TransactionRecord:
-        """The transaction once it is rolled back or stuck; raises LedgerUnavailable, and is retried later.
-
-        The rollback continues when the caller is cancelled.
-        """
+        """The transaction rolled back or stuck, even if the caller leaves; raises LedgerUnavailable."""
         return await asyncio.shield(self._rollback_task(transaction_key))
 
     def start_rollback(self, transaction_key: TransactionKey) -> None:

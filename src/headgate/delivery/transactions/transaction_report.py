@@ -139,10 +139,7 @@ def format_time(seconds: float) -> str:
 def step_answer(
     transaction: TransactionRecord, step: StepRecord, answer: McpResponse, *, spoken: bool
 ) -> McpResponse:
-    """The answer to a step with a note on its transaction; raises TransactionFailed where it has no room.
-
-    `spoken` means that a model reads it.
-    """
+    """The answer with a note, for a model if `spoken`; raises TransactionFailed where it has no room."""
     if step.state is StepState.SENT:
         # A request for input, with which the step continues.
         return answer

@@ -117,10 +117,7 @@ class ResumableRollback(NamedTuple):
 
 
 class TransactionStore(Protocol):
-    """A durable store of transactions. Every method is atomic and, when it returns, durable.
-
-    All raise StoreFailed.
-    """
+    """Durable transactions. Every method is atomic and, when it returns, durable; all raise StoreFailed."""
 
     async def begin(self, transaction: TransactionRecord) -> bool:
         """Record a new transaction with its history; False when its key exists."""
@@ -207,10 +204,7 @@ class TransactionRepository:
         effect: Effect = Effect.NONE,
         **changes: Any,
     ) -> TransactionRecord:
-        """The transaction after a change, which is durable then; raises TransactionFailed for a conflict.
-
-        `effect` is that of the call that the change is about.
-        """
+        """The transaction after a durable change about a call of that `effect`; raises TransactionFailed."""
         event = HistoryEvent(self.now, text)
         if step is not None:
             before, after = transaction.steps[: step.number - 1], transaction.steps[step.number :]

@@ -96,10 +96,7 @@ class LocalResultStore:
         return entry.id
 
     async def get(self, agent: str, id: str) -> StoredContent | None:
-        """The content, which the reader closes, or None when there is no such entry (any more).
-
-        Raises OSError when it is on disk and the process may open no more files.
-        """
+        """The content, which the reader closes, or None; raises OSError when no more files may be opened."""
         entry = await self.get_entry(agent, id)
         return entry.content if entry else None
 

@@ -228,10 +228,7 @@ class ReplicatedDatabase:
         self._rested_at = float("-inf")
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """The result of `work` on the replica, else on the primary; raises StoreUnavailable.
-
-        `work` may run twice.
-        """
+        """`work` on the replica, else on the primary, perhaps on both; raises StoreUnavailable."""
         return await self._replica_first(lambda database: database.read(work))
 
     async def read_statement(self, work: Callable[[Connection], Awaitable[T]]) -> T:

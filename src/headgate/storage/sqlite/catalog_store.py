@@ -98,10 +98,7 @@ class SqliteCatalogStore:
         self._connection: Connection | None = None
 
     async def load(self, specs: dict[str, str], *, forget: bool = True) -> list[StoredListing]:
-        """The last listings of the servers of these definitions.
-
-        `forget` deletes what no gateway has used for a while, and marks these as used.
-        """
+        """The last listings of these servers; `forget` deletes what is long unused, and marks these."""
 
         def load() -> list[StoredListing]:
             try:

@@ -58,10 +58,7 @@ def ledger_group_commit(
     busy_seconds: float = BUSY_SECONDS,
     on_damage: Callable[[str], None] = lambda reason: None,
 ) -> GroupCommit:
-    """The ledger's file in `directory`, which holds recorded calls and transactions.
-
-    `on_damage` gets the reason when damage is found, in a thread.
-    """
+    """The ledger's file in `directory`; `on_damage` gets the reason of damage, in a thread."""
     path = directory / LEDGER_NAME
     guard = LedgerGuard(path, on_damage)
     return GroupCommit(path, LEDGER_MIGRATIONS, busy_seconds=busy_seconds, guard=guard)
@@ -77,10 +74,7 @@ async def open_ledger(
     most_bytes: int = MOST_BYTES,
     now: Callable[[], float] = time.time,
 ) -> AsyncIterator["SqliteLedger"]:
-    """The ledger in the file of `group_commit`, with its other files in `directory`, during the block.
-
-    `ledger_group_commit` makes the former, which is closed after the ledger.
-    """
+    """The ledger in the file of `group_commit`, which is closed after it, during the block."""
     ledger = SqliteLedger(
         group_commit,
         AnswerFiles(directory / "ledger"),
@@ -436,10 +430,7 @@ def _drop_bodies(connection: Connection, excess: int) -> list[str]:
 
 
 def _drop_inline(connection: Connection, excess: int, after: float) -> float | None:
-    """Drop the oldest answers in rows that ended after `after`, until `excess` bytes are free.
-
-    Returns the time of the last one; None when there is none.
-    """
+    """Drop the oldest answers in rows since `after`: the time of the last one; None when there is none."""
     oldest = connection.execute(_OLDEST_INLINE, (after, _SMALL_BYTES, _DROPPED_AT_ONCE)).fetchall()
     last = None
     for number, updated, size in oldest:

@@ -60,10 +60,7 @@ class LedgerGuard(DatabaseGuard):
             raise LedgerDamaged(self.damage)
 
     def open(self, migrations: Migrations, busy_seconds: float) -> Connection:
-        """A connection to a ledger that passes a quick check.
-
-        Raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError.
-        """
+        """A connection after a quick check; raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError."""
         with self._lock:
             # Under the lock, because another thread may just have found damage.
             self.raise_if_damaged()
@@ -241,10 +238,7 @@ class _CheckStopped(Exception):
 
 
 def check_ledger(path: Path, stopped: Callable[[], bool]) -> int:
-    """Verify all rows in one snapshot: how many there are. Blocks.
-
-    Raises LedgerDamaged or sqlite3.Error. Ends early once `stopped` returns True.
-    """
+    """Verify all rows in one snapshot until `stopped`: how many. Raises LedgerDamaged or sqlite3.Error."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         connection.isolation_level = None
         # One snapshot, whatever is written meanwhile.

@@ -58,10 +58,7 @@ class _RecoveredLedger(msgspec.Struct):
 
 
 def inspect(path: Path, *, since: float, doubts_since: float) -> LedgerRecoveryReport:
-    """What a recovery would keep and lose; raises OSError.
-
-    Operations that ended before `since`, or came to be in doubt before `doubts_since`, have expired.
-    """
+    """What a recovery would keep and lose, without what expired by those times; raises OSError."""
     return _report(_read(path, since, doubts_since))
 
 

@@ -209,10 +209,7 @@ class SqliteTransactionStore:
 def _update(
     connection: Connection, changed: TransactionRecord, owner: str, steps: Sequence[StepRecord]
 ) -> int | None:
-    """Change the row of a transaction: its number; None when the revision is old.
-
-    `steps` are those that are new or changed.
-    """
+    """Change the row of a transaction with new or changed steps: its number; None for an old revision."""
     found = connection.execute(
         f"{_SELECT} WHERE {_WHERE_KEY} AND revision = ?", (*changed.transaction_key, changed.revision)
     ).fetchone()
