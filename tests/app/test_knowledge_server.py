@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.app.knowledge import knowledge_only_settings, knowledge_options, knowledge_upstream
-from headgate.config.knowledge_settings import KnowledgeSettings
-from headgate.config.settings import Settings
+from headgate.config.settings import KnowledgeSettings, Settings
 from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.embedding.embedder_factory import OfflineModel

@@ -11,10 +11,9 @@ import pytest
 
 from headgate.config import config_files, environment, loader, server_entries
 from headgate.config.file_schema import config_schema, config_schema_text
-from headgate.config.knowledge_settings import KnowledgeSettings
 from headgate.config.setting_checks import FILE_FIELDS, FILE_KEYS
 from headgate.config.setting_values import allowed_values, is_struct, plain_type, to_camel_case
-from headgate.config.settings import Flags, Settings
+from headgate.config.settings import Flags, KnowledgeSettings, Settings
 from tests.config.sandbox import ConfigSandbox
 
 DOCS = Path(__file__).parents[2] / "docs"

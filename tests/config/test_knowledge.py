@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from headgate.config.knowledge_settings import BoostSettings, KnowledgeSettings, WeightSettings
 from headgate.config.loader import load
-from headgate.config.settings import Flags, Settings
+from headgate.config.settings import BoostSettings, Flags, KnowledgeSettings, Settings, WeightSettings
 from tests.config.sandbox import ConfigSandbox
 
 STORE = "postgresql://team:hunter2@db.example.com/knowledge"

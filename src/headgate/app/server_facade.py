@@ -7,9 +7,8 @@ from typing import Any
 from headgate.app.stored_results import StoredResults
 from headgate.catalog.capabilities import MergedCapabilities
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.listing_instructions import MissingServers
 from headgate.catalog.listing_variant import ListingContext
-from headgate.catalog.tool_listings import ToolListings
+from headgate.catalog.tool_listings import MissingServers, ToolListings
 from headgate.domain.client_profile import ClientProfile
 from headgate.domain.identity import Identity
 from headgate.domain.mcp_request import ClientSession

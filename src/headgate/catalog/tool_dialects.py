@@ -9,14 +9,14 @@ import msgspec
 from headgate.catalog.definition_text import single_member
 from headgate.protocol.json_scan import JsonMember, object_members, remove_member, replace_member
 from headgate.schema.dereference import UnsupportedSchema
-from headgate.schema.gemini_dialect import GeminiSchemaWriter
-from headgate.schema.keywords import SchemaNode, is_of_type, json_type_of
-from headgate.schema.openai_strict_dialect import (
+from headgate.schema.dialect_writers import (
+    GeminiSchemaWriter,
     StrictSchemaWriter,
     arguments_shape,
     is_json_text,
     nesting_level_inside,
 )
+from headgate.schema.keywords import SchemaNode, is_of_type, json_type_of
 from headgate.schema.shape_reader import read_shapes
 from headgate.schema.shapes import SchemaChanges, ShapeUnion, ValueShape
 

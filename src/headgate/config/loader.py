@@ -9,7 +9,6 @@ import msgspec
 from headgate.config import config_files, environment
 from headgate.config.client_formats import unwrap_editor_settings
 from headgate.config.config_files import BasePaths, VariableLookup, parse_jsonc
-from headgate.config.knowledge_settings import KnowledgeSettings, consistent_knowledge_settings
 from headgate.config.server_entries import inherited_names, with_inherited_env
 from headgate.config.servers import ParsedServers, read_servers
 from headgate.config.setting_checks import (
@@ -21,7 +20,7 @@ from headgate.config.setting_checks import (
     setting_leaves,
 )
 from headgate.config.setting_values import display_value, invalid_value_error, known_values
-from headgate.config.settings import Flags, Settings
+from headgate.config.settings import Flags, KnowledgeSettings, Settings, consistent_knowledge_settings
 from headgate.config.variable_expansion import INPUT_PREFIX, Lookup, expand
 from headgate.domain.errors import ConfigError
 

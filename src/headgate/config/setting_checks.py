@@ -11,7 +11,6 @@ import msgspec
 
 from headgate.config import environment
 from headgate.config.config_files import BasePaths
-from headgate.config.knowledge_settings import check_store_address
 from headgate.config.server_entries import SECRET_KEYS, fields_of
 from headgate.config.setting_values import (
     CONTROL_CHARACTERS,
@@ -24,7 +23,7 @@ from headgate.config.setting_values import (
     plain_type,
     to_camel_case,
 )
-from headgate.config.settings import Settings
+from headgate.config.settings import Settings, check_store_address
 from headgate.domain.errors import ConfigError
 
 # Other spellings of keys: by snake_case, and the whole name of a key that is shorter in the file.

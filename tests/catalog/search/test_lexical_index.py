@@ -56,18 +56,22 @@ def test_what_may_not_be_seen_is_not_found() -> None:
 
 
 def test_only_the_named_servers_are_searched() -> None:
-    hits = index_of(OFFICE).search("repository file inbox", servers=["mail", "git"], floor=0.0)
+    servers = ("mail", "git")
+    hits = index_of(OFFICE).search("repository file inbox", allowed=lambda key: key[0] in servers, floor=0.0)
     assert {hit.key[0] for hit in hits} == {"mail", "git"}
 
 
 def test_only_tools_that_change_nothing_are_found_on_request() -> None:
-    assert [hit.key[1] for hit in index_of(OFFICE).search("file disk", read_only=True)] == ["read_file"]
+    read_only = {document.key for document in OFFICE if document.read_only}
+    hits = index_of(OFFICE).search("file disk", allowed=read_only.__contains__)
+    assert [hit.key[1] for hit in hits] == ["read_file"]
 
 
 def test_a_tool_is_found_among_thousands_that_may_not_be_seen() -> None:
     hidden = [tool("hidden", f"file_{number}", "file disk") for number in range(3000)]
     index = index_of([*hidden, *OFFICE])
-    assert index.search("read the file", servers=["files"])[0].key == ("files", "read_file")
+    hits = index.search("read the file", allowed=lambda key: key[0] == "files")
+    assert hits[0].key == ("files", "read_file")
 
 
 @given(TOOLS, TEXTS, st.randoms(use_true_random=False))
@@ -99,8 +103,9 @@ def test_a_filter_lets_through_what_it_allows_and_nothing_else(
 ) -> None:
     index = index_of(documents)
     every = [hit.key for hit in index.search(query, 50, floor=0.0)]
-    by_server = [hit.key for hit in index.search(query, 50, servers=servers, floor=0.0)]
     allowed = [hit.key for hit in index.search(query, 50, allowed=lambda key: key[0] in servers, floor=0.0)]
+    keys = {document.key for document in documents if document.key[0] in servers}
+    by_server = [hit.key for hit in index.search(query, 50, allowed=keys.__contains__, floor=0.0)]
     assert by_server == allowed
     assert {key for key in every if key[0] in servers} <= set(by_server)
     assert {key[0] for key in by_server} <= servers

@@ -1,17 +1,10 @@
 """The lexical index of all tools of the catalog: search by words and word vectors, with explanations."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from headgate.catalog.search.query_terms import (
-    ParsedQuery,
-    QueryTerm,
-    TermMatcher,
-    matched_query_terms,
-    parse_query,
-)
 from headgate.catalog.search.tool_document import (
     SEARCH_FIELDS,
     ToolDocument,
@@ -24,9 +17,14 @@ from headgate.catalog.search.tool_ranking import (
     Allowed,
     BlendedRanking,
     BlendedScore,
+    ParsedQuery,
+    QueryTerm,
     SearchFilter,
+    TermMatcher,
     blend_scores,
     confidence,
+    matched_query_terms,
+    parse_query,
     rank_by_words,
     vector_similarity,
 )
@@ -121,18 +119,14 @@ class LexicalIndex:
         limit: int = 5,
         *,
         allowed: Allowed | None = None,
-        servers: Collection[str] | None = None,
-        read_only: bool = False,
         floor: float = CONFIDENCE_FLOOR,
     ) -> list[ToolHit]:
         """The tools that match the query, best first, equal ones by name.
 
         None if the confidence of the best is below `floor`.
         """
-        search_filter = None
-        if allowed is not None or servers is not None or read_only:
-            search_filter = SearchFilter(self._documents, allowed, servers, read_only=read_only)
-        ranking = self._rank(parse_query(query), search_filter)
+        visible = SearchFilter(self._documents, allowed) if allowed is not None else None
+        ranking = self._rank(parse_query(query), visible)
         if ranking is None or ranking.confidence < floor:
             return []
         ordered = sorted(ranking.scores, key=lambda one: (-one.value, self._documents[one.number].key))
@@ -180,22 +174,20 @@ class LexicalIndex:
         self._postings.discard(number)
         del self._documents[number], self._vectors[number]
 
-    def _rank(self, parsed_query: ParsedQuery, search_filter: SearchFilter | None) -> BlendedRanking | None:
+    def _rank(self, parsed_query: ParsedQuery, visible: SearchFilter | None) -> BlendedRanking | None:
         """The ranking and its confidence; None if no document has any word of the query."""
         words = self._term_matcher.match_terms(parsed_query)
-        found = rank_by_words(parsed_query, words, self._postings, search_filter)
+        found = rank_by_words(parsed_query, words, self._postings, visible)
         if not found:
             return None
-        best = max(found, key=lambda one: (one.value, self._documents[one.number].key))
-        vectors = {
-            one.number: self._vectors[one.number]
-            for one in found
-            if one.value >= _LEAST_SHARE_OF_BEST * best.value
-        }
+        best = max(found, key=lambda number: (found[number], self._documents[number].key))
+        least = _LEAST_SHARE_OF_BEST * found[best]
+        likely = {number: value for number, value in found.items() if value >= least}
+        vectors = {number: self._vectors[number] for number in likely}
         return blend_scores(
-            [one for one in found if one.number in vectors],
+            likely,
             vector_similarity(parsed_query, vectors, load_lexicon()),
-            confidence(words, self._postings, best.number),
+            confidence(words, self._postings, best),
         )
 
     def _hit(self, placed: BlendedScore, ranking: BlendedRanking) -> ToolHit:

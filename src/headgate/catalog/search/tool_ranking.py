@@ -1,19 +1,151 @@
-"""Ranks the visible tools for a query by words and by word vectors, with the confidence in the best one."""
+"""Parses a query, matches its terms, and ranks the visible tools by words and by word vectors."""
 
 import math
+import re
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from operator import mul
 from typing import Final
 
 import msgspec
 
-from headgate.catalog.search.query_terms import ParsedQuery, QueryTerm, matched_query_terms
-from headgate.catalog.search.tool_document import ToolDocument, ToolKey
+from headgate.catalog.search.tool_document import MAX_IMPACT, ToolDocument, ToolKey
 from headgate.search.inverted_index import Entries, InvertedIndex, by_impact
-from headgate.search.lexicon import CosineComparer, Lexicon, TextVector, unit_vector
+from headgate.search.lexicon import CosineComparer, Lexicon, TextVector, related_terms, unit_vector
 from headgate.search.rank_fusion import combine_scores
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem
+
+_WEAK_STOP_WORD_WEIGHT: Final = 0.3
+_CLAUSE_END: Final = re.compile(
+    # Punctuation of Latin scripts before a space, East Asian punctuation, and conjunctions.
+    r"[.!?;:,]\s+|[\n\r]+|[\u3001\u3002\uff01\uff0c\uff1b\uff1f]"
+    r"|\b(?:and|then|also|additionally|finally)\b",
+    re.IGNORECASE,
+)
+# Fewer words are no query of their own.
+_SHORTEST_CLAUSE: Final = 2
+# A query has a few sentences; anything longer is a pasted text, whose beginning shows its topic.
+_LONGEST: Final = 4000
+# Words of a clause; no sentence has more, but an image pasted as text has thousands.
+_LONGEST_CLAUSE: Final = 128
+_MOST_TERMS: Final = 64
+_MOST_CLAUSES: Final = 12
+
+
+class ParsedQuery(msgspec.Struct, frozen=True):
+    """The terms with their weights, and the terms of each clause."""
+
+    weights: dict[str, float]
+    clauses: tuple[tuple[str, ...], ...] = ()
+
+
+def parse_query(query: str) -> ParsedQuery:
+    """The parsed query of a person or an agent."""
+    weights: dict[str, float] = {}
+    clauses: list[tuple[str, ...]] = []
+    for clause in _CLAUSE_END.split(query[:_LONGEST]):
+        found: dict[str, float] = {}
+        for word in content_words(clause)[:_LONGEST_CLAUSE]:
+            term, weight = stem(word), _WEAK_STOP_WORD_WEIGHT if word in WEAK_STOP_WORDS else 1.0
+            found[term] = max(weight, found.get(term, 0.0))
+        for term, weight in found.items():
+            if term in weights or len(weights) < _MOST_TERMS:
+                weights[term] = max(weight, weights.get(term, 0.0))
+        if len(found) >= _SHORTEST_CLAUSE:
+            clauses.append(tuple(found))
+    return ParsedQuery(weights, tuple(clauses[:_MOST_CLAUSES]) if len(clauses) > 1 else ())
+
+
+# A related word counts less than the word itself, and more if no tool has the word.
+_RELATED_TO_KNOWN: Final = 0.3
+_RELATED_TO_UNKNOWN: Final = 0.6
+_ALIKE: Final = 0.6
+# Documents that are read per term; further ones match words of nearly every tool.
+_MOST_SAME: Final = 400
+_MOST_OTHER: Final = 100
+_MOST_KEPT: Final = 4096
+_GAIN_SCALE: Final = 1024
+
+
+class TermMatch(msgspec.Struct, frozen=True):
+    """One term of the index that a word of a query may mean."""
+
+    term: str
+    kind: str
+    gain: float
+    max_entries: int
+    # The probability that it is the same word.
+    same_word_probability: float = 0.0
+
+
+class QueryTerm(msgspec.Struct, frozen=True):
+    """One word of a query."""
+
+    term: str
+    # The gain of a document about nothing else.
+    max_gain: float
+    matches: tuple[TermMatch, ...]
+    # The same for the innermost loops: the gain as an integer, negative, so that the largest sorts first and
+    # sums do not depend on the order; the term; the number of documents to read.
+    scan_order: tuple[tuple[int, str, int], ...] = ()
+
+
+class TermMatcher:
+    """Matches words to terms of the index, cached until the index changes."""
+
+    def __init__(self, postings: InvertedIndex) -> None:
+        self._postings = postings
+        self._index_version = -1
+        self._kept: dict[tuple[str, float], QueryTerm] = {}
+
+    def match_terms(self, query: ParsedQuery) -> list[QueryTerm]:
+        """Every word of the query with its matches, the word itself first."""
+        if self._index_version != self._postings.version or len(self._kept) > _MOST_KEPT:
+            self._kept.clear()
+            self._index_version = self._postings.version
+        found = []
+        for word in query.weights.items():
+            known = self._kept.get(word)
+            if known is None:
+                known = self._kept[word] = _match_term(*word, self._postings)
+            found.append(known)
+        return found
+
+
+def _match_term(term: str, weight: float, postings: InvertedIndex) -> QueryTerm:
+    rarity = postings.inverse_document_frequency(term)
+    known = postings.posting(term) is not None
+    matches = [TermMatch(term, "same", weight * rarity, _MOST_SAME, 1.0)] if known else []
+    share = _RELATED_TO_KNOWN if known else _RELATED_TO_UNKNOWN
+    # A weak stop word has no related words.
+    is_strong = weight >= 1.0
+    for other, closeness in related_terms(term).items() if is_strong else ():
+        if postings.posting(other) is not None:
+            gain = weight * share * closeness * min(rarity, postings.inverse_document_frequency(other))
+            matches.append(TermMatch(other, "related", gain, _MOST_OTHER))
+    if is_strong and not matches:
+        for other, likeness in postings.trigrams.similar(term).items():
+            gain = weight * _ALIKE * likeness * min(rarity, postings.inverse_document_frequency(other))
+            matches.append(TermMatch(other, "alike", gain, _MOST_OTHER, likeness))
+    read = tuple((-int(match.gain * _GAIN_SCALE), match.term, match.max_entries) for match in matches)
+    return QueryTerm(term, weight * rarity, tuple(matches), read)
+
+
+def matched_query_terms(
+    words: Sequence[QueryTerm], postings: InvertedIndex, number: int
+) -> Iterator[tuple[QueryTerm, TermMatch, float]]:
+    """The words that a document matches, the best match of each, and its gain."""
+    for word in words:
+        best = None
+        most = 0.0
+        for match in word.matches:
+            impact = (postings.posting(match.term) or {}).get(number)
+            if impact is not None and match.gain * impact > most:
+                best, most = match, match.gain * impact
+        if best is not None:
+            yield word, best, most / MAX_IMPACT
+
 
 Allowed = Callable[[ToolKey], bool]
 # After so many entries, filtering all documents is faster than going on one by one.
@@ -23,18 +155,9 @@ _SCAN_BUDGET: Final = 1600
 class SearchFilter:
     """The documents that one search may return; each is decided once."""
 
-    def __init__(
-        self,
-        documents: Mapping[int, ToolDocument],
-        allowed: Allowed | None,
-        servers: Collection[str] | None,
-        *,
-        read_only: bool,
-    ) -> None:
+    def __init__(self, documents: Mapping[int, ToolDocument], allowed: Allowed) -> None:
         self._documents = documents
         self._allowed = allowed
-        self._servers = None if servers is None else frozenset(servers)
-        self._read_only = read_only
         self._decided: dict[int, bool] = {}
         self._visible_numbers: set[int] | None = None
         self._scan_budget = _SCAN_BUDGET
@@ -48,7 +171,8 @@ class SearchFilter:
         if found is not None:
             return found
         if self._visible_numbers is None:
-            self._visible_numbers = {number for number, one in self._documents.items() if self._admits(one)}
+            documents = self._documents.items()
+            self._visible_numbers = {number for number, one in documents if self._allowed(one.key)}
         posting = postings.posting(term) or {}
         numbers, impacts = by_impact(
             {number: posting[number] for number in self._visible_numbers & posting.keys()}
@@ -69,18 +193,11 @@ class SearchFilter:
                 return None
             self._scan_budget -= 1
             if number not in self._decided:
-                self._decided[number] = self._admits(self._documents[number])
+                self._decided[number] = self._allowed(self._documents[number].key)
             if self._decided[number]:
                 kept.append(number)
                 theirs.append(impact)
         return array("L", kept), bytes(theirs)
-
-    def _admits(self, document: ToolDocument) -> bool:
-        return (
-            (self._servers is None or document.key[0] in self._servers)
-            and (not self._read_only or document.read_only)
-            and (self._allowed is None or self._allowed(document.key))
-        )
 
 
 # The weight of the best clause of a long query against the whole query.
@@ -91,35 +208,28 @@ _MOST_ENTRIES_READ: Final = 800
 _MOST_CANDIDATES: Final = 40
 
 
-class LexicalScore(msgspec.Struct, frozen=True):
-    """One document; sorted by `value`, the best has 1 or a little less."""
-
-    number: int
-    value: float
-
-
 def rank_by_words(
     query: ParsedQuery,
     words: Sequence[QueryTerm],
     postings: InvertedIndex,
     search_filter: SearchFilter | None,
-) -> list[LexicalScore]:
-    """The best visible documents, unordered."""
+) -> dict[int, float]:
+    """The scores of the best visible documents, unordered; the best has 1 or a little less."""
     candidates = _candidates(words, postings, search_filter)
     if not candidates:
-        return []
+        return {}
     gains = _gains(words, postings, candidates)
     whole = [sum(row.values()) for row in gains]
     most = max(whole)
     clauses = _best_clause(query, words, gains)
     most_clause = max(clauses)
     if not most_clause:
-        return [LexicalScore(number, value / most) for number, value in zip(candidates, whole, strict=True)]
+        return {number: value / most for number, value in zip(candidates, whole, strict=True)}
     one, other = (1 - _CLAUSE_SHARE) / most, _CLAUSE_SHARE / most_clause
-    return [
-        LexicalScore(number, one * value + other * clause)
+    return {
+        number: one * value + other * clause
         for number, value, clause in zip(candidates, whole, clauses, strict=True)
-    ]
+    }
 
 
 def _candidates(
@@ -272,16 +382,16 @@ class BlendedRanking(msgspec.Struct, frozen=True):
 
 
 def blend_scores(
-    found: Sequence[LexicalScore], cosines: Mapping[int, float], confidence: float
+    found: Mapping[int, float], cosines: Mapping[int, float], confidence: float
 ) -> BlendedRanking:
     """Combine the scores by words with the cosines, given the confidence in the words."""
-    most = max([one.value for one in found])
+    most = max(found.values())
     nearest = max(cosines.values(), default=0.0)
     share = _MEANING_SHARE * (1 - _TRUST_IN_WORDS * confidence) if nearest > 0 else 0.0
     placed = []
-    for one in found:
-        words = one.value / most
-        cosine = cosines.get(one.number) if share else None
+    for number, value in found.items():
+        words = value / most
+        cosine = cosines.get(number) if share else None
         meaning = None if cosine is None else max(0.0, cosine / nearest)
-        placed.append(BlendedScore(one.number, combine_scores(words, meaning, 1 - share), words, meaning))
+        placed.append(BlendedScore(number, combine_scores(words, meaning, 1 - share), words, meaning))
     return BlendedRanking(confidence, placed, max([one.value for one in placed]), share)
