@@ -159,7 +159,11 @@ class Finder:
         for item in items:
             by_server.setdefault(item.server, []).append(item)
         for server in [server for server in self._servers if server not in by_server]:
-            self._drop(server)
+            del self._servers[server]
+            self._lexical.remove(server)
+            self._read_only = {key for key in self._read_only if key[0] != server}
+            if self._semantic is not None:
+                self._semantic.remove(server)
             yield
         for server, own in by_server.items():
             before = self._servers.get(server, [])
@@ -182,13 +186,6 @@ class Finder:
         self._read_only.update(document.key for document in documents if document.read_only)
         if self._semantic is not None:
             self._semantic.put(server, documents)
-
-    def _drop(self, server: str) -> None:
-        del self._servers[server]
-        self._lexical.remove(server)
-        self._read_only = {key for key in self._read_only if key[0] != server}
-        if self._semantic is not None:
-            self._semantic.remove(server)
 
     # Searching.
 

@@ -300,7 +300,14 @@ class KindRegistry:
 
     def _rebuild(self) -> bool:
         """Allocate all names again; returns whether the plain listing changed."""
-        entries = self._all_entries()
+        # One entry for each item of any profile, the plain one where profiles differ.
+        every: ServerListing = {}
+        for server in self._server_order:
+            for listed in self._profile_listings.all_listings_of(server):
+                for key, offer in listed.items():
+                    if not self._hides(key):
+                        every.setdefault(key, offer)
+        entries = list(every.values())
         plain_names = [(offer.key, offer.plain_name) for offer in entries]
         if self._renaming:
             plain_names = [(key, self._given_name(key) or name) for key, name in plain_names]
@@ -335,13 +342,3 @@ class KindRegistry:
         self._curated = False
         if any(self._names.get(key, name) != name for key, name in before.items()):
             self._listings.clear()
-
-    def _all_entries(self) -> list[CatalogEntry]:
-        """One entry for each item of any profile, the plain one where profiles differ."""
-        every: ServerListing = {}
-        for server in self._server_order:
-            for listed in self._profile_listings.all_listings_of(server):
-                for key, offer in listed.items():
-                    if not self._hides(key):
-                        every.setdefault(key, offer)
-        return list(every.values())

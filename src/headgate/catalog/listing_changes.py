@@ -62,8 +62,15 @@ class ListingChangeLog:
     def record(self, label: str, fingerprint: ListingFingerprint, variant: str = "") -> None:
         """Record a served listing; its variants share a label, and each is compared with itself."""
         key = f"{label} {variant}".rstrip()
+        known = self._known.pop(key, None)
+        if known is None:
+            if len(self._known) >= _MOST_LISTINGS:
+                del self._known[next(iter(self._known))]
+            differs = self._memory.listing_digest(key) not in (None, fingerprint.digest)
+            if differs:
+                log.info("listing is not what it was before the restart", extra={"listing": label})
+            known = _TrackedListing(label, fingerprint, int(differs))
         # To the end of the dict, so that it is evicted last.
-        known = self._known.pop(key) if key in self._known else self._first(key, label, fingerprint)
         self._known[key] = known
         if known.fingerprint.digest != fingerprint.digest:
             known.changes += 1
@@ -78,15 +85,6 @@ class ListingChangeLog:
             log.info("listing changed", extra=extra)
         known.fingerprint = fingerprint
         self._memory.remember_listing(key, fingerprint.digest)
-
-    def _first(self, key: str, label: str, fingerprint: ListingFingerprint) -> _TrackedListing:
-        if len(self._known) >= _MOST_LISTINGS:
-            del self._known[next(iter(self._known))]
-        before = self._memory.listing_digest(key)
-        differs = before is not None and before != fingerprint.digest
-        if differs:
-            log.info("listing is not what it was before the restart", extra={"listing": label})
-        return _TrackedListing(label, fingerprint, int(differs))
 
     @property
     def total(self) -> int:

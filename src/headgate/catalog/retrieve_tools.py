@@ -192,22 +192,14 @@ class _QueryMatches(msgspec.Struct, frozen=True, kw_only=True):
         return [group[0] for group in self.entries]
 
 
-class _RetrievalReply:
+class _RetrievalReply(msgspec.Struct, frozen=True):
     """Builds a reply of few tokens."""
 
-    def __init__(
-        self,
-        tools: Catalog,
-        profile: ClientProfile,
-        visibility: Visibility,
-        arguments: RetrieveToolsArguments,
-        registration: PoolUpdate | None,
-    ) -> None:
-        self._tools = tools
-        self._profile = profile
-        self._visibility = visibility
-        self._arguments = arguments
-        self._registration = registration
+    _tools: Catalog
+    _profile: ClientProfile
+    _visibility: Visibility
+    _arguments: RetrieveToolsArguments
+    _registration: PoolUpdate | None
 
     def build(self, searched: list[_QueryMatches], *, pool_size: int, pool_limit: int) -> dict[str, Any]:
         """The whole reply; every mode has the same members."""

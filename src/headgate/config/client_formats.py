@@ -86,7 +86,14 @@ def _read_command(read: dict[str, object], where: str, warnings: list[str]) -> N
     command = read.get("command")
     if isinstance(command, list) and command:
         words = [_text(word, f"command[{index}]") for index, word in enumerate(command)]
-    elif isinstance(command, str) and _is_line(command):
+    elif (
+        # It has several words, and no program has such a name, spaces included.
+        isinstance(command, str)
+        and CONTROL_CHARACTERS.search(command) is None
+        and len(command.split()) > 1
+        and not os.path.exists(os.path.expanduser(command))
+        and shutil.which(command) is None
+    ):
         words = _split(command)
     else:
         return
@@ -107,13 +114,6 @@ def _read_command(read: dict[str, object], where: str, warnings: list[str]) -> N
             f"command of {where} is a whole command line, read as the program {display_value(program)} with "
             f"{count}: write the program into command and the rest into args"
         )
-
-
-def _is_line(command: str) -> bool:
-    """Whether it has several words, and no program has such a name, spaces included."""
-    if CONTROL_CHARACTERS.search(command) or len(command.split()) < 2:
-        return False
-    return not os.path.exists(os.path.expanduser(command)) and shutil.which(command) is None
 
 
 def _split(command: str) -> list[str]:

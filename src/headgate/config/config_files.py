@@ -41,13 +41,13 @@ def parse_jsonc(content: bytes, name: str) -> dict[str, object]:
     """The object in the file `name`; raises ConfigError with the place of the error and the fix."""
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{name} is larger than {MAX_CONFIG_BYTES} bytes", hint="check which file is named")
-    text = _plain_json(_decoded(content, name), name)
+
+    def refuse_constant(word: str) -> object:
+        raise ConfigError(f"{name} holds {word}, which is not a JSON number", hint="write a number")
+
+    text, unique = _plain_json(_decoded(content, name), name), partial(_without_duplicates, name)
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=partial(_without_duplicates, name),
-            parse_constant=partial(_refuse_constant, name),
-        )
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         fix = next((fix for said, fix in _FIXES.items() if error.msg.startswith(said)), "correct the JSON")
         raise ConfigError(
@@ -113,10 +113,6 @@ def _without_duplicates(name: str, pairs: list[tuple[str, object]]) -> dict[str,
             )
         found[key] = value
     return found
-
-
-def _refuse_constant(name: str, word: str) -> object:
-    raise ConfigError(f"{name} holds {word}, which is not a JSON number", hint="write a number")
 
 
 CONFIG_FILE_NAMES = ("headgate.json", "mcp.json", "mcp_config.json", "mcp-config.json")

@@ -318,13 +318,12 @@ def upstream_policy_of(owner: str, entry: ServerEntry, warnings: list[str]) -> U
     )
 
 
-class _PolicyReader:
+class _PolicyReader(msgspec.Struct, frozen=True):
     """Reads the delivery settings of one server; a place is empty for the server, or names a tool."""
 
-    def __init__(self, owner: str, entry: ServerEntry, warnings: list[str]) -> None:
-        self._owner = owner
-        self._entry = entry
-        self._warnings = warnings
+    _owner: str
+    _entry: ServerEntry
+    _warnings: list[str]
 
     def tools(self, everything: ToolSafety) -> dict[str, ToolSafety]:
         """The settings of single tools."""

@@ -128,11 +128,8 @@ _NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "env_files", "
 FILE_FIELDS = tuple(name for name in Settings.__struct_fields__ if name not in _NOT_IN_FILE)
 # Shorter in the file, as the times of a server are; the whole name means the same.
 _SHORT_KEYS = {
-    "ledger_window_seconds": "ledgerWindow",
-    "doubt_window_seconds": "doubtWindow",
-    "rejoin_seconds": "rejoin",
-    "transaction_timeout_seconds": "transactionTimeout",
-    "first_listing_timeout_seconds": "firstListingTimeout",
+    f"{name}_seconds": to_camel_case(name)
+    for name in ("ledger_window", "doubt_window", "rejoin", "transaction_timeout", "first_listing_timeout")
 }
 # The field of each key in the file.
 FILE_KEYS: Mapping[str, str] = {
@@ -254,9 +251,8 @@ def _each(pattern: re.Pattern[str], what_is_allowed: str) -> _ValueStep:
 
 def _notice(value: object, where: str) -> object:
     if value is not None and "{cache_id}" not in str(value):
-        raise invalid_value_error(
-            where, display_value(value), "a text with {cache_id} in it, without which nobody could read on"
-        )
+        allowed = "a text with {cache_id} in it, without which nobody could read on"
+        raise invalid_value_error(where, display_value(value), allowed)
     return value
 
 

@@ -3,7 +3,7 @@
 Every reduced schema accepts whatever the whole one accepts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -127,9 +127,18 @@ def flatten_arguments(
     """
     types = AcceptedTypes(schema)
     every, required = _arguments(schema, types)
-    arguments = every if every_type else _bounded(every, required)
+    arguments = every
+    if not every_type:
+        short_names = [name for name in (*required, *every) if name in every and len(name) <= _LONGEST_NAME]
+        kept = set(list(dict.fromkeys(short_names))[:_MOST_ARGUMENTS])
+        arguments = {name: inner for name, inner in every.items() if name in kept}
     needed = [name for name in required if name in arguments]
-    typed = arguments.keys() if every_type else _typed(arguments, needed, shared_names)
+    typed = set(arguments)
+    if not every_type:
+        optional = [name for name in arguments if name not in set(needed)]
+        if len(arguments) > _FEW:
+            optional = [name for name in optional if name not in shared_names]
+        typed = {*needed, *optional[: max(0, _MOST_TYPED - len(needed))]}
     lists = _DEEPEST_LIST if every_type else 0
     short: dict[str, Any] = {"type": "object"}
     if arguments:
@@ -145,20 +154,6 @@ def flatten_arguments(
     if needed:
         short["required"] = needed
     return FlatSchema(short, arguments, len(every) - len(arguments))
-
-
-def _bounded(arguments: Mapping[str, Any], required: Mapping[str, None]) -> Mapping[str, Any]:
-    named = [name for name in (*required, *arguments) if name in arguments and len(name) <= _LONGEST_NAME]
-    kept = set(list(dict.fromkeys(named))[:_MOST_ARGUMENTS])
-    return {name: inner for name, inner in arguments.items() if name in kept}
-
-
-def _typed(arguments: Mapping[str, Any], needed: Sequence[str], shared_names: Sequence[str]) -> Set[str]:
-    required = set(needed)
-    optional = [name for name in arguments if name not in required]
-    if len(arguments) > _FEW:
-        optional = [name for name in optional if name not in shared_names]
-    return {*needed, *optional[: max(0, _MOST_TYPED - len(needed))]}
 
 
 def stub_names(schema: Any, letters: int) -> list[str]:

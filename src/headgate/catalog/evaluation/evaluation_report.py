@@ -1,7 +1,7 @@
 """The report of `headgate eval`, as values for JSON and as text for a terminal."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -45,11 +45,10 @@ class UnreachedServer(msgspec.Struct, frozen=True):
     reason: str
 
 
-class LabelledSetReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="set"):
-    """The result for a labelled set."""
+class _SearchFigures(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """The figures of every report."""
 
     version: str
-    set: str
     # None for search by words alone.
     model: str | None
     tools: int
@@ -59,21 +58,20 @@ class LabelledSetReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="ki
     # The number of queries answered by words alone although there is a model.
     without_model: int
     time: QueryLatency
+
+
+class LabelledSetReport(_SearchFigures, frozen=True, kw_only=True, tag="set"):
+    """The result for a labelled set."""
+
+    set: str
     # Held out by the set and not run.
     left_out: int
     misses: tuple[MissedLabelledQuery, ...]
 
 
-class SearchabilityReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="catalog"):
+class SearchabilityReport(_SearchFigures, frozen=True, kw_only=True, tag="catalog"):
     """The result for the tools of the operator's own servers."""
 
-    version: str
-    model: str | None
-    tools: int
-    metrics: RetrievalMetrics
-    unanswered: int
-    without_model: int
-    time: QueryLatency
     servers: tuple[ServerRecall, ...]
     unreached: tuple[UnreachedServer, ...]
     confusions: tuple[Confusion, ...]
@@ -86,7 +84,6 @@ EvaluationReport = LabelledSetReport | SearchabilityReport
 def report_on_set(
     name: str, labelled: LabelledSet, answers: Sequence[QueryRun], *, version: str, model: str | None
 ) -> LabelledSetReport:
-    """Evaluate the results of the queries of a set."""
     found = [[labelled.identifiers[key] for key in answer.keys] for answer in answers]
     groups = [question.groups for question in labelled.questions]
     misses: list[MissedLabelledQuery] = []
@@ -102,9 +99,7 @@ def report_on_set(
         model=model,
         tools=len(labelled.items),
         metrics=measure(list(zip(groups, found, strict=True))),
-        unanswered=_unanswered(answers),
-        without_model=_without_model(answers, model),
-        time=measure_latency(answers),
+        **_answer_figures(answers, model),
         left_out=labelled.left_out,
         misses=tuple(sorted(misses, key=lambda one: -len(one.missing) / len(one.wanted))),
     )
@@ -119,16 +114,13 @@ def report_on_catalog(
     version: str,
     model: str | None,
 ) -> SearchabilityReport:
-    """Evaluate the results of synthetic queries."""
     checked = check_searchability(documents, queries, [answer.keys for answer in answers])
     return SearchabilityReport(
         version=version,
         model=model,
         tools=len(documents),
         metrics=checked.metrics,
-        unanswered=_unanswered(answers),
-        without_model=_without_model(answers, model),
-        time=measure_latency(answers),
+        **_answer_figures(answers, model),
         servers=checked.servers,
         unreached=tuple(unreached),
         confusions=checked.confusions,
@@ -145,13 +137,14 @@ def limit_rows(report: EvaluationReport, rows: int) -> EvaluationReport:
     )
 
 
-def _unanswered(answers: Sequence[QueryRun]) -> int:
-    return sum(not answer.keys for answer in answers)
-
-
-def _without_model(answers: Sequence[QueryRun], model: str | None) -> int:
+def _answer_figures(answers: Sequence[QueryRun], model: str | None) -> dict[str, Any]:
     # An empty result does not show which engine gave it.
-    return sum(bool(answer.keys) and not answer.by_meaning for answer in answers) if model else 0
+    by_words = sum(bool(answer.keys) and not answer.by_meaning for answer in answers)
+    return {
+        "unanswered": sum(not answer.keys for answer in answers),
+        "without_model": by_words if model else 0,
+        "time": measure_latency(answers),
+    }
 
 
 _NARROWEST: Final = 60
@@ -164,10 +157,9 @@ def format_report(report: EvaluationReport, width: int, rows: int) -> str:
     return "\n".join(lines)
 
 
-class _ReportFormatter:
-    def __init__(self, width: int, rows: int) -> None:
-        self._width = width
-        self._rows = rows
+class _ReportFormatter(msgspec.Struct, frozen=True):
+    width: int
+    rows: int
 
     def labelled_set(self, report: LabelledSetReport) -> Iterator[str]:
         count = _count(report.metrics.questions, "labelled request")
@@ -240,14 +232,14 @@ class _ReportFormatter:
     ) -> Iterator[str]:
         if not rows:
             return
-        limited = rows if every else rows[: self._rows]
+        limited = rows if every else rows[: self.rows]
         more = f" ({len(limited)} of {len(rows)}; --limit shows more)" if len(limited) < len(rows) else ""
         yield ""
         yield from self._paragraph(title + more)
-        yield from table_lines(head, limited, self._width)
+        yield from table_lines(head, limited, self.width)
 
     def _paragraph(self, text: str) -> list[str]:
-        return wrap_text(printable(text), self._width)
+        return wrap_text(printable(text), self.width)
 
 
 def _share(value: float) -> str:

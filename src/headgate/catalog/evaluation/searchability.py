@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Final
 
@@ -88,9 +88,25 @@ def description_advice(
 
     `missed` has the tools that its queries found instead, `used` the number of tools that use each term.
     """
-    found = list(_on_itself(document))
+    found: list[str] = []
+    own_stems = {stem(word) for word in content_words(document.description) if word not in WEAK_STOP_WORDS}
+    if not document.description.strip():
+        found.append("it has no description: say in one sentence what it does, to what, and what comes back")
+    elif own_stems <= set(terms(f"{document.key[0]} {document.name} {document.title}")):
+        found.append("its description only repeats its name: say what it does, to what, and what comes back")
+    elif len(own_stems) < _SHORT_DESCRIPTION:
+        much = "one word that says" if len(own_stems) == 1 else f"{len(own_stems)} words that say"
+        found.append(
+            f"its description has only {much} something: say to what it does it, and what comes back"
+        )
     rivals = {rival.key: rival for others in missed.values() for rival in others}
-    twins = [rival for rival in rivals.values() if _likeness(document, rival) >= _ALIKE]
+    own = set(terms(document.description))
+    # Two tools without a description are not alike.
+    twins = [
+        rival
+        for rival in rivals.values()
+        if own and word_overlap(own, set(terms(rival.description))) >= _ALIKE
+    ]
     if twins:
         found.append(
             f"it says almost the same as {_names(twins)}: say what sets them apart, or leave one out"
@@ -100,17 +116,6 @@ def description_advice(
     if document.parameters and not document.parameter_texts.strip():
         found.append("none of its parameters is described: say what each one is for")
     return tuple(found)
-
-
-def _on_itself(document: ToolDocument) -> Iterator[str]:
-    own_stems = {stem(word) for word in content_words(document.description) if word not in WEAK_STOP_WORDS}
-    if not document.description.strip():
-        yield "it has no description: say in one sentence what it does, to what, and what comes back"
-    elif own_stems <= set(terms(f"{document.key[0]} {document.name} {document.title}")):
-        yield "its description only repeats its name: say what it does, to what, and what comes back"
-    elif len(own_stems) < _SHORT_DESCRIPTION:
-        much = "one word that says" if len(own_stems) == 1 else f"{len(own_stems)} words that say"
-        yield f"its description has only {much} something: say to what it does it, and what comes back"
 
 
 def _on_rivals(
@@ -131,12 +136,6 @@ def _on_rivals(
         return f"{request!r} finds {_names([rival])}, and only its name sets it apart: say what only it does"
     words = _listed(sorted(own, key=lambda word: used.get(stem(word), 0))[:_MOST_LISTED])
     return f"{request!r} finds {_names([rival])}: begin with what sets it apart ({words})"
-
-
-def _likeness(one: ToolDocument, other: ToolDocument) -> float:
-    first, second = set(terms(one.description)), set(terms(other.description))
-    # Two tools without a description are not alike.
-    return word_overlap(first, second) if first else 0.0
 
 
 def _names(documents: Sequence[ToolDocument]) -> str:

@@ -105,7 +105,12 @@ class LexicalIndex:
             yield
         for key, document in kept.items():
             if key not in known:
-                known[key] = self._add(document)
+                known[key] = number = self._next
+                self._next += 1
+                fields = field_terms(document)
+                self._postings.add(number, term_impacts(fields))
+                self._documents[number] = document
+                self._vectors[number] = vector_of_fields(fields, load_lexicon())
                 yield
 
     def remove(self, server: str) -> None:
@@ -160,15 +165,6 @@ class LexicalIndex:
             meaning=round(placed.meaning, 4) if placed and placed.meaning is not None else None,
             meaning_share=round(ranking.meaning_share, 4) if ranking else 0.0,
         )
-
-    def _add(self, document: ToolDocument) -> int:
-        number = self._next
-        self._next += 1
-        fields = field_terms(document)
-        self._postings.add(number, term_impacts(fields))
-        self._documents[number] = document
-        self._vectors[number] = vector_of_fields(fields, load_lexicon())
-        return number
 
     def _discard(self, number: int) -> None:
         self._postings.discard(number)
