@@ -45,9 +45,9 @@ class _EmbeddingsResponse(msgspec.Struct):
 
 
 class _AttemptFailed(Exception):
-    """One attempt failed; `passing` says whether another may succeed."""
+    """One attempt failed; `is_retryable` says whether another may succeed."""
 
-    def __init__(self, reason: str, *, is_retryable: bool, wait_seconds: float | None = None) -> None:
+    def __init__(self, reason: str, *, is_retryable: bool = False, wait_seconds: float | None = None) -> None:
         super().__init__(reason)
         self.is_retryable = is_retryable
         self.wait_seconds = wait_seconds
@@ -140,7 +140,7 @@ class OpenAIEmbedder:
         self._open.add(connection)
         try:
             if self._closing.is_set():
-                raise _AttemptFailed("it is closed", is_retryable=False)
+                raise _AttemptFailed("it is closed")
             connection.connect()
             connection.sock.settimeout(timeout_seconds)
             connection.request("POST", self._path, body, self._headers)
@@ -163,7 +163,7 @@ class OpenAIEmbedder:
                 wait_seconds=_seconds(response.headers.get("Retry-After")),
             )
         if len(content) > LARGEST_ANSWER:
-            raise _AttemptFailed("its answer is too large", is_retryable=False)
+            raise _AttemptFailed("its answer is too large")
         # A bounded read does not report what is missing.
         if response.length:
             raise _AttemptFailed("its answer broke off", is_retryable=True)
@@ -173,24 +173,23 @@ class OpenAIEmbedder:
         try:
             items = msgspec.json.decode(content, type=_EmbeddingsResponse).data
         except (msgspec.MsgspecError, UnicodeDecodeError) as garbage:
-            raise _AttemptFailed("its answer is not a list of embeddings", is_retryable=False) from garbage
+            raise _AttemptFailed("its answer is not a list of embeddings") from garbage
         # The specification does not promise the order, only the index.
         items.sort(key=lambda item: item.index)
         if [item.index for item in items] != list(range(expected)):
-            raise _AttemptFailed(f"it answered {len(items)} vectors to {expected} texts", is_retryable=False)
+            raise _AttemptFailed(f"it answered {len(items)} vectors to {expected} texts")
         for item in items:
             found = len(item.embedding)
             self.dimensions = self.dimensions or found
             if found != self.dimensions:
-                problem = f"a vector has {found} dimensions instead of {self.dimensions}"
-                raise _AttemptFailed(problem, is_retryable=False)
+                raise _AttemptFailed(f"a vector has {found} dimensions instead of {self.dimensions}")
         return [_unit(item.embedding) for item in items]
 
 
 def _unit(numbers: list[float]) -> bytes:
     length = math.sqrt(sum(number * number for number in numbers))
     if not length or not math.isfinite(length):
-        raise _AttemptFailed("a vector has no direction", is_retryable=False)
+        raise _AttemptFailed("a vector has no direction")
     return struct.pack(f"<{len(numbers)}f", *(number / length for number in numbers))
 
 
@@ -211,7 +210,7 @@ def _endpoint(base_url: str) -> tuple[Callable[[float], HTTPConnection], str]:
         if not secure:
             return HTTPConnection(name, port, timeout=timeout_seconds)
         if unusable := unusable_certificates():
-            raise _AttemptFailed(unusable, is_retryable=False)
+            raise _AttemptFailed(unusable)
         return HTTPSConnection(name, port, timeout=timeout_seconds)
 
     return connection, f"{parts.path.rstrip('/')}/embeddings"

@@ -99,27 +99,12 @@ class PassageEmbedder:
         """`make` may take a moment and is called in a thread, once unless it fails."""
         self._make = make
         self._clock = clock
-        self._embedder: Embedder | None = None
+        # Empty until it is loaded, and 0 until it is known how many numbers a vector has.
+        self.name, self.fingerprint, self.dimensions = "", "", 0
         self._threaded: ThreadedEmbedder | None = None
         self._loading: asyncio.Task[ThreadedEmbedder] | None = None
         # Why it could not be loaded, and when the next attempt is due.
         self._failure: tuple[ConfigError, float] | None = None
-        self._dimensions = 0
-
-    @property
-    def name(self) -> str:
-        """The display name of the model; empty until it is loaded."""
-        return self._embedder.name if self._embedder is not None else ""
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the model and of how much it reads; empty until it is loaded."""
-        return self._embedder.fingerprint if self._embedder is not None else ""
-
-    @property
-    def dimensions(self) -> int:
-        """How many numbers a vector has; 0 until that is known."""
-        return self._dimensions
 
     async def load(self) -> None:
         await self._ready()
@@ -132,7 +117,7 @@ class PassageEmbedder:
         """One vector for each text; raises EmbedderUnavailable."""
         vectors = await (await self._ready()).embed_texts(texts)
         if vectors:
-            self._dimensions = len(vectors[0]) // 4
+            self.dimensions = len(vectors[0]) // 4
         return vectors
 
     async def _ready(self) -> ThreadedEmbedder:
@@ -154,8 +139,12 @@ class PassageEmbedder:
             raise
         finally:
             self._loading = None
-        self._embedder, self._threaded = embedder, ThreadedEmbedder(embedder)
-        self._dimensions = embedder.dimensions
+        self.name, self.fingerprint, self.dimensions = (
+            embedder.name,
+            embedder.fingerprint,
+            embedder.dimensions,
+        )
+        self._threaded = ThreadedEmbedder(embedder)
         return self._threaded
 
     async def close(self) -> None:

@@ -108,15 +108,6 @@ class _LoadedEmbedder:
         # The hashes in the store; None until they are read.
         self.stored: dict[str, None] | None = None
 
-    def place(self, vectors: Mapping[ToolKey, bytes], hashes: Mapping[ToolKey, str]) -> None:
-        """Compare these from now on; raises WrongDimensions where they are of another model."""
-        if not vectors:
-            return
-        if self.index is None:
-            self.index = VectorIndex(len(next(iter(vectors.values()))) // BYTES_PER_NUMBER)
-        self.index.put(vectors)
-        self.placed |= hashes
-
     def drop(self, keys: Collection[ToolKey]) -> None:
         gone = [key for key in keys if self.placed.pop(key, None) is not None]
         if self.index is not None:
@@ -292,13 +283,21 @@ class ToolVectorIndex:
         vectors: Mapping[ToolKey, bytes],
         texts: Mapping[ToolKey, "_ToolTexts"],
     ) -> None:
-        """Add the vectors of the tools whose texts have not changed since the request."""
-        still = [
-            one.key
+        """Compare the vectors of the tools whose texts have not changed since the request.
+
+        Raises DimensionMismatch where they are of another model.
+        """
+        placed = {
+            one.key: vectors[one.key]
             for one in documents
             if one.key in vectors and _same(one, self._tools.get(one.key[0], {}).get(one.key))
-        ]
-        loaded.place({key: vectors[key] for key in still}, {key: texts[key].hash for key in still})
+        }
+        if not placed:
+            return
+        if loaded.index is None:
+            loaded.index = VectorIndex(len(next(iter(placed.values()))) // BYTES_PER_NUMBER)
+        loaded.index.put(placed)
+        loaded.placed |= {key: texts[key].hash for key in placed}
 
     async def _wait_and_prune(self, loaded: _LoadedEmbedder) -> None:
         """Wait for the next change; after a long pause, prune unused vectors."""

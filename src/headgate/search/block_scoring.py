@@ -77,10 +77,9 @@ class _TermPostings:
         # An upper bound of what the stem adds to a score.
         self.most = BM25.highest_score(weight)
 
-    def scores(self) -> Any:
-        return self._scores(self._read)
-
-    def _scores(self, read: Any) -> Any:
+    def scores(self, at: Any = slice(None)) -> Any:
+        """The scores of the stem at its places, or at some of them."""
+        read = self._read[at]
         times = read["times"].astype(numpy.float64)
         return BM25.score(self._weight, times, read["length"], self._average)
 
@@ -91,7 +90,7 @@ class _TermPostings:
         at = numpy.searchsorted(self.places, places)
         at[at == len(self.places)] = 0
         having = numpy.flatnonzero(self.places[at] == places)
-        totals[having] += self._scores(self._read[at[having]])
+        totals[having] += self.scores(at[having])
 
 
 class _ScoreArray:

@@ -14,10 +14,11 @@ from headgate.app.knowledge import knowledge_options
 from headgate.config.loader import load
 from headgate.config.settings import Flags
 from headgate.domain.errors import ConfigError
-from headgate.knowledge.commands.document_commands import call_tool, stats
+from headgate.knowledge.commands.document_commands import call_tool, use_store
 from headgate.knowledge.commands.ingest_runner import IngestOptions, ingest, watch
 from headgate.knowledge.commands.ingestion_report import IngestionReport
 from headgate.knowledge.composition import open_configured_store
+from headgate.knowledge.data_model import StoreStatistics
 from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.options import KnowledgeOptions
 from testkit.waiting import eventually
@@ -40,6 +41,10 @@ def wish(tmp_path: Path) -> IngestOptions:
     (docs / "a.md").write_text("# Orders\n\nWe ordered ten screws from zentrix.\n", encoding="utf-8")
     graph.write_text(GRAPH, encoding="utf-8")
     return IngestOptions(paths=(docs,), graphs=(graph,))
+
+
+async def stats(options: KnowledgeOptions) -> StoreStatistics:
+    return await use_store(options, lambda store: store.statistics())
 
 
 async def test_the_names_of_a_graph_are_found_in_the_documents_that_come_with_it(

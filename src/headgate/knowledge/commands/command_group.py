@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -206,7 +207,8 @@ def stats(store_options: StoreOptions, *, as_json: bool) -> None:
 
     host = command_host()
     with exit_on_store_error(store_options):
-        found = host.run(document_commands.stats(host.load_options(store_options)))
+        options = host.load_options(store_options)
+        found = host.run(document_commands.use_store(options, lambda store: store.statistics()))
         _print(found, answer_tables.printed_statistics, as_json=as_json)
 
 
@@ -233,7 +235,9 @@ def export(store_options: StoreOptions, *, file: Path | None, what: "ExportPart"
     host = command_host()
     path = None if file is None or str(file) == "-" else file
     with exit_on_store_error(store_options, interrupted="interrupted; the export is not complete"):
-        counts = host.run(document_commands.export(host.load_options(store_options), what, path, sys.stdout))
+        options = host.load_options(store_options)
+        write = partial(document_commands.export_store, what=what, path=path, stream=sys.stdout)
+        counts = host.run(document_commands.use_store(options, write))
         if path is not None:
             _print(counts, answer_tables.printed_counts, as_json=as_json)
 
@@ -252,7 +256,9 @@ def forget(store_options: StoreOptions, *, name: str, as_json: bool) -> None:
 
     host = command_host()
     with exit_on_store_error(store_options, interrupted="interrupted; the same command goes on from there"):
-        forgotten = host.run(document_commands.forget(host.load_options(store_options), name))
+        options = host.load_options(store_options)
+        remove = partial(document_commands.remove_by_name, name=name)
+        forgotten = host.run(document_commands.use_store(options, remove))
         _print(forgotten, document_commands.print_forget_result, as_json=as_json)
 
 

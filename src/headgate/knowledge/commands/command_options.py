@@ -1,6 +1,7 @@
 """Options that every `headgate knowledge` command takes, and the host that runs the command."""
 
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
@@ -106,29 +107,23 @@ def buffered_store_log() -> Iterator[Callable[[], None]]:
 
     Yields a function that ends the buffering earlier.
     """
-    handler = _BufferingHandler()
+    from logging.handlers import BufferingHandler
+
+    handler = BufferingHandler(sys.maxsize)
     _STORE_LOGGER.addHandler(handler)
     _STORE_LOGGER.propagate = False
+
+    def forward() -> None:
+        _STORE_LOGGER.removeHandler(handler)
+        _STORE_LOGGER.propagate = True
+        for record in handler.buffer:
+            _STORE_LOGGER.handle(record)
+        handler.buffer.clear()
+
     try:
-        yield handler.forward
+        yield forward
     except StoreUnavailable:
-        handler.records.clear()
+        handler.buffer.clear()
         raise
     finally:
-        handler.forward()
-
-
-class _BufferingHandler(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def forward(self) -> None:
-        _STORE_LOGGER.removeHandler(self)
-        _STORE_LOGGER.propagate = True
-        for record in self.records:
-            _STORE_LOGGER.handle(record)
-        self.records.clear()
+        forward()

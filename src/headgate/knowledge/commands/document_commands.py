@@ -5,7 +5,7 @@ import difflib
 import errno
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -20,7 +20,7 @@ from headgate.domain.identity import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.commands.answer_tables import counted_noun
 from headgate.knowledge.composition import open_configured_store, open_knowledge
-from headgate.knowledge.data_model import Entity, Relationship, StoreStatistics, name_key
+from headgate.knowledge.data_model import Entity, Relationship, name_key
 from headgate.knowledge.graph.graph_files import graph_lines
 from headgate.knowledge.interfaces import GraphReader, IndexWriter, KnowledgeStore, SnapshotReader
 from headgate.knowledge.options import KnowledgeOptions
@@ -127,36 +127,11 @@ async def _with_names(answer: dict[str, Any], graph: GraphReader) -> dict[str, A
     return {**known, **answer}
 
 
-async def stats(options: KnowledgeOptions) -> StoreStatistics:
-    """The counts of the store; raises StoreUnavailable, and ConfigError for an empty data directory."""
-    async with _filled_store(options) as store:
-        return await store.statistics()
-
-
-async def export(
-    options: KnowledgeOptions, what: ExportPart, path: Path | None, stream: TextIO
-) -> dict[str, int]:
-    """Write a part of the store to the file, or without one to the stream; returns the lines of each kind.
-
-    Raises StoreUnavailable, and ConfigError for an empty data directory or a file that cannot be written.
-    """
-    async with _filled_store(options) as store:
-        if path is not None:
-            return await export_to_file(store, what, path)
-        return await export_to_stream(store, what, stream)
-
-
-async def forget(options: KnowledgeOptions, name: str) -> ForgetResult:
-    """Remove documents or a graph by name; raises StoreUnavailable, and ConfigError for an unknown name."""
-    async with _filled_store(options) as store:
-        return await remove_by_name(store, name)
-
-
-@asynccontextmanager
-async def _filled_store(options: KnowledgeOptions) -> AsyncIterator[KnowledgeStore]:
+async def use_store(options: KnowledgeOptions, work: Callable[[KnowledgeStore], Awaitable[T]]) -> T:
+    """The result of `work`; raises StoreUnavailable, and ConfigError for an empty data directory."""
     await _check_file(options)
     async with open_configured_store(options) as store:
-        yield store
+        return await work(store)
 
 
 async def _check_file(options: KnowledgeOptions) -> None:
@@ -167,6 +142,18 @@ async def _check_file(options: KnowledgeOptions) -> None:
             f"no document has been ingested: there is no {path.name} in {path.parent}",
             hint="run `headgate knowledge ingest PATH...` first, or name its --data-dir or --store",
         )
+
+
+async def export_store(
+    store: SnapshotReader, what: ExportPart, path: Path | None, stream: TextIO
+) -> dict[str, int]:
+    """Write a part of the store to the file, or without one to the stream; returns the lines of each kind.
+
+    Raises StoreUnavailable, and ConfigError for what cannot be written.
+    """
+    if path is not None:
+        return await export_to_file(store, what, path)
+    return await export_to_stream(store, what, stream)
 
 
 async def export_to_file(store: SnapshotReader, what: ExportPart, path: Path) -> dict[str, int]:
