@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.results.structured_excerpt import truncate_structured
+from headgate.results.excerpt import truncate_structured
 
 RECORD = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 WRAPPED = {

@@ -27,8 +27,7 @@ from headgate.results.jobs import QueryParams
 from headgate.results.json_paths import decode_container_or_none, member_path, parse_path, resolve_path
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
 from headgate.results.result_structure import decode_text
-from headgate.workers.sql.delimited_table import delimited_table
-from headgate.workers.sql.json_table import record_table
+from headgate.workers.sql.result_tables import delimited_table, record_table
 from headgate.workers.sql.sandbox import MAX_HEAP_BYTES, SqlSandbox
 from headgate.workers.sql.statement_guard import StatementGuard, check_statement
 from headgate.workers.sql.table_columns import RowBatch, SqlCell, SqlTable, StatementNames, identifiers
