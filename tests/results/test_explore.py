@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.results.content import Content
 from headgate.results.explore.explore_processor import ExploreProcessor
 from headgate.results.jobs import ExploreParams
-from headgate.results.json_paths import select_path
+from headgate.results.json_paths import resolve_path
 from headgate.results.pipeline import ProcessingError
 from headgate.results.token_estimate import estimate_tokens
 
@@ -226,7 +226,7 @@ def test_a_mapped_content_is_explored_like_one_in_memory() -> None:
 def test_every_path_leads_to_something(document: Any, depth: int) -> None:
     content = _json(document)
     for path in _explored(content, max_depth=depth, room=100_000).get("paths", {}):
-        assert select_path(content, path)
+        assert resolve_path(content, path).value
 
 
 @given(_documents, st.integers(60, 2000))

@@ -17,7 +17,7 @@ from headgate.results.json_paths import (
     member_path,
     nearest_paths,
     parse_path,
-    select_path,
+    resolve_path,
 )
 from headgate.results.pipeline import ProcessingError
 
@@ -61,7 +61,7 @@ def test_a_path_is_read_the_way_people_write_it(text: str, steps: JsonPath) -> N
 @pytest.mark.parametrize("text", ["", "$", "#", ".", " ", " $\n"])
 def test_some_paths_mean_the_whole(text: str) -> None:
     assert parse_path(text) == ()
-    assert select_path(b"any text", text) == b"any text"
+    assert resolve_path(b"any text", text).value == b"any text"
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_a_key_is_quoted_only_where_it_must_be() -> None:
     ],
 )
 def test_a_path_leads_to_the_bytes_that_were_there(path: str, found: bytes) -> None:
-    assert select_path(SHOP, path) == found
+    assert resolve_path(SHOP, path).value == found
     with mmap.mmap(-1, len(SHOP)) as mapped:
         mapped[:] = SHOP
-        assert select_path(mapped, path) == found
+        assert resolve_path(mapped, path).value == found
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_path_leads_to_the_bytes_that_were_there(path: str, found: bytes) -> N
 )
 def test_a_path_that_leads_nowhere_says_where_it_failed_and_what_is_there(path: str, said: str) -> None:
     with pytest.raises(ProcessingError) as refused:
-        select_path(SHOP, path)
+        resolve_path(SHOP, path)
     assert said in str(refused.value)
 
 
@@ -183,13 +183,13 @@ def test_a_path_that_leads_nowhere_says_where_it_failed_and_what_is_there(path: 
 )
 def test_content_that_no_path_leads_through_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(ProcessingError, match=said):
-        select_path(content, "a.b")
+        resolve_path(content, "a.b")
 
 
 def test_only_five_keys_are_named_of_a_large_object() -> None:
     wide = b"{%b}" % b",".join(b'"key%d":1' % number for number in range(2_000))
     with pytest.raises(ProcessingError) as refused:
-        select_path(wide, "kye1999")
+        resolve_path(wide, "kye1999")
     assert str(refused.value).count("'key") == 5
     assert "'key1999'" in str(refused.value)
 
@@ -210,7 +210,7 @@ class Kept:
 def test_a_large_part_is_handed_over_in_pieces() -> None:
     scratch = Kept()
     text = b'"%b"' % (b"x" * 3_000_000)
-    assert select_path(b'{"a": %b}' % text, "a", scratch) == text
+    assert resolve_path(b'{"a": %b}' % text, "a", scratch).value == text
     assert max(scratch.sizes) <= 1024 * 1024
 
 
@@ -228,7 +228,7 @@ _json = st.recursive(
 @settings(max_examples=40)
 def test_no_content_and_no_path_is_more_than_refused(content: bytes, path: str) -> None:
     with suppress(ProcessingError):
-        assert isinstance(select_path(content, path), bytes)
+        assert isinstance(resolve_path(content, path).value, bytes)
 
 
 def test_paths_nearest_to_one_that_leads_nowhere_lead_somewhere() -> None:

@@ -176,15 +176,37 @@ def format_path(path: Iterable[PathStep]) -> str:
     return text
 
 
-def select_path(content: Content, path: str, scratch: Scratch | None = None) -> Content:
-    """The selected value, byte for byte, or an array of all selected values.
+class PathTarget(msgspec.Struct, frozen=True):
+    """A part of a content."""
+
+    value: Content
+    path: str
+    # Whether `value` is an array of all selected values, so that `path` is the path of its elements.
+    gathered: bool
+
+    @property
+    def element_path(self) -> str:
+        """The path of its elements, if it is an array."""
+        return self.path if self.gathered else elements_path(self.path)
+
+    def index_path(self, index: int) -> str | None:
+        """The path of one element of an array; None where no path selects it alone."""
+        return None if self.gathered else f"{self.path}[{index}]"
+
+
+def resolve_path(content: Content, path: str, scratch: Scratch | None = None) -> PathTarget:
+    """The part that the path selects: a value, byte for byte, or an array of all selected values.
 
     A name steps through arrays, and a step into a string steps into the JSON inside it. Raises
     ProcessingError when nothing is at the path.
     """
     steps = parse_path(path)
     if not steps:
-        return content
+        return PathTarget(content, "", gathered=False)
+    store = (scratch or MemoryScratch()).store
+    lines = json_lines(content)
+    if lines is not None and len(lines) > 1:
+        content = store(join_windows(lines[at] for at in range(len(lines))))
     no_json = ProcessingError(
         "The content is no JSON, so that a path leads nowhere in it: leave the path out."
     )
@@ -196,8 +218,8 @@ def select_path(content: Content, path: str, scratch: Scratch | None = None) -> 
         raise nesting_error() from None
     except DecodeError:
         raise no_json from None
-    keep = (scratch or MemoryScratch()).store
-    return keep(join_windows(values)) if many else keep(windows(values[0]))
+    value = store(join_windows(values) if many else windows(values[0]))
+    return PathTarget(value, format_path(steps), gathered=many)
 
 
 def nesting_error() -> ProcessingError:
@@ -354,50 +376,3 @@ def nearest_names(name: str, names: Sequence[str], limit: int = 5) -> list[str]:
 
     found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=limit)
     return [near for near, _, _ in found]
-
-
-class PathTarget(msgspec.Struct, frozen=True):
-    """A part of a content."""
-
-    value: Content
-    path: str
-    # Whether `value` is an array of all selected values, so that `path` is the path of its elements.
-    gathered: bool
-
-    @property
-    def element_path(self) -> str:
-        """The path of its elements, if it is an array."""
-        return self.path if self.gathered else elements_path(self.path)
-
-    def index_path(self, index: int) -> str | None:
-        """The path of one element of an array; None where no path selects it alone."""
-        return None if self.gathered else f"{self.path}[{index}]"
-
-
-def resolve_path(content: Content, path: str, scratch: Scratch | None = None) -> PathTarget:
-    """The part that the path selects. Raises ProcessingError when nothing is there."""
-    steps = parse_path(path)
-    if not steps:
-        return PathTarget(content, "", gathered=False)
-    lines = json_lines(content)
-    if lines is not None and len(lines) > 1:
-        content = (scratch or MemoryScratch()).store(join_windows(lines[at] for at in range(len(lines))))
-    return PathTarget(
-        select_path(content, path, scratch), format_path(steps), gathered=_is_gathered(content, steps)
-    )
-
-
-def _is_gathered(content: Content, steps: JsonPath) -> bool:
-    """Whether a step selects several elements, explicitly or through an array; the path exists."""
-    if WILDCARD in steps:
-        return True
-    value: Content | Raw = content
-    for step in steps:
-        container, index = decode_container_or_string(value), array_index(step)
-        if isinstance(container, list):
-            if index is None:
-                return True
-            value = container[index]
-        elif isinstance(container, dict):
-            value = container[str(step)]
-    return False
