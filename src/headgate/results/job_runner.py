@@ -40,9 +40,7 @@ def validate_job(job: ReadJob) -> bool:
         SearchProcessor().process(b"", job.search)
     elif job.search is not None:
         pattern = compile_pattern(
-            job.search.pattern,
-            case_insensitive=job.search.case_insensitive,
-            multiline=job.search.multiline,
+            job.search.pattern, case_insensitive=job.search.case_insensitive, multiline=job.search.multiline
         )
         quick = job.search.mode is SearchMode.REGEX and not job.search.multiline
         return quick and pattern.program_size <= _SHORT_PROGRAM

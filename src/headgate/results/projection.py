@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import msgspec
 from msgspec import UNSET, DecodeError, Raw, UnsetType, ValidationError
@@ -231,35 +231,6 @@ class ContainerDecoder:
 _Selection = FieldSelection | None
 
 
-class ElementSelection(NamedTuple):
-    """Which parts of the elements of one array are kept and dropped."""
-
-    # None where an element is kept whole, or nothing of it is dropped.
-    keep: _Selection
-    drop: _Selection
-    # For the elements that an index selects.
-    keep_at: dict[int, _Selection]
-    drop_at: dict[int, _Selection]
-    # The indexes of the elements of which anything can remain.
-    positions: Sequence[int]
-
-    @classmethod
-    def of(cls, keep: _Selection, drop: _Selection, count: int) -> Self:
-        """The selections below an array of `count` elements."""
-        every, at = (keep.element(), keep.element_selections(count)) if keep else (None, {})
-        without, without_at = (drop.element(), drop.element_selections(count)) if drop else (None, {})
-        positions = sorted(at) if keep and not every else range(count)
-        return cls(every, without, at, without_at, positions)
-
-    def are_alike(self, positions: Sequence[int]) -> bool:
-        """Whether no index selects one of these elements."""
-        meant = self.keep_at.keys() | self.drop_at.keys()
-        return not meant or meant.isdisjoint(positions)
-
-    def at(self, position: int) -> tuple[_Selection, _Selection]:
-        return self.keep_at.get(position, self.keep), self.drop_at.get(position, self.drop)
-
-
 _all_members = ContainerDecoder(dict[str, Raw])
 
 
@@ -345,12 +316,7 @@ class _ProjectionRun:
             members = [(container, key) for container in objects for key in container if key not in names]
             self._replace(members, keep and keep.member(None), drop and drop.member(None))
 
-    def _replace(
-        self,
-        members: list[tuple[dict[str, Any], str]],
-        keep: _Selection,
-        drop: _Selection,
-    ) -> None:
+    def _replace(self, members: list[tuple[dict[str, Any], str]], keep: _Selection, drop: _Selection) -> None:
         left = self._keep([container[key] for container, key in members], keep, drop)
         for (container, key), value in zip(members, left, strict=True):
             if value is None or value is UNSET:
@@ -385,14 +351,22 @@ class _ProjectionRun:
         self, values: list[Raw], keep: _Selection, drop: _Selection
     ) -> Iterator[tuple[list[_Kept], bool]]:
         """What remains of the elements, in batches, and whether a batch has a kept field."""
-        elements = ElementSelection.of(keep, drop, len(values))
-        for start in range(0, len(elements.positions), _BATCH):
-            positions = elements.positions[start : start + _BATCH]
-            if elements.are_alike(positions):
-                left = self._keep([values[at] for at in positions], elements.keep, elements.drop)
+        count = len(values)
+        kept, kept_at = (keep.element(), keep.element_selections(count)) if keep else (None, {})
+        without, without_at = (drop.element(), drop.element_selections(count)) if drop else (None, {})
+        # Of other elements nothing can remain.
+        positions = sorted(kept_at) if keep and not kept else range(count)
+        selected = kept_at.keys() | without_at.keys()
+        for start in range(0, len(positions), _BATCH):
+            some = positions[start : start + _BATCH]
+            if not selected or selected.isdisjoint(some):
+                left = self._keep([values[at] for at in some], kept, without)
             else:
-                left = [self._keep([values[at]], *elements.at(at))[0] for at in positions]
-            yield _gather_elements(left, in_place=bool(elements.keep))
+                left = [
+                    self._keep([values[at]], kept_at.get(at, kept), without_at.get(at, without))[0]
+                    for at in some
+                ]
+            yield _gather_elements(left, in_place=bool(kept))
 
 
 def _gather_elements(left: Sequence[_Kept], *, in_place: bool) -> tuple[list[_Kept], bool]:

@@ -25,14 +25,7 @@ from headgate.results.content import (
 )
 from headgate.results.embedded_json import MainJson, decode_json_strings, extract_json, main_json
 from headgate.results.explore.explore_processor import ExploreProcessor, explore_blocks
-from headgate.results.jobs import (
-    JobResult,
-    PageUnit,
-    ProjectionParams,
-    ReadJob,
-    SearchMode,
-    SearchParams,
-)
+from headgate.results.jobs import JobResult, PageUnit, ProjectionParams, ReadJob, SearchMode, SearchParams
 from headgate.results.json_paths import join_paths, resolve_path
 from headgate.results.notices import page_note
 from headgate.results.pagination import ReadProcessor, first_fitting_page, rows_page

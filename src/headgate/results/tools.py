@@ -1,6 +1,6 @@
 """Definitions and arguments of the tools that read stored results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -31,22 +31,33 @@ QUERY: Final = "proxy_query"
 NAMES: Final = (SEARCH, FILTER, EXPLORE, READ, QUERY)
 
 
-_TEXT: Final = {"type": "string"}
-_NUMBER: Final = {"type": "integer"}
-_SWITCH: Final = {"type": "boolean"}
-_TEXTS: Final = {"type": "array", "items": {"type": "string"}}
-# Either a stored result, or a call whose result is stored and read at once. The object of arguments declares
-# that it is open, because pydantic-ai closes every object that does not.
-_ARGUMENTS: Final = {"type": "object", "additionalProperties": True}
-_SOURCE: Final = {"cache_id": _TEXT, "tool": _TEXT, "arguments": _ARGUMENTS}
+def _choice(values: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
+
+
+# The object of arguments declares that it is open, because pydantic-ai closes every object that does not.
+_PROPERTIES: Final[Mapping[str, Any]] = {
+    **{key: {"type": "string"} for key in ("cache_id", "tool", "path", "pattern", "sql")},
+    **{key: {"type": "array", "items": {"type": "string"}} for key in ("fields", "exclude")},
+    **{key: {"type": "integer"} for key in ("offset", "limit", "max_results", "top_k", "max_depth")},
+    **{key: {"type": "integer"} for key in ("context_lines", "before", "after")},
+    **{key: {"type": "boolean"} for key in ("case_insensitive", "multiline")},
+    "arguments": {"type": "object", "additionalProperties": True},
+    "threshold": {"type": "number"},
+    "mode": _choice(SearchMode),
+    "context_type": _choice(ContextType),
+    "unit": _choice(PageUnit),
+    "format": _choice(("json", "compact")),
+}
 _SOURCE_PHRASE: Final = "of a stored result (cache_id) or of a new call (tool, arguments)"
-_COMPACT: Final = {"type": "string", "enum": ["json", "compact"]}
 
 
-def _tool(name: str, description: str, needed: tuple[str, ...], **properties: Any) -> dict[str, Any]:
-    schema = {"type": "object", "properties": _SOURCE | properties}
+def _tool(name: str, description: str, needed: str, arguments: str, **others: Any) -> dict[str, Any]:
+    # Either a stored result, or a call whose result is stored and read at once.
+    named = ["cache_id", "tool", "arguments", *filter(None, [needed]), *arguments.split()]
+    schema = {"type": "object", "properties": {each: _PROPERTIES[each] for each in named} | others}
     if needed:
-        schema["required"] = list(needed)
+        schema["required"] = [needed]
     return {"name": name, "description": description, "inputSchema": schema}
 
 
@@ -54,59 +65,33 @@ _TOOLS: Final = {
     FILTER: _tool(
         FILTER,
         f"Some fields, or columns of CSV, {_SOURCE_PHRASE}, e.g. users.email, users[0], items.*.id.",
-        (),
-        fields=_TEXTS,
-        exclude=_TEXTS,
-        mode={"type": "string", "enum": ["include", "exclude"]},
-        path=_TEXT,
-        offset=_NUMBER,
-        format=_COMPACT,
+        "",
+        "fields exclude mode path offset format",
+        mode=_choice(ProjectionMode),
     ),
     SEARCH: _tool(
         SEARCH,
         f"Lines or elements {_SOURCE_PHRASE} that match a pattern: RE2 regex, or words for bm25 and fuzzy. "
         "fields and exclude filter first.",
-        ("pattern",),
-        pattern=_TEXT,
-        mode={"type": "string", "enum": [*SearchMode]},
-        path=_TEXT,
-        fields=_TEXTS,
-        exclude=_TEXTS,
-        max_results=_NUMBER,
-        offset=_NUMBER,
-        context_lines=_NUMBER,
-        before=_NUMBER,
-        after=_NUMBER,
-        case_insensitive=_SWITCH,
-        multiline=_SWITCH,
-        threshold={"type": "number"},
-        top_k=_NUMBER,
-        context_type={"type": "string", "enum": [*ContextType]},
+        "pattern",
+        "mode path fields exclude max_results offset context_lines before after case_insensitive multiline "
+        "threshold top_k context_type",
     ),
     EXPLORE: _tool(
-        EXPLORE,
-        f"Types, fields, counts, sizes and samples {_SOURCE_PHRASE}.",
-        (),
-        path=_TEXT,
-        max_depth=_NUMBER,
+        EXPLORE, f"Types, fields, counts, sizes and samples {_SOURCE_PHRASE}.", "", "path max_depth"
     ),
     READ: _tool(
         READ,
         f"Lines or elements {_SOURCE_PHRASE} from offset on; a negative one counts from the end.",
-        (),
-        path=_TEXT,
-        offset=_NUMBER,
-        limit=_NUMBER,
-        unit={"type": "string", "enum": [*PageUnit]},
-        format=_COMPACT,
+        "",
+        "path offset limit unit format",
     ),
     QUERY: _tool(
         QUERY,
         f"SQLite SELECT over the table `rows` {_SOURCE_PHRASE}: objects by their fields, text as n and line. "
         "To count, sum, group, sort.",
-        ("sql",),
-        sql=_TEXT,
-        path=_TEXT,
+        "sql",
+        "path",
     ),
 }
 _STUBBED: Final = {
@@ -121,8 +106,7 @@ _STUBBED: Final = {
 def _stub(name: str) -> bytes:
     """The tool with the least description that a model needs to call it."""
     description, arguments = _STUBBED[name]
-    known = _TOOLS[name]["inputSchema"]["properties"]
-    properties = {argument: known[argument] for argument in arguments}
+    properties = {argument: _PROPERTIES[argument] for argument in arguments}
     schema = {"type": "object", "properties": properties, "required": list(arguments[:1])}
     return msgspec.json.encode({"name": name, "description": description, "inputSchema": schema})
 
