@@ -10,7 +10,6 @@ import pytest
 
 from headgate.domain.payload import Payload
 from headgate.results.result_store import (
-    ResultStore,
     ResultStoreLimits,
     StoredContent,
     StoredResult,
@@ -44,8 +43,8 @@ def in_this_process(
     return open_results(tmp_path / "spool", limits, clock)
 
 
-Opening = Callable[[Path, ResultStoreLimits, Clock], AbstractAsyncContextManager[ResultStore]]
-Open = Callable[[ResultStoreLimits], Awaitable[ResultStore]]
+Opening = Callable[[Path, ResultStoreLimits, Clock], AbstractAsyncContextManager[LocalResultStore]]
+Open = Callable[[ResultStoreLimits], Awaitable[LocalResultStore]]
 
 
 @pytest.fixture(params=[in_this_process])
@@ -57,7 +56,7 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -
     assert open_files(tmp_path) == []
 
 
-async def put(store: ResultStore, agent: str, content: Payload, ttl_seconds: float | None = None) -> str:
+async def put(store: LocalResultStore, agent: str, content: Payload, ttl_seconds: float | None = None) -> str:
     return await store.put(agent, content, "tool", b"{}", ttl_seconds)
 
 
@@ -66,7 +65,7 @@ def data(content: StoredContent | None) -> bytes | None:
     return None if content is None else taken(content)
 
 
-async def kept(store: ResultStore, agent: str, *ids: str) -> list[bool]:
+async def kept(store: LocalResultStore, agent: str, *ids: str) -> list[bool]:
     """Which of them are there."""
     return [data(await store.get(agent, id)) is not None for id in ids]
 

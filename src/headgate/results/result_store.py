@@ -113,23 +113,8 @@ class ResultStore(Protocol):
         that is in no file cannot be written to one.
         """
 
-    async def get(self, agent: str, id: str) -> StoredContent | None:
-        """The content, or None when there is no such entry."""
-
     async def get_entry(self, agent: str, id: str) -> StoredResult | None:
         """The entry with its content, or None when there is no such entry."""
-
-    async def remove(self, agent: str, id: str) -> bool:
-        """Delete an entry; false when there is no such entry."""
-
-    async def clear(self, agent: str | None = None) -> int:
-        """Delete the entries of an agent, or of all agents, and return their number."""
-
-    async def size(self) -> int:
-        """The number of entries of all agents together."""
-
-    async def stats(self) -> ResultStoreStats:
-        """Current contents and counters."""
 
 
 @asynccontextmanager
