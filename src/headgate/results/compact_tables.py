@@ -127,14 +127,11 @@ def _row(element: Raw, members: Mapping[str, Raw], columns: tuple[str, ...]) -> 
             return _minify(element)
         values = [members[column] for column in columns]
     cells = b",".join(values)
-    if (b"{" in cells or b"[" in cells) and any(map(_is_long, values)):
-        return _minify(element)
+    if b"{" in cells or b"[" in cells:
+        long = (value for value in values if len(value) > _LONGEST_NESTED_CELL)
+        if any(memoryview(value)[0] in b"[{" for value in long):
+            return _minify(element)
     return b"[" + cells + b"]"
-
-
-def _is_long(cell: Raw) -> bool:
-    with memoryview(cell) as view:
-        return len(view) > _LONGEST_NESTED_CELL and view[0] in b"[{"
 
 
 def _tokens(text: bytes) -> int:

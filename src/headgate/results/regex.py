@@ -345,7 +345,13 @@ def allow_json_spacing(pattern: str) -> str:
             continue
         if token == ":" and before in _QUOTES:
             parts += [pattern[last : found[start][0]], " ?: ?"]
-        elif token == "," and start == index and '"' in pattern and _separates_values(before, behind):
+        elif (
+            token == ","
+            and start == index
+            and '"' in pattern
+            and (before in _VALUE_ENDS or before.isdigit())
+            and _VALUE_START.match(behind)
+        ):
             parts += [pattern[last:position], ", ?"]
         else:
             continue
@@ -372,10 +378,6 @@ def _token_before(found: list[tuple[int, str]], index: int) -> str:
             return token
         index -= 1
     return ""
-
-
-def _separates_values(before: str, behind: str) -> bool:
-    return (before in _VALUE_ENDS or before.isdigit()) and _VALUE_START.match(behind) is not None
 
 
 _QUOTES = ('"', "'", '\\"', "\\'")

@@ -60,8 +60,12 @@ def job_result(
     content = {"content": Raw(b"[" + b",".join(blocks) + b"]")}
     # In its place, if it has one.
     replaced = {**members, **content} if "content" in members else {**content, **members}
+    # Beside what the upstream put there.
+    is_object = bytes(members.get("_meta", b""))[:1] == b"{"
+    meta = top_level_members(members["_meta"]) if is_object else {}
+    meta[META_KEY] = Raw(msgspec.json.encode(facts))
     return JobResult(
-        result=encode_object(_with_meta(replaced, facts)),
+        result=encode_object(replaced | {"_meta": Raw(encode_object(meta))}),
         original_size=facts["original_size"],
         processed_size=facts["processed_size"],
         original_tokens=facts["original_tokens"],
@@ -69,12 +73,3 @@ def job_result(
         metadata=metadata,
         typed="resultType" in members,
     )
-
-
-def _with_meta(members: dict[str, Raw], facts: Mapping[str, Any]) -> dict[str, Raw]:
-    """The members with `facts` in `_meta`, beside what the upstream put there."""
-    meta: dict[str, Raw] = {}
-    if bytes(members.get("_meta", b""))[:1] == b"{":
-        meta = top_level_members(members["_meta"])
-    meta[META_KEY] = Raw(msgspec.json.encode(facts))
-    return members | {"_meta": Raw(encode_object(meta))}

@@ -85,7 +85,14 @@ def parse_structure(result: Content | memoryview) -> ResultStructure:
     """The parts of a result, as views of its bytes; raises ProcessingError when it is none."""
     try:
         members = top_level_members(result)
-        blocks = [_parse_block(raw) for raw in _content(members.get("content", Raw(b"[]")))]
+        content = members.get("content", Raw(b"[]"))
+        blocks: list[Raw] = []
+        if bytes(memoryview(content)[:1]) == b"[":
+            try:
+                blocks = decode_elements(content)
+            except RecursionError:
+                blocks = [Raw(block) for block in array_elements(bytes(content))]
+        parsed = [_parse_block(raw) for raw in blocks]
     except ValueError as error:
         # Invalid Unicode is replaced, and the rest is read.
         readable = replace_invalid_unicode(bytes(result))
@@ -93,7 +100,7 @@ def parse_structure(result: Content | memoryview) -> ResultStructure:
             return parse_structure(readable)
         raise ProcessingError(f"{_UNREADABLE}: {error}") from error
     structured = members.get("structuredContent")
-    return ResultStructure(members, blocks, None if structured in (None, Raw(b"null")) else structured)
+    return ResultStructure(members, parsed, None if structured in (None, Raw(b"null")) else structured)
 
 
 def top_level_members(result: Content | memoryview | Raw) -> dict[str, Raw]:
@@ -106,15 +113,6 @@ def top_level_members(result: Content | memoryview | Raw) -> dict[str, Raw]:
         data = bytes(result)
         scanner.feed(data)
         return {key: Raw(data[start:end]) for key, (start, end) in scanner.finish().items()}
-
-
-def _content(raw: Raw) -> list[Raw]:
-    if bytes(memoryview(raw)[:1]) != b"[":
-        return []
-    try:
-        return decode_elements(raw)
-    except RecursionError:
-        return [Raw(block) for block in array_elements(bytes(raw))]
 
 
 def _parse_block(raw: Raw) -> ContentBlock:

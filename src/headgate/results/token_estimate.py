@@ -98,7 +98,8 @@ def estimate_tokens(content: Content | memoryview) -> int:
 
 def _weigh(sample: bytes) -> float:
     foreign = 0 if sample.isascii() else len(sample.translate(None, _ASCII))
-    accented = foreign > 0 and _is_accented(sample, foreign)
+    # At least half of the non-ASCII characters are letters with accents, so parts of words.
+    accented = 4 * sum(map(sample.count, _ACCENTED)) > foreign > 6 * sample.count(_GEORGIAN)
     kinds = sample.translate(_ACCENTED_KINDS if accented else _PLAIN_KINDS)
     tokens = _words(kinds, _MORE_ACCENTED_LETTERS if accented else _MORE_LETTERS) + _signs(kinds)
     tokens += sum(times * ((length + 2) // 3) for length, times in _runs(kinds, _DIGIT_RUNS).items())
@@ -107,11 +108,6 @@ def _weigh(sample: bytes) -> float:
     if foreign:
         tokens += sum(weight * sum(map(sample.count, starts)) for weight, starts in _SCRIPTS)
     return max(0.0, tokens)
-
-
-def _is_accented(sample: bytes, foreign: int) -> bool:
-    """Whether at least half of the non-ASCII characters are letters with accents, so parts of words."""
-    return 4 * sum(map(sample.count, _ACCENTED)) > foreign > 6 * sample.count(_GEORGIAN)
 
 
 def _words(kinds: bytes, more_letters: float) -> float:

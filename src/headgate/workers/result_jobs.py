@@ -73,13 +73,11 @@ class JobExecutor:
         known = self._parsed.pop(worker_job.entry, None)
         parsed = known[0] if known is not None else ParsedResult(worker_job.content, self._scratch)
         self._parsed[worker_job.entry] = parsed, len(worker_job.content)
-        while len(self._parsed) > 1 and self._is_over_limit():
+        while len(self._parsed) > _MAX_CACHED_RESULTS or (
+            len(self._parsed) > 1 and sum(size for _, size in self._parsed.values()) > _MAX_CACHED_BYTES
+        ):
             self._parsed.popitem(last=False)
         return parsed
-
-    def _is_over_limit(self) -> bool:
-        sizes = [size for _, size in self._parsed.values()]
-        return len(sizes) > _MAX_CACHED_RESULTS or sum(sizes) > _MAX_CACHED_BYTES
 
 
 class _FileScratch:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from headgate.domain.errors import ResourceExhausted, WorkerLimitExceeded
-from headgate.domain.payload import Payload, SpooledPayload
+from headgate.domain.payload import Payload
 from headgate.results.jobs import ExcerptJob, Job, JobResult
 from headgate.results.result_store import FileContent
 from headgate.workers.process_pool import ProcessPool, ProcessStartError
@@ -90,7 +90,13 @@ class WorkerPool:
             slots.release()
 
     async def _run(self, job: Job, entry: str, content: Payload) -> JobResult:
-        sent = content if isinstance(content, bytes) else _file_range(content)
+        sent: bytes | FileRange
+        if isinstance(content, bytes):
+            sent = content
+        else:
+            # The store keeps in a file what is not in memory.
+            assert isinstance(content, FileContent)
+            sent = FileRange(content.fileno(), content.start, content.size)
         self._processes.discard_dead()
         try:
             reply = await self._processes.run(_encode(job), sent, seconds=self._seconds, entry=entry)
@@ -99,11 +105,6 @@ class WorkerPool:
         except OSError as error:
             raise WorkerLimitExceeded(self._seconds) from error
         return _job_result.decode(reply)
-
-
-def _file_range(content: SpooledPayload) -> FileRange:
-    assert isinstance(content, FileContent)
-    return FileRange(content.fileno(), content.start, content.size)
 
 
 @asynccontextmanager

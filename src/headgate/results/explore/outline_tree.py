@@ -88,16 +88,12 @@ def _fitting(entries: Iterator[_Entry], room: int) -> tuple[dict[str, Any], bool
     rendered: dict[str, Any] = {}
     left = room - len("{}")
     for path, facts in entries:
-        left -= _size(path, facts)
+        # With its colon and comma.
+        left -= character_count(msgspec.json.encode(path) + msgspec.json.encode(facts)) + 2
         if left < 0:
             return rendered, False
         rendered[path] = facts
     return rendered, True
-
-
-def _size(path: str, facts: dict[str, Any]) -> int:
-    """The characters of an entry, with its colon and comma."""
-    return character_count(msgspec.json.encode(path)) + character_count(msgspec.json.encode(facts)) + 2
 
 
 def _entries(tree: OutlineTree, node: OutlineNode, above: str, depth: int, sample: int) -> Iterator[_Entry]:

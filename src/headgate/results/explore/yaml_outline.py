@@ -52,12 +52,12 @@ def outline_yaml(text: str, tokens: int, max_depth: int, room: int) -> dict[str,
     facts: dict[str, Any] = {"documents": round(reader.documents * factor)} if reader.documents > 1 else {}
     if factor > 1:
         facts["looked_at_characters"] = len(sample)
-    tree = OutlineTree(reader.root, _path, tokens / max(len(text.encode()), 1), lambda _: factor)
+
+    def path(above: str, name: str) -> str:
+        return f"{above}[]" if name == "[]" else member_path(above, name)
+
+    tree = OutlineTree(reader.root, path, tokens / max(len(text.encode()), 1), lambda _: factor)
     return facts | {"outline": render_tree(tree, max_depth, room)}
-
-
-def _path(above: str, name: str) -> str:
-    return f"{above}[]" if name == "[]" else member_path(above, name)
 
 
 class _YamlLevel(NamedTuple):

@@ -159,9 +159,7 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
     elements: list[int] = []
     room = params.room - len("[]")
     parts = 0
-    for place in counter.count(_values_around_hits(content, matcher, params)):
-        if not counter.is_on_page:
-            continue
+    for place in counter.page(_values_around_hits(content, matcher, params)):
         path = msgspec.json.encode(place.path)
         around = character_count(path) + len('{"path":,"value":},')
         # A part of each value must fit too.

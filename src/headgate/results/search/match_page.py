@@ -118,14 +118,14 @@ class MatchCounter:
         self.found = 0
         self.shown = 0
 
-    def count(self, findings: Iterable[FoundT]) -> Iterator[FoundT]:
-        """Each match, until there are too many to count."""
+    def page(self, findings: Iterable[FoundT]) -> Iterator[FoundT]:
+        """The matches of the page, until one does not fit; the others are counted as far as possible."""
         left = iter(findings)
         for finding in islice(left, self._most):
             self.found += 1
-            yield finding
+            if self.found > self._offset and not self._is_over:
+                yield finding
             if self._is_over:
-                # The others are only counted.
                 self.found += sum(1 for _ in islice(left, self._most - self.found))
                 break
         self._more = next(left, None) is not None
@@ -134,11 +134,6 @@ class MatchCounter:
     def _is_over(self) -> bool:
         taken = self.shown + self._left_out
         return self._full or (self._most_shown is not None and taken >= self._most_shown)
-
-    @property
-    def is_on_page(self) -> bool:
-        """Whether the last counted match belongs on the page."""
-        return self.found > self._offset and not self._is_over
 
     def record_fit(self, fits: bool) -> bool:  # noqa: FBT001 (it is all that is said)
         """Record whether the match fits; the first that does not ends the page."""

@@ -146,20 +146,17 @@ def _locate_members(content: Content, at: int, members: dict[str, Raw]) -> Itera
         if quoted is None:
             raise _DuplicateKey
         value_at = _skip_bytes(content, quoted.end(), b": \t\r\n")
-        if _as_key.decode(quoted[0]) != name or not _stands_at(content, value_at, value):
+        # Compared in windows, so that nothing large is copied.
+        view, size = memoryview(value), len(value)
+        is_there = all(
+            content[value_at + start : value_at + min(start + _COMPARED_BYTES, size)]
+            == view[start : start + _COMPARED_BYTES]
+            for start in range(0, size, _COMPARED_BYTES)
+        )
+        if _as_key.decode(quoted[0]) != name or not is_there:
             raise _DuplicateKey
         yield at, value_at, value
         at = value_at + len(value)
-
-
-def _stands_at(content: Content, at: int, value: Raw) -> bool:
-    """Whether the value is at this position; nothing large is copied."""
-    view = memoryview(value)
-    return all(
-        content[at + start : at + min(start + _COMPARED_BYTES, len(view))]
-        == view[start : start + _COMPARED_BYTES]
-        for start in range(0, len(view), _COMPARED_BYTES)
-    )
 
 
 def _skip_bytes(content: Content, at: int, signs: bytes) -> int:

@@ -92,8 +92,8 @@ def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) 
     counter = MatchCounter(SearchMode.REGEX, params, most=pattern.max_hits)
     shown: list[MatchingLines] = []
     found = with_next(matching_lines(content, pattern, window_widths(params.room).line))
-    for lines, following in counter.count(found):
-        if counter.is_on_page and counter.record_fit(page.add(lines, following)):
+    for lines, following in counter.page(found):
+        if counter.record_fit(page.add(lines, following)):
             shown.append(lines)
     starts = dict.fromkeys(lines.start for lines in shown)
     numbers = line_numbers(content, list(starts)[:_MOST_NUMBERS])
@@ -108,9 +108,7 @@ def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) 
     assembly = JsonAssembler(is_object=is_object, room=params.room, before=params.before, after=params.after)
     counter = MatchCounter(SearchMode.REGEX, params, most=pattern.max_hits)
     too_large, shown = list[str](), list[JsonMatch]()
-    for finding in counter.count(JsonMatchFinder(JsonMatcher(pattern, content), params.room).find(content)):
-        if not counter.is_on_page:
-            continue
+    for finding in counter.page(JsonMatchFinder(JsonMatcher(pattern, content), params.room).find(content)):
         if counter.record_fit(assembly.add(finding)):
             shown.append(finding)
         elif finding.too_large or not counter.shown:

@@ -249,9 +249,7 @@ def _is_match(pattern: RegexPattern, name: str | None, path: str, parent: str) -
 def _paths(content: Content, found: dict[str, PathStatistics], params: SearchParams) -> ProcessorResult:
     counter = MatchCounter(SearchMode.STRUCTURE, params, most=len(found))
     shown, left = list[bytes](), params.room - len('{"paths":[]}')
-    for path, column in counter.count(found.items()):
-        if not counter.is_on_page:
-            continue
+    for path, column in counter.page(found.items()):
         facts: dict[str, Any] = {"path": path, "types": list(column.types), "count": column.types.total()}
         if column.sample is not None:
             facts["sample"] = shorten_sample(column.sample)
@@ -273,9 +271,7 @@ def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) 
         if pattern.search(content, lines.start, lines.end) is not None
     )
     starts, rows, left = list[int](), list[bytes](), params.room
-    for found in counter.count(lines):
-        if not counter.is_on_page:
-            continue
+    for found in counter.page(lines):
         row = line_prefix(content, (found.start, found.end), min(_LONGEST_LINE, left))
         if counter.record_fit(character_count(row) + _LONGEST_NUMBER <= left):
             left -= character_count(row) + _LONGEST_NUMBER

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 from headgate.workers.sql.statement_guard import StatementGuard
+from headgate.workers.sql.table_columns import NULL
 
 # SQLite converts all of such a text to a number.
 PLAIN_NUMBER: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
@@ -42,9 +43,10 @@ class NumberNotation:
     def plain(self, text: str) -> str:
         return text.translate(self.table)
 
-    def number(self, text: str) -> int | float | None:
-        """The number; None for a blank text."""
-        return _value(self.plain(text)) if text else None
+    def number(self, text: str) -> int | float:
+        """The number; NULL for a blank text."""
+        found = _value(self.plain(text)) if text else None
+        return NULL if found is None else found
 
 
 def _notation(groups: str, mark: str, proof: str) -> NumberNotation:
@@ -96,8 +98,8 @@ def detect_notations(
     batches: Iterable[_BatchT],
     places: Iterable[int],
     texts_of: Callable[[_BatchT, int], Iterable[str] | None],
-) -> dict[int, NotationDetector]:
-    """The columns whose texts are numbers in one notation.
+) -> dict[int, tuple[NumberNotation, str]]:
+    """The columns whose texts are numbers in one notation, with that notation and an example.
 
     `texts_of` returns the texts of a column in a batch, or None where it has values that rule that out.
     """
@@ -109,7 +111,11 @@ def detect_notations(
                 del detectors[at]
         if not detectors:
             break
-    return {at: detector for at, detector in detectors.items() if detector.notation is not None}
+    return {
+        at: (detector.notation, detector.example)
+        for at, detector in detectors.items()
+        if detector.notation is not None
+    }
 
 
 @lru_cache(_MOST_REMEMBERED)

@@ -14,7 +14,7 @@ from msgspec import DecodeError, Raw
 
 from headgate.results.content import decode_members
 from headgate.results.delimited_text import DelimitedText
-from headgate.workers.sql.number_notation import NotationDetector, NumberNotation, detect_notations
+from headgate.workers.sql.number_notation import detect_notations
 from headgate.workers.sql.table_columns import (
     MAX_COLUMNS,
     NULL,
@@ -194,20 +194,14 @@ def _rows(
         others = any(value is not NULL for value in values) if not texts else bool in set(map(type, values))
         return None if others else texts
 
-    detectors = detect_notations(batches(), indexes, texts_of)
-    readings |= {names[at]: detector.example for at, detector in detectors.items()}
+    notations = detect_notations(batches(), indexes, texts_of)
+    readings |= {names[at]: example for at, (_, example) in notations.items()}
     for batch in batches():
         columns = {at: _column(batch, column_paths[at]) for at in indexes}
-        for at, detector in detectors.items():
-            columns[at] = [
-                _read(detector.notation, value) if type(value) is str else value for value in columns[at]
-            ]
+        for at, (notation, _) in notations.items():
+            read = notation.number
+            columns[at] = [read(value) if type(value) is str else value for value in columns[at]]
         yield RowBatch(len(batch[0]), [columns[at] for at in indexes])
-
-
-def _read(notation: NumberNotation | None, text: str) -> SqlCell:
-    number = None if notation is None else notation.number(text)
-    return NULL if number is None else number
 
 
 def _keyed_rows(
@@ -284,13 +278,19 @@ def delimited_table(table: DelimitedText, *, small: bool, statement_names: State
     try:
         if small:
             batches = list(batches()).__iter__
-        types, longest = _detect_types(batches(), len(names), table.separator)
-        texts = [at for at, kind in enumerate(types) if kind == "TEXT"]
-        detectors = detect_notations(batches(), texts, _texts)
+        kinds, longest = [_ColumnTypeDetector(table.separator) for _ in names], 0
+        for batch in batches():
+            longest = max(longest, *map(len, batch))
+            for column, fields in zip(kinds, zip_longest(*batch, fillvalue=""), strict=False):
+                column.add(fields)
+        texts = [at for at, kind in enumerate(kinds) if kind.type == "TEXT"]
+        notations = detect_notations(
+            batches(), texts, lambda batch, at: (record[at] if at < len(record) else "" for record in batch)
+        )
     # An unclosed quotation mark, or a field beyond the limit of the csv module.
     except csv.Error:
         return None
-    types = ["NUMERIC" if at in detectors else kind for at, kind in enumerate(types)]
+    types = ["NUMERIC" if at in notations else kind.type for at, kind in enumerate(kinds)]
     if longest > len(names):
         names.append("rest")
         types.append("TEXT")
@@ -298,12 +298,19 @@ def delimited_table(table: DelimitedText, *, small: bool, statement_names: State
     readings: dict[str, str] = {}
 
     def rows(indexes: Sequence[int]) -> Iterator[RowBatch]:
-        readings.update((columns[at], detectors[at].example) for at in indexes if at in detectors)
+        readings.update((columns[at], notations[at][1]) for at in indexes if at in notations)
         for batch in batches():
             folded = _fold_surplus(batch, table.separator, len(types))
             fields: list[tuple[SqlCell, ...]] = list(zip_longest(*folded, fillvalue=NULL))
             fields += [(NULL,) * len(batch)] * (len(types) - len(fields))
-            yield RowBatch(len(batch), [_convert(fields[at], types[at], detectors.get(at)) for at in indexes])
+            yield RowBatch(len(batch), [convert(fields[at], at) for at in indexes])
+
+    def convert(fields: Sequence[SqlCell], at: int) -> Sequence[SqlCell]:
+        """The fields of a column as SQLite values of its type."""
+        if at in notations:
+            plain = notations[at][0].plain
+            return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
+        return fields if types[at] == "TEXT" else [field or NULL for field in fields]
 
     return SqlTable(
         columns,
@@ -319,28 +326,6 @@ def _record_batches(table: DelimitedText) -> Iterator[Records]:
     records = table.records()
     while batch := list(islice(records, _BATCH)):
         yield batch
-
-
-def _texts(batch: Records, at: int) -> Iterator[str]:
-    return (record[at] if at < len(record) else "" for record in batch)
-
-
-def _convert(fields: Sequence[SqlCell], kind: str, detector: NotationDetector | None) -> Sequence[SqlCell]:
-    """The fields of a column as SQLite values of its type."""
-    if detector is not None and detector.notation is not None:
-        plain = detector.notation.plain
-        return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
-    return fields if kind == "TEXT" else [field or NULL for field in fields]
-
-
-def _detect_types(batches: Iterable[Records], count: int, separator: str) -> tuple[list[str], int]:
-    """The narrowest type that fits every field of each column, and the length of the longest record."""
-    columns, longest = [_ColumnTypeDetector(separator) for _ in range(count)], 0
-    for batch in batches:
-        longest = max(longest, *map(len, batch))
-        for column, fields in zip(columns, zip_longest(*batch, fillvalue=""), strict=False):
-            column.add(fields)
-    return [column.type for column in columns], longest
 
 
 class _ColumnTypeDetector:

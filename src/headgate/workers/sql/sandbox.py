@@ -139,11 +139,12 @@ class SqlSandbox:
             cursor = self._database.execute(self._sql)
         if cursor.description is None:
             raise ProcessingError("The statement gives no rows: write one SELECT over the table `rows`.")
-        return [column[0] for column in cursor.description], self._fetch(cursor)
 
-    def _fetch(self, cursor: sqlite3.Cursor) -> Generator[tuple[Any, ...], None, None]:
-        with self._translate_errors():
-            yield from cursor
+        def rows() -> Generator[tuple[Any, ...], None, None]:
+            with self._translate_errors():
+                yield from cursor
+
+        return [column[0] for column in cursor.description], rows()
 
     def notes(self) -> list[str]:
         """Notes on the result, after its rows are read: which text was read as numbers."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Final
 
 from headgate.results.json_paths import WILDCARD, JsonPath, parse_path
@@ -53,8 +54,10 @@ def unique_column_names(preferred: Sequence[str], later: Sequence[bool] = ()) ->
     taken: set[str] = set()
     names = [""] * len(preferred)
     for at in sorted(range(len(preferred)), key=later.__getitem__ if later else None):
-        preferred_name = preferred[at].replace("\0", "").encode(errors="replace").decode()[:_LONGEST_NAME]
-        names[at] = _unused_name(preferred_name or "_", taken)
+        name = preferred[at].replace("\0", "").encode(errors="replace").decode()[:_LONGEST_NAME] or "_"
+        numbered = chain([name], (f"{name}_{number}" for number in count(2)))
+        # SQLite ignores case.
+        names[at] = next(free for free in numbered if free.lower() not in taken)
         taken.add(names[at].lower())
     return tuple(names)
 
@@ -66,14 +69,6 @@ def readable_identifier(name: str) -> str:
 
 def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _unused_name(name: str, taken: set[str]) -> str:
-    number, free = 2, name
-    # SQLite ignores case.
-    while free.lower() in taken:
-        free, number = f"{name}_{number}", number + 1
-    return free
 
 
 # Texts and comments first, so that nothing in them is taken for a name.
