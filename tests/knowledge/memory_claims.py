@@ -10,7 +10,6 @@ from headgate.knowledge.data_model import Entity, NewEntity, NewRelationship, Re
 from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.graph.entity_resolution import (
     EndpointResolver,
-    EntityCandidate,
     EntityCandidates,
     lookup_keys,
     merge_entity_claims,
@@ -172,7 +171,7 @@ class Claims:
             id = candidates.match_in_text(entity)
             if id is None:
                 id = self._new("entity")
-                candidates.add(EntityCandidate.of(id, entity, imported=False))
+                candidates.add(id, entity, imported=False)
             ids.append(id)
         return ids
 
@@ -186,16 +185,12 @@ class Claims:
         ids = []
         for entity in entities:
             id = before.get(entity.external_id) or candidates.match_in_import(entity) or self._new("entity")
-            candidates.add(EntityCandidate.of(id, entity, imported=True))
+            candidates.add(id, entity, imported=True)
             ids.append(id)
         return ids
 
     def _candidates(self, importing: Sequence[NewEntity] = ()) -> EntityCandidates:
-        known = [
-            EntityCandidate.of(id, _as_said(entity), imported=entity.imported)
-            for id, entity in self.entities.items()
-        ]
-        return EntityCandidates(known, importing)
+        return EntityCandidates(self.entities.values(), importing)
 
     def _imported(self) -> set[int]:
         return {claim.about for claim in self._of_entities if not claim.owner.document}

@@ -14,28 +14,16 @@ _PRODUCT: Final = frozenset({"PRODUCT"})
 _INVESTOR: Final = _ORG | _PERSON
 
 
-class RelationRule(NamedTuple):
+class _Rule(NamedTuple):
     """Between a name of one type and a later name of another type this text states something."""
 
     type: str
     left: frozenset[str]
     right: frozenset[str]
-    between: re.Pattern[str]
-    confidence: float
+    between: str
+    confidence: float = 0.85
     # The right one does it to the left one.
-    turned: bool
-
-
-def _rule(
-    type_: str,
-    left: frozenset[str],
-    right: frozenset[str],
-    between: str,
-    confidence: float = 0.85,
-    *,
-    turned: bool = False,
-) -> RelationRule:
-    return RelationRule(type_, left, right, re.compile(rf"{between}\Z"), confidence, turned)
+    turned: bool = False
 
 
 # A defined term, an apposition.
@@ -72,37 +60,37 @@ _PARTNERS: Final = (
     "|signed a partnership) with"
 )
 RULES: Final = (
-    _rule("ACQUIRED", _ORG, _ORG, _does("acquired|acquires|buys|bought|took over|agreed to (?:buy|acquire)")),
-    _rule("ACQUIRED", _ORG, _ORG, _is("(?:acquired|bought|taken over) by"), turned=True),
-    _rule("ACQUIRED", _ORG, _ORG, rf"{_OWN} (?:acquisition|takeover|purchase) of "),
-    _rule("PART_OF", _ORG, _ORG, _is("(?:subsidiary|part|division|unit|branch|brand) of")),
-    _rule("PART_OF", _ORG, _ORG, _is("owned by")),
-    _rule("PART_OF", _ORG, _ORG, rf"(?:,? which|,? and)?{_does('owns|controls')}", turned=True),
-    _rule("PART_OF", _ORG, _ORG, r", the parent (?:company )?of ", turned=True),
+    _Rule("ACQUIRED", _ORG, _ORG, _does("acquired|acquires|buys|bought|took over|agreed to (?:buy|acquire)")),
+    _Rule("ACQUIRED", _ORG, _ORG, _is("(?:acquired|bought|taken over) by"), turned=True),
+    _Rule("ACQUIRED", _ORG, _ORG, rf"{_OWN} (?:acquisition|takeover|purchase) of "),
+    _Rule("PART_OF", _ORG, _ORG, _is("(?:subsidiary|part|division|unit|branch|brand) of")),
+    _Rule("PART_OF", _ORG, _ORG, _is("owned by")),
+    _Rule("PART_OF", _ORG, _ORG, rf"(?:,? which|,? and)?{_does('owns|controls')}", turned=True),
+    _Rule("PART_OF", _ORG, _ORG, r", the parent (?:company )?of ", turned=True),
     # Before the roles, of which a founder's is one.
-    _rule("FOUNDED", _ORG, _PERSON, _is(rf"{_BEGIN} (?:in \w+ )?(?:\d{{4}} )?by"), 0.9, turned=True),
-    _rule("FOUNDED", _PERSON, _ORG, rf"(?:, who)?{_does(_BEGIN)}", 0.9),
-    _rule("FOUNDED", _PERSON, _ORG, _is("(?:co-?)?founder of"), 0.95),
-    _rule("FOUNDED", _ORG, _PERSON, rf"{_OWN} (?:co-?)?founder,? ", 0.95, turned=True),
-    _rule(
+    _Rule("FOUNDED", _ORG, _PERSON, _is(rf"{_BEGIN} (?:in \w+ )?(?:\d{{4}} )?by"), 0.9, turned=True),
+    _Rule("FOUNDED", _PERSON, _ORG, rf"(?:, who)?{_does(_BEGIN)}", 0.9),
+    _Rule("FOUNDED", _PERSON, _ORG, _is("(?:co-?)?founder of"), 0.95),
+    _Rule("FOUNDED", _ORG, _PERSON, rf"{_OWN} (?:co-?)?founder,? ", 0.95, turned=True),
+    _Rule(
         "WORKS_FOR", _PERSON, _ORG, _is(rf"{_ROLE}(?: (?:for|in) [\w ]{{1,30}})?,? (?:of|at|for|with)"), 0.9
     ),
-    _rule("WORKS_FOR", _PERSON, _ORG, rf"(?:, who)?{_does('(?:works?|worked|working) (?:for|at|with)')}"),
-    _rule("WORKS_FOR", _PERSON, _ORG, rf", who (?:is|was|became) {_THE}{_FEW}{_ROLE} (?:of|at) {_THE}", 0.9),
-    _rule("WORKS_FOR", _PERSON, _ORG, _does("joined|joins|came to|moved to|is employed by|leads|heads"), 0.8),
-    _rule("WORKS_FOR", _ORG, _PERSON, rf"{_OWN} {_FEW}{_ROLE},? ", turned=True),
-    _rule("WORKS_FOR", _ORG, _PERSON, rf" {_ROLE} ", 0.8, turned=True),
-    _rule("LOCATED_IN", _ORG, _PLACE, _is(rf"{_FEW}(?:based|headquartered|located|registered) in")),
-    _rule("LOCATED_IN", _ORG, _PLACE, rf"{_ASIDE},? whose {_FEW}(?:headquarters|office|seat) (?:is|are) in "),
-    _rule("LOCATED_IN", _ORG, _PLACE, rf"{_OWN} {_FEW}(?:headquarters|head office|seat) (?:is|are) in "),
-    _rule("LOCATED_IN", _ORG, _PLACE, r"(?:,[^,;.]{1,50} from| in| \(| in the) ?", 0.7),
-    _rule("PARTNER_OF", _ORG, _ORG, _does(_PARTNERS)),
-    _rule("PARTNER_OF", _ORG, _ORG, _is("partner of")),
-    _rule("SUPPLIES", _ORG, _ORG, _does("supplies|supplied|supply|delivers to|sells to")),
-    _rule("SUPPLIES", _ORG, _ORG, _is("(?:supplier|vendor|provider) (?:of|to|for)")),
-    _rule("SUPPLIES", _ORG, _ORG, _is("(?:customer|client) of"), turned=True),
-    _rule("SUPPLIES", _ORG, _ORG, _is("supplied by"), turned=True),
-    _rule(
+    _Rule("WORKS_FOR", _PERSON, _ORG, rf"(?:, who)?{_does('(?:works?|worked|working) (?:for|at|with)')}"),
+    _Rule("WORKS_FOR", _PERSON, _ORG, rf", who (?:is|was|became) {_THE}{_FEW}{_ROLE} (?:of|at) {_THE}", 0.9),
+    _Rule("WORKS_FOR", _PERSON, _ORG, _does("joined|joins|came to|moved to|is employed by|leads|heads"), 0.8),
+    _Rule("WORKS_FOR", _ORG, _PERSON, rf"{_OWN} {_FEW}{_ROLE},? ", turned=True),
+    _Rule("WORKS_FOR", _ORG, _PERSON, rf" {_ROLE} ", 0.8, turned=True),
+    _Rule("LOCATED_IN", _ORG, _PLACE, _is(rf"{_FEW}(?:based|headquartered|located|registered) in")),
+    _Rule("LOCATED_IN", _ORG, _PLACE, rf"{_ASIDE},? whose {_FEW}(?:headquarters|office|seat) (?:is|are) in "),
+    _Rule("LOCATED_IN", _ORG, _PLACE, rf"{_OWN} {_FEW}(?:headquarters|head office|seat) (?:is|are) in "),
+    _Rule("LOCATED_IN", _ORG, _PLACE, r"(?:,[^,;.]{1,50} from| in| \(| in the) ?", 0.7),
+    _Rule("PARTNER_OF", _ORG, _ORG, _does(_PARTNERS)),
+    _Rule("PARTNER_OF", _ORG, _ORG, _is("partner of")),
+    _Rule("SUPPLIES", _ORG, _ORG, _does("supplies|supplied|supply|delivers to|sells to")),
+    _Rule("SUPPLIES", _ORG, _ORG, _is("(?:supplier|vendor|provider) (?:of|to|for)")),
+    _Rule("SUPPLIES", _ORG, _ORG, _is("(?:customer|client) of"), turned=True),
+    _Rule("SUPPLIES", _ORG, _ORG, _is("supplied by"), turned=True),
+    _Rule(
         "SUPPLIES",
         _ORG,
         _ORG,
@@ -110,14 +98,14 @@ RULES: Final = (
         0.75,
         turned=True,
     ),
-    _rule(
+    _Rule(
         "USES", _ORG, _ORG | _PRODUCT, _does("uses|use|used|adopted|deployed|relies on|runs on|switched to")
     ),
-    _rule("USES", _PRODUCT, _PRODUCT, _does("runs on|is built on|uses|is based on|relies on|requires")),
-    _rule("USES", _PRODUCT, _ORG, _is("used by"), turned=True),
-    _rule("MAKES", _ORG, _PRODUCT, rf"{_does(_MAKE)}{_FEW}"),
-    _rule("MAKES", _PRODUCT, _ORG, _is(_MADE), turned=True),
-    _rule(
+    _Rule("USES", _PRODUCT, _PRODUCT, _does("runs on|is built on|uses|is based on|relies on|requires")),
+    _Rule("USES", _PRODUCT, _ORG, _is("used by"), turned=True),
+    _Rule("MAKES", _ORG, _PRODUCT, rf"{_does(_MAKE)}{_FEW}"),
+    _Rule("MAKES", _PRODUCT, _ORG, _is(_MADE), turned=True),
+    _Rule(
         "MAKES",
         _PRODUCT,
         _ORG,
@@ -125,12 +113,13 @@ RULES: Final = (
         0.8,
         turned=True,
     ),
-    _rule("MAKES", _ORG, _PRODUCT, rf"{_OWN} (?:[a-z]+ ){{0,2}}", 0.8),
-    _rule("COMPETES_WITH", _ORG, _ORG, _does("(?:competes|compete|competed|competing) with")),
-    _rule("COMPETES_WITH", _ORG, _ORG, _is("(?:competitor|rival) of")),
-    _rule("INVESTED_IN", _INVESTOR, _ORG, _does(r"(?:invested|invests|took a stake) (?:[^,;]{1,30} )?in")),
-    _rule("INVESTED_IN", _INVESTOR, _ORG, _does(r"(?:led|joined) (?:a|the) [^,;]{1,40} round (?:in|of|for)")),
+    _Rule("MAKES", _ORG, _PRODUCT, rf"{_OWN} (?:[a-z]+ ){{0,2}}", 0.8),
+    _Rule("COMPETES_WITH", _ORG, _ORG, _does("(?:competes|compete|competed|competing) with")),
+    _Rule("COMPETES_WITH", _ORG, _ORG, _is("(?:competitor|rival) of")),
+    _Rule("INVESTED_IN", _INVESTOR, _ORG, _does(r"(?:invested|invests|took a stake) (?:[^,;]{1,30} )?in")),
+    _Rule("INVESTED_IN", _INVESTOR, _ORG, _does(r"(?:led|joined) (?:a|the) [^,;]{1,40} round (?:in|of|for)")),
 )
+_PATTERNS: Final = tuple((rule, re.compile(rf"{rule.between}\Z")) for rule in RULES)
 # After a list of organisations.
 SYMMETRIC_RULES: Final = (
     (
@@ -195,8 +184,8 @@ def _groups(text: str, places: Sequence[EntitySpan]) -> list[list[EntitySpan]]:
 
 
 def _between(gap: str, left: list[EntitySpan], right: list[EntitySpan]) -> Iterable[StatedRelation]:
-    for rule in RULES:
-        if left[0].type in rule.left and right[0].type in rule.right and rule.between.match(gap):
+    for rule, pattern in _PATTERNS:
+        if left[0].type in rule.left and right[0].type in rule.right and pattern.match(gap):
             # In `Dresden, Germany` the first one is the location.
             ends = right[:1] if rule.type == "LOCATED_IN" else right
             # `A and B's founder`: the owner is the nearest one.

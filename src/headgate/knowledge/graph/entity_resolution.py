@@ -88,14 +88,14 @@ class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
 class EntityCandidates:
     """The entities that a name may mean: those of the store with its keys, and those added since."""
 
-    def __init__(self, known: Iterable[EntityCandidate] = (), importing: Iterable[NewEntity] = ()) -> None:
+    def __init__(self, known: Iterable[Entity] = (), importing: Iterable[NewEntity] = ()) -> None:
         """`importing` are all entities of the import that is resolved."""
         self._by_id: dict[int, EntityCandidate] = {}
         self._by_key: defaultdict[str, set[int]] = defaultdict(set)
         # Imported entities by name, also without the legal form; an external id identifies its entity.
         self._claimed: defaultdict[str, set[str]] = defaultdict(set)
-        for candidate in known:
-            self.add(candidate)
+        for one in known:
+            candidate = self.add(one.id, one, imported=one.imported)
             if candidate.imported:
                 self._claim(candidate)
         for new in importing:
@@ -105,14 +105,16 @@ class EntityCandidates:
         for key in {one.key, *one.aliases, without_legal_form(one.key)[0]}:
             self._claimed[key].add(one.external_id or one.key)
 
-    def add(self, candidate: EntityCandidate) -> None:
+    def add(self, id: int, entity: AnyEntity, *, imported: bool) -> EntityCandidate:
         """It may be meant too; of what was known of the same id its names and external id still count."""
-        before = self._by_id.get(candidate.id)
+        candidate = EntityCandidate.of(id, entity, imported=imported)
+        before = self._by_id.get(id)
         if before is not None and not candidate.external_id:
             candidate = msgspec.structs.replace(candidate, external_id=before.external_id)
-        self._by_id[candidate.id] = candidate
+        self._by_id[id] = candidate
         for key in (candidate.key, *candidate.aliases, *_short_keys(candidate.type, candidate.key)):
-            self._by_key[key].add(candidate.id)
+            self._by_key[key].add(id)
+        return candidate
 
     def match_in_text(self, new: NewEntity) -> int | None:
         """The entity that a text means: one of the same type, or an imported one of a related type.

@@ -80,9 +80,9 @@ def slice_sections(
     """
     cutter = _TextSplitter(count, size - overlap)
     piece = _OpenChunk()
-    for part in _section_groups(sections):
-        apart = any(section.apart or section.records for section in part.sections)
-        units = ((section, unit) for section in part.sections for unit in cutter.units(section))
+    for group, with_text in _section_groups(sections):
+        apart = any(section.apart or section.records for section in group)
+        units = ((section, unit) for section in group for unit in cutter.units(section))
         ahead, fits = _take_while_fitting(units, size - piece.tokens)
         joins = fits and bool(piece.units) and not (piece.stands_apart or apart)
         if joins:
@@ -90,13 +90,13 @@ def slice_sections(
         else:
             if piece.units:
                 yield piece.closed()
-            piece = _OpenChunk(part.sections[0].path, stands_apart=apart)
+            piece = _OpenChunk(group[0].path, stands_apart=apart)
         for section, unit in chain(ahead, units):
             if piece.units and piece.tokens + unit.tokens > size:
                 yield piece.closed()
                 repeated = cutter.repeated(piece.units, unit, overlap)
                 piece = _OpenChunk(section.path, *repeated, stands_apart=apart)
-            if section is part.text and not joins:
+            if section is with_text and not joins:
                 piece.path = section.path
             piece.units.append(unit)
             piece.tokens += unit.tokens
@@ -104,24 +104,18 @@ def slice_sections(
         yield piece.closed()
 
 
-class _SectionGroup(NamedTuple):
-    """A section with text and the headings before it that have none, or the headings at the end."""
-
-    sections: tuple[DocumentSection, ...]
-    text: DocumentSection | None
-
-
-def _section_groups(sections: Iterable[DocumentSection]) -> Iterator[_SectionGroup]:
-    """The sections one after the other; headings alone go with what follows them."""
-    headings: list[DocumentSection] = []
+def _section_groups(
+    sections: Iterable[DocumentSection],
+) -> Iterator[tuple[list[DocumentSection], DocumentSection | None]]:
+    """Each section with text, and the headings without one before it; headings at the end have no text."""
+    group: list[DocumentSection] = []
     for section in sections:
-        if _is_heading(section) and not section.apart:
-            headings.append(section)
-        else:
-            yield _SectionGroup((*headings, section), section)
-            headings = []
-    if headings:
-        yield _SectionGroup(tuple(headings), None)
+        group.append(section)
+        if section.apart or not _is_heading(section):
+            yield group, section
+            group = []
+    if group:
+        yield group, None
 
 
 def _take_while_fitting(units: Iterator["_UnitOfSection"], room: int) -> tuple[list["_UnitOfSection"], bool]:

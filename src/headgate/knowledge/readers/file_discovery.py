@@ -19,10 +19,8 @@ _WILDCARDS: Final = {"**/": _DIRECTORIES, "**": ".*", "*": "[^/]*", "?": "[^/]"}
 _GLOB_PART: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]]+\]|.", re.DOTALL)
 
 
-class _ExclusionRule(NamedTuple):
-    expression: re.Pattern[str]
-    excludes: bool
-    directories_only: bool
+# An expression, whether it excludes, and whether it is for directories only.
+_ExclusionRule = tuple[re.Pattern[str], bool, bool]
 
 
 class ExclusionPatterns:
@@ -37,9 +35,9 @@ class ExclusionPatterns:
 
     def covers(self, path: str, *, is_directory: bool) -> bool:
         """Whether this path, relative to its root and with slashes, is left out."""
-        for rule in reversed(self._rules):
-            if (is_directory or not rule.directories_only) and rule.expression.fullmatch(path):
-                return rule.excludes
+        for expression, excludes, directories_only in reversed(self._rules):
+            if (is_directory or not directories_only) and expression.fullmatch(path):
+                return excludes
         return False
 
 
@@ -54,7 +52,7 @@ def _exclusion_rule(pattern: str) -> _ExclusionRule:
         _WILDCARDS.get(part) or (_one_of(part) if len(part) > 1 else re.escape(part))
         for part in _GLOB_PART.findall(pattern.removeprefix("/"))
     )
-    return _ExclusionRule(re.compile(anywhere + "".join(parts), re.DOTALL), excludes, directories_only)
+    return re.compile(anywhere + "".join(parts), re.DOTALL), excludes, directories_only
 
 
 def _one_of(letters: str) -> str:

@@ -48,26 +48,6 @@ _BESIDE: Final = tuple(
 _DIGIT: Final = re.compile(r"\d")
 
 
-class PageNumberMatch(NamedTuple):
-    """The text around the number of a page, and whether it has no other content."""
-
-    before: str
-    number: int
-    behind: str
-    is_alone: bool
-
-
-def match_page_number(line: str) -> PageNumberMatch | None:
-    """How the number of its page stands in a line without double blanks; None where no number can be that."""
-    if not _DIGIT.search(line):
-        return None
-    for way in (*_ALONE, *_BESIDE):
-        if found := way.fullmatch(line):
-            start, end = found.span("number")
-            return PageNumberMatch(line[:start], int(found["number"]), line[end:], is_alone=way in _ALONE)
-    return None
-
-
 # Running headers are among so many lines at the top or bottom of a page.
 _EDGE_LINES: Final = 3
 # Fewer pages give no evidence.
@@ -122,18 +102,21 @@ class _PageEdges(NamedTuple):
 
 
 def _edges(page: Sequence[str], number: int) -> _PageEdges:
-    def line(edge: str, place: int) -> _EdgeLine:
-        text = one_line(page[place])
-        found = match_page_number(text)
-        if found is None or abs(found.number - number) > _FARTHEST:
-            return _EdgeLine(place, ((edge, text),), is_only_number=False)
-        counting = (edge, found.before, found.number - number, found.behind)
-        return _EdgeLine(place, ((edge, text), counting), found.is_alone)
-
     filled = [place for place, text in enumerate(page) if text.strip()]
-    top = [line("top", place) for place in filled[:_EDGE_LINES]]
-    bottom = [line("bottom", place) for place in filled[: -_EDGE_LINES - 1 : -1]]
+    top = [_edge_line("top", place, one_line(page[place]), number) for place in filled[:_EDGE_LINES]]
+    last = filled[: -_EDGE_LINES - 1 : -1]
+    bottom = [_edge_line("bottom", place, one_line(page[place]), number) for place in last]
     return _PageEdges(top, bottom, len(filled))
+
+
+def _edge_line(edge: str, place: int, text: str, page: int) -> _EdgeLine:
+    ways = (*_ALONE, *_BESIDE) if _DIGIT.search(text) else ()
+    way, found = next(((way, found) for way in ways if (found := way.fullmatch(text))), (None, None))
+    if found is None or abs(shift := int(found["number"]) - page) > _FARTHEST:
+        return _EdgeLine(place, ((edge, text),), is_only_number=False)
+    start, end = found.span("number")
+    counting = (edge, text[:start], shift, text[end:])
+    return _EdgeLine(place, ((edge, text), counting), is_only_number=way in _ALONE)
 
 
 def _running(edges: Sequence[_PageEdges]) -> dict[Hashable, int]:

@@ -17,7 +17,6 @@ from headgate.knowledge.graph.entity_resolution import (
     ClaimChanges,
     ClaimOwner,
     EndpointResolver,
-    EntityCandidate,
     EntityCandidates,
     candidate_keys,
     claims_unchanged,
@@ -174,10 +173,7 @@ async def _resolve(
         if (external_id := decode_entity_claim(claim).external_id)
     }
     known = await store_reads.find_by_keys(connection, candidate_keys(entities))
-    candidates = EntityCandidates(
-        [EntityCandidate.of(one.id, one, imported=one.imported) for one in known],
-        importing=entities if importing else (),
-    )
+    candidates = EntityCandidates(known, importing=entities if importing else ())
     resolved: list[tuple[int, NewEntity]] = []
     for entity in entities:
         # No entity is stored under the empty external id.
@@ -188,7 +184,7 @@ async def _resolve(
         if id is None:
             (id,) = await connection.new_ids("entity", 1)
         if importing or is_new:
-            candidates.add(EntityCandidate.of(id, entity, imported=importing))
+            candidates.add(id, entity, imported=importing)
         resolved.append((id, entity))
     return resolved
 

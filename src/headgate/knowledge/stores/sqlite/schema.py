@@ -12,8 +12,6 @@ from headgate.domain.errors import StoreFailed
 from headgate.storage.sqlite.database_file import check_database_files, store_failure
 from headgate.storage.sqlite.migrations import FOREIGN_FILE_MESSAGE, NEWER_VERSION_MESSAGE, Migrations
 
-KNOWLEDGE_NAME: Final = "knowledge.db"
-
 KNOWLEDGE_MIGRATIONS: Final = Migrations(Path(__file__).parent / "migrations")
 
 
