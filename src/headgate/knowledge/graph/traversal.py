@@ -46,8 +46,7 @@ async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeig
     def build() -> VendorNeighbourhood:
         edges = sorted(around.edges, key=lambda edge: (-edge.confidence, edge.id))
         neighbours = sorted(
-            around.neighbours,
-            key=lambda one: (-one.confidence, -one.mentions, one.name.casefold(), one.id),
+            around.neighbours, key=lambda one: (-one.confidence, -one.mentions, one.name.casefold(), one.id)
         )
         return VendorNeighbourhood(
             vendor=vendor,

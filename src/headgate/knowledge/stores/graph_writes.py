@@ -304,9 +304,7 @@ async def _endpoints(
 
 
 async def _replace_relationships(
-    connection: WriteConnection,
-    owner: ClaimOwner,
-    related: Sequence[tuple[int, int, NewRelationship]],
+    connection: WriteConnection, owner: ClaimOwner, related: Sequence[tuple[int, int, NewRelationship]]
 ) -> tuple[ClaimChanges, int]:
     """Replace the relationship claims of an owner; returns the changes and how many relationships it has."""
     ids = await _relationship_ids(connection, [(source, target, one.type) for source, target, one in related])

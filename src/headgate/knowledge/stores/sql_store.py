@@ -19,6 +19,7 @@ from headgate.knowledge.interfaces import MentionRecord
 from headgate.knowledge.search.analyzer import ANALYZER_VERSION
 from headgate.knowledge.stores import graph_writes, postings, store_reads
 from headgate.knowledge.stores.store_connection import RecordT, StoreConnection, WriteConnection
+from headgate.search.block_postings import BLOCK_CHUNKS
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -66,8 +67,7 @@ async def replace_document(connection: WriteConnection, document: IngestedDocume
     ids = [id if id is not None else next(fresh) for id in matched]
     placed = list(enumerate(zip(ids, document.chunks, strict=True)))
     await connection.execute_rows(
-        "move_chunks",
-        [(position, chunk.tokens, id) for position, (id, chunk) in placed if id in before],
+        "move_chunks", [(position, chunk.tokens, id) for position, (id, chunk) in placed if id in before]
     )
     await connection.insert_chunks(
         source_id, [(id, position, chunk) for position, (id, chunk) in placed if id not in before]
@@ -107,7 +107,13 @@ async def _upgrade_index(connection: WriteConnection) -> tuple[int, int]:
     """Bring names and terms up to date with the analyzer; returns how many entities and chunks changed."""
     if await connection.analyzer_version() == ANALYZER_VERSION:
         return 0, 0
-    return await graph_writes.rebuild_name_keys(connection), await connection.reindex_chunks()
+    names = await graph_writes.rebuild_name_keys(connection)
+    chunks, last = await connection.forget_terms()
+    # One block after the other, so that each is written once and only its texts are in memory.
+    for first in range(0, last + 1 if chunks else 0, BLOCK_CHUNKS):
+        if stored := await connection.fetch("chunk_texts", first, first + BLOCK_CHUNKS - 1):
+            await connection.index_again(stored)
+    return names, chunks
 
 
 async def _save_source(connection: WriteConnection, document: IngestedDocument) -> int:

@@ -82,8 +82,11 @@ class WriteConnection(StoreConnection, Protocol):
     async def analyzer_version(self) -> int:
         """The version of the analyzer that made the terms of all chunks."""
 
-    async def reindex_chunks(self) -> int:
-        """Make the terms of all chunks again with the analyzer of this version; returns how many chunks."""
+    async def forget_terms(self) -> tuple[int, int]:
+        """Expect the terms of this version's analyzer; returns how many chunks there are, and the last id."""
+
+    async def index_again(self, stored: Sequence[Row]) -> None:
+        """Make the terms of chunks again; each is given as id, header and text."""
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         """Store and index new chunks, each with its id and its position in the source."""

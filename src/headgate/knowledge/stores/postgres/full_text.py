@@ -6,18 +6,16 @@ from itertools import starmap
 from typing import Final, NamedTuple
 
 from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
-from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
+from headgate.knowledge.search.analyzer import index_terms
 from headgate.knowledge.search.filters import file_suffixes
 from headgate.knowledge.stores.postgres.schema import (
     PostgresConnection,
     StoreCounters,
-    execute,
     fetch_rows,
     read_counters,
     storable,
 )
-from headgate.knowledge.stores.postings import PostingsUpdate, read_postings
-from headgate.knowledge.stores.store_connection import Row
+from headgate.knowledge.stores.postings import read_postings
 from headgate.search import block_postings
 from headgate.search.block_postings import ScoredChunk
 from headgate.search.text_analysis import words
@@ -84,10 +82,7 @@ async def _with_phrases(
     """The index finds the chunks with all the words; in those the phrases are looked for letter by letter."""
     words = sorted({word for phrase in phrases for word in phrase})
     conditions = ["lexemes @@ %s::tsquery", *["strpos(words, %s) > 0"] * len(phrases)]
-    values: list[object] = [
-        " & ".join(map(lexeme, words)),
-        *(padded_words(phrase) for phrase in phrases),
-    ]
+    values: list[object] = [" & ".join(map(lexeme, words)), *(padded_words(phrase) for phrase in phrases)]
     if sources is not None:
         conditions.append("source_id = ANY(%s)")
         values.append(sources)
@@ -183,44 +178,3 @@ async def analyze_chunks(chunks: Sequence[tuple[str, str]]) -> list[ChunkTerms]:
         return ChunkTerms(index_terms(searched), padded_words(found), lexemes)
 
     return await asyncio.to_thread(lambda: list(starmap(analyze, chunks)))
-
-
-async def reindex_chunks(connection: Connection, now: StoreCounters, postings: PostingsUpdate) -> int:
-    """Make the terms of all chunks again; returns how many. The caller saves the counters."""
-    now.words_edition = ANALYZER_VERSION
-    # Saved here too: a store without a chunk changes nothing that a reader could see.
-    await execute(connection, "UPDATE knowledge_meta SET words_edition = %s", ANALYZER_VERSION)
-    if now.chunks == 0:
-        return 0
-    # Not TRUNCATE, which would block searches.
-    await execute(connection, "DELETE FROM knowledge_postings")
-    now.length = 0
-    # One block after the other, so that each is written once and only its texts are in memory.
-    for block in range(block_postings.block_of(now.last_chunk) + 1):
-        first = block * block_postings.BLOCK_CHUNKS
-        stored = await fetch_rows(
-            connection,
-            "SELECT id, header, text FROM knowledge_chunks WHERE id BETWEEN %s AND %s",
-            first,
-            first + block_postings.BLOCK_CHUNKS - 1,
-        )
-        if stored:
-            now.length += await _reindex_block(connection, stored, postings)
-    return now.chunks
-
-
-async def _reindex_block(connection: Connection, stored: Sequence[Row], postings: PostingsUpdate) -> int:
-    """Cut the words of these; returns how many stems they have in all."""
-    ids = [id for id, _, _ in stored]
-    found = await analyze_chunks([(header, text) for _, header, text in stored])
-    await execute(
-        connection,
-        "UPDATE knowledge_chunks c SET words = n.words, lexemes = n.lexemes::tsvector"
-        " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n (id, words, lexemes) WHERE c.id = n.id",
-        ids,
-        [one.words for one in found],
-        [one.lexemes for one in found],
-    )
-    postings.add({id: one.stems for id, one in zip(ids, found, strict=True)})
-    await postings.save(PostgresConnection(connection))
-    return sum(len(one.stems) for one in found)

@@ -286,3 +286,6 @@ ON CONFLICT (stem, block) DO UPDATE SET entries = excluded.entries;
 -- name: delete_postings
 DELETE FROM knowledge_postings USING unnest(%s::text[], %s::integer[]) AS gone (stem, block)
 WHERE knowledge_postings.stem = gone.stem AND knowledge_postings.block = gone.block;
+
+-- name: chunk_texts
+SELECT id, header, text FROM knowledge_chunks WHERE id BETWEEN %s AND %s;

@@ -14,6 +14,7 @@ from headgate.knowledge.data_model import (
     ReplaceResult,
     StoreStatistics,
 )
+from headgate.knowledge.search.analyzer import ANALYZER_VERSION
 from headgate.knowledge.stores.postgres import full_text, schema, vector_index
 from headgate.knowledge.stores.postgres.full_text import ChunkTerms, analyze_chunks
 from headgate.knowledge.stores.postgres.schema import (
@@ -35,11 +36,7 @@ from headgate.knowledge.stores.sql_store import (
     reindex,
     replace_document,
 )
-from headgate.knowledge.stores.store_connection import (
-    IdKind,
-    RecordT,
-    record_from_row,
-)
+from headgate.knowledge.stores.store_connection import IdKind, RecordT, Row, record_from_row
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.postgres.connection_pool import Connection, ReplicatedDatabase, open_databases
 
@@ -91,8 +88,29 @@ class PostgresWriteConnection(PostgresConnection):
     async def analyzer_version(self) -> int:
         return self._counters.words_edition
 
-    async def reindex_chunks(self) -> int:
-        return await full_text.reindex_chunks(self._connection, self._counters, self._postings)
+    async def forget_terms(self) -> tuple[int, int]:
+        now = self._counters
+        now.words_edition = ANALYZER_VERSION
+        # Saved here too: a store without a chunk changes nothing that a reader could see.
+        await execute(self._connection, "UPDATE knowledge_meta SET words_edition = %s", ANALYZER_VERSION)
+        if now.chunks:
+            # Not TRUNCATE, which would block searches.
+            await execute(self._connection, "DELETE FROM knowledge_postings")
+            now.length = 0
+        return now.chunks, now.last_chunk
+
+    async def index_again(self, stored: Sequence[Row]) -> None:
+        ids = [id for id, _, _ in stored]
+        terms = await analyze_chunks([(header, text) for _, header, text in stored])
+        await execute(
+            self._connection,
+            "UPDATE knowledge_chunks c SET words = n.words, lexemes = n.lexemes::tsvector"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n (id, words, lexemes) WHERE c.id = n.id",
+            *(ids, [one.words for one in terms], [one.lexemes for one in terms]),
+        )
+        self._postings.add({id: one.stems for id, one in zip(ids, terms, strict=True)})
+        await self._postings.save(self)
+        self._counters.length += sum(len(one.stems) for one in terms)
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         if not chunks:
@@ -179,10 +197,7 @@ class PostgresKnowledgeStore(SqlKnowledgeStore):
         document = storable(document)
         # Before the lock: it takes as long as the rest.
         terms = await analyze_chunks([(chunk.header, chunk.text) for chunk in document.chunks])
-        return await self._write(
-            lambda connection: replace_document(connection, document),
-            chunk_terms=terms,
-        )
+        return await self._write(lambda connection: replace_document(connection, document), chunk_terms=terms)
 
     async def set_model(self, model: str, dimensions: int) -> int:
         return await self._primary.write(

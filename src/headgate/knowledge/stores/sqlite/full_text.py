@@ -8,6 +8,7 @@ from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
 from headgate.knowledge.search.filters import passes
 from headgate.knowledge.stores.postings import PostingsUpdate
 from headgate.knowledge.stores.sqlite import schema
+from headgate.knowledge.stores.store_connection import Row
 from headgate.search.text_analysis import words
 
 # Pages of one search, and searches by words and by meaning, ask with the same filters.
@@ -66,16 +67,8 @@ def _matching_chunks(connection: sqlite3.Connection, filters: DocumentFilters) -
     return frozenset.intersection(*found)
 
 
-# The id, the header and the text of a chunk.
-StoredChunkText = tuple[int, str, str]
-
-
 def index_chunks(
-    connection: sqlite3.Connection,
-    stored: Sequence[StoredChunkText],
-    postings: PostingsUpdate,
-    *,
-    leaving: bool = False,
+    connection: sqlite3.Connection, stored: Sequence[Row], postings: PostingsUpdate, *, leaving: bool = False
 ) -> None:
     """These chunks can be found by their words once the postings are saved, or not any more.
 
@@ -95,7 +88,7 @@ def index_chunks(
     schema.add_to_counter(connection, "length", sign * sum(map(len, stems.values())))
 
 
-def begin_reindex(connection: sqlite3.Connection) -> int:
+def forget_terms(connection: sqlite3.Connection) -> int:
     """Forget the words of all chunks; returns how many chunks there are."""
     chunks = schema.read_counter(connection, "chunks")
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('words', ?)", (ANALYZER_VERSION,))

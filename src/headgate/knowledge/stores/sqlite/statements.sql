@@ -255,3 +255,6 @@ INSERT OR REPLACE INTO postings VALUES (?, ?, ?);
 
 -- name: delete_postings
 DELETE FROM postings WHERE stem = ? AND block = ?;
+
+-- name: chunk_texts
+SELECT id, header, text FROM chunks WHERE id BETWEEN ? AND ?;

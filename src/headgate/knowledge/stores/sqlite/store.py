@@ -99,19 +99,13 @@ class SqliteConnection:
     async def analyzer_version(self) -> int:
         return schema.read_counter(self._connection, "words")
 
-    async def reindex_chunks(self) -> int:
-        chunks = full_text.begin_reindex(self._connection)
-        last = schema.read_counter(self._connection, "last_chunk")
-        # One block after the other, so that each is written once and only its texts are in memory.
-        for block in range(block_postings.block_of(last) + 1 if chunks else 0):
-            first = block * block_postings.BLOCK_CHUNKS
-            rows = self._connection.execute(
-                "SELECT id, header, text FROM chunks WHERE id BETWEEN ? AND ?",
-                (first, first + block_postings.BLOCK_CHUNKS - 1),
-            )
-            full_text.index_chunks(self._connection, rows.fetchall(), self._postings)
-            await self._postings.save(self)
-        return chunks
+    async def forget_terms(self) -> tuple[int, int]:
+        chunks = full_text.forget_terms(self._connection)
+        return chunks, schema.read_counter(self._connection, "last_chunk")
+
+    async def index_again(self, stored: Sequence[Row]) -> None:
+        full_text.index_chunks(self._connection, stored, self._postings)
+        await self._postings.save(self)
 
     async def insert_chunks(self, source_id: int, chunks: Sequence[tuple[int, int, NewChunk]]) -> None:
         self._connection.executemany(
