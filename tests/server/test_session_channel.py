@@ -8,7 +8,7 @@ import pytest
 
 from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc import parse_message
-from headgate.server.session_channel import ClientRequests, SessionChannel
+from headgate.server.session_streams import ClientRequests, SessionChannel
 from testkit.waiting import eventually
 
 WAIT_SECONDS = 5.0

@@ -189,10 +189,8 @@ class ToolCalls:
         return ToolNotFound(error.name, error.nearest, finder=finder)
 
     async def _with_schema(self, request: McpRequest, unknown: UnknownArgument) -> HeadgateError:
-        """The error about an unknown argument, with the schema of the tool that it may belong to.
-
-        If the caller may not call that tool, that error is returned instead.
-        """
+        """The error about an unknown argument, with the schema of the tool that it may belong to."""
+        # If the caller may not call that tool, that error is returned instead.
         definition = _OWN_DEFINITIONS.get(unknown.target)
         if definition is not None:
             own = Item(ItemKind.TOOLS, "", unknown.target, unknown.target, definition)
@@ -240,10 +238,8 @@ class ToolCalls:
         return excerpt if isinstance(answer.result, bytes) else self._calls.with_public_uris(call, excerpt)
 
     def _call_or_step(self, request: McpRequest) -> Awaitable[tuple[UpstreamCall, McpResponse]]:
-        """Send one tool call, by itself or as a step of a transaction; raises HeadgateError.
-
-        Not a coroutine of its own, because every call comes by here.
-        """
+        """Send one tool call, by itself or as a step of a transaction; raises HeadgateError."""
+        # Not a coroutine of its own, because every call comes by here.
         if request.name != STEP_TOOL and request.delivery_request is None:
             # Nearly always.
             return self._calls.call_upstream_tool(request)

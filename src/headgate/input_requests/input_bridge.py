@@ -158,10 +158,8 @@ class InputBridge:
         self._unclaimed: dict[_CallKey, SuspendedCall] = {}
 
     def deliver_with_input(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
-        """The upstream's result, or its input requests for a stateless client; raises HeadgateError.
-
-        Not a coroutine of its own, because every call comes by here.
-        """
+        """The upstream's result, or its input requests for a stateless client; raises HeadgateError."""
+        # Not a coroutine of its own, because every call comes by here.
         request = call.request
         if request.session is not None:
             return self._deliver_in_session(call)

@@ -48,10 +48,8 @@ decode_object = _object.decode
 
 
 def parse_message(body: bytes) -> Envelope:
-    """The one message in `body`; raises ProtocolViolation with the error response for anything else.
-
-    A large one is not searched for repeated members.
-    """
+    """The one message in `body`; raises ProtocolViolation with the error response for anything else."""
+    # A large one is not searched for repeated members.
     try:
         envelope = _envelope.decode(body)
         if not body.isascii():

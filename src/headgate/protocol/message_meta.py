@@ -233,10 +233,7 @@ def without_reserved_in_error(error: bytes) -> bytes:
 
 
 def without_reserved_on_disk(result: StoredJson, unwanted: IsUnwantedKey) -> StoredJson:
-    """The same of a result on disk. Reads all of it, so it must not run on the event loop.
-
-    Raises UnreadableMeta, and OSError.
-    """
+    """The same on disk: not for the event loop, as it reads all; raises UnreadableMeta or OSError."""
     try:
         span = member_spans(result.chunks()).get("_meta")
     except NotJsonObject as error:

@@ -121,11 +121,9 @@ def shared_features(capabilities: bytes, ours: Sequence[str]) -> frozenset[str]:
 
 
 def meta_names(capabilities: bytes) -> tuple[str, ...]:
-    """The `_meta` keys that a peer with these capabilities reads.
-
-    A peer that announces only the older name may know only that one, and one that follows the current
-    specification reads the other: it is sent the same under both.
-    """
+    """The `_meta` keys that a peer with these capabilities reads."""
+    # A peer that announces only the older name may know only that one, and one that follows the current
+    # specification reads the other: it is sent the same under both.
     found = _declared(capabilities)
     return (META, META_ALIAS) if found is not None and found[0] == META_ALIAS else (META,)
 

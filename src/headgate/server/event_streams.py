@@ -39,10 +39,7 @@ class StreamEvent(NamedTuple):
 
 
 class EventStream:
-    """One stream of events; without a store it has no ids and cannot be resumed.
-
-    Then what waits is counted on `connection`.
-    """
+    """One stream of events; without a store it cannot be resumed, and what waits counts on `connection`."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from headgate.protocol.jsonrpc import encode_notification
 from headgate.server.event_streams import QUIET_SECONDS, EventStream
 from headgate.server.http_request import HttpRequest
 from headgate.server.reply import Reply
-from headgate.server.session_channel import error_answer
+from headgate.server.session_streams import error_answer
 from headgate.server.sessions import HttpSession
 
 # From this version on, a server may end a stream before the answer and have the client come back for it.

@@ -94,10 +94,8 @@ class LegacySseHandler:
                 interrupt_task(task)
 
     async def post(self, envelope: Envelope, http_request: HttpRequest, identity: Identity) -> None:
-        """Handle one message from a client; the reply goes into its stream.
-
-        A request is accepted once the client has read enough of the answers before it.
-        """
+        """Handle one message from a client; the reply goes into its stream."""
+        # A request is accepted once the client has read enough of the answers before it.
         ids = parse_qs(http_request.query).get("session_id", [""])
         client = self._clients.get(ids[0])
         if client is None or not client.session.accepts(identity):

@@ -21,7 +21,7 @@ from headgate.protocol.protocol_version import (
 from headgate.protocol.rmcp import shared_features
 from headgate.server.client_context import ClientContext
 from headgate.server.delivery_metadata import take_delivery_request
-from headgate.server.session_channel import error_answer
+from headgate.server.session_streams import error_answer
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LOG = "notifications/message"
@@ -154,10 +154,8 @@ def _build_request(
 
 
 def _features_of_request(meta: dict[str, Raw]) -> frozenset[str]:
-    """The features of rmcp that a request declares for itself, which is taken out of its `_meta`.
-
-    A program that wraps a client whose handshake is over has no other place to declare them.
-    """
+    """The features of rmcp that a request declares for itself, which is taken out of its `_meta`."""
+    # A program that wraps a client whose handshake is over has no other place to declare them.
     features = shared_features(bytes(meta[META_CAPABILITIES]), FEATURES)
     if features:
         del meta[META_CAPABILITIES]

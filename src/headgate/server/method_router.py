@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -123,8 +122,8 @@ class MethodRouter:
         self._client_services = client_services
         self.subscriptions = SubscriptionBudget()
         both: dict[str, _MethodHandler] = {
-            "prompts/get": partial(self._send_named, "name", gateway.get_prompt),
-            "resources/read": partial(self._send_named, "uri", gateway.read_resource),
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
             "completion/complete": self._complete,
             **dict.fromkeys(KIND_BY_LIST_METHOD, self._list),
         }
@@ -146,10 +145,8 @@ class MethodRouter:
         }
 
     def handle_request(self, envelope: Envelope, context: ClientContext) -> Awaitable[Reply]:
-        """The reply to one request; raises ProtocolViolation when it breaks the protocol.
-
-        Not a coroutine of its own, because every call comes by here.
-        """
+        """The reply to one request; raises ProtocolViolation when it breaks the protocol."""
+        # Not a coroutine of its own, because every call comes by here.
         if envelope.method == _TOOL_CALL:
             request = mcp_requests.tool_call_request(envelope, context)
             return self._reply_from_gateway(envelope, context, request, self._gateway.call)
@@ -198,11 +195,13 @@ class MethodRouter:
 
     # Requests to servers.
 
-    async def _send_named(
-        self, member: str, work: _GatewayMethod, envelope: Envelope, context: ClientContext
-    ) -> Reply:
-        request = mcp_requests.named_request(envelope, context, member)
-        return await self._reply_from_gateway(envelope, context, request, work)
+    async def _get_prompt(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.named_request(envelope, context, "name")
+        return await self._reply_from_gateway(envelope, context, request, self._gateway.get_prompt)
+
+    async def _read_resource(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.named_request(envelope, context, "uri")
+        return await self._reply_from_gateway(envelope, context, request, self._gateway.read_resource)
 
     async def _complete(self, envelope: Envelope, context: ClientContext) -> Reply:
         request = mcp_requests.completion_request(envelope, context)

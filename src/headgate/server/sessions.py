@@ -28,8 +28,14 @@ from headgate.server.client_context import ClientContext, InitializedClient, Ses
 from headgate.server.event_streams import ReplayBuffer
 from headgate.server.method_router import MethodRouter
 from headgate.server.reply import Reply
-from headgate.server.session_channel import ClientRequests, MessageSender, SessionChannel
-from headgate.server.session_streams import LISTED_CAPABILITIES, SessionStreams, list_changed_method
+from headgate.server.session_streams import (
+    LISTED_CAPABILITIES,
+    ClientRequests,
+    MessageSender,
+    SessionChannel,
+    SessionStreams,
+    list_changed_method,
+)
 from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
 
 log = logging.getLogger("headgate.server")
@@ -261,10 +267,7 @@ class SessionStore:
         self.preference_store.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
 
     def get(self, id: bytes, identity: Identity) -> HttpSession | None:
-        """The identity's session of that id, now in use; None if there is none.
-
-        Raises TooManySessions when it cannot be revived.
-        """
+        """The identity's session of that id, now in use, or None; raises TooManySessions."""
         session = self._sessions.get(id)
         if session is None or (identity is not session.identity and not session.accepts(identity)):
             return self._revive(id, identity)
@@ -272,10 +275,8 @@ class SessionStore:
         return session
 
     def _revive(self, id: bytes, identity: Identity) -> HttpSession | None:
-        """A session that this gateway, or another with its key, opened for the identity and has forgotten.
-
-        An id that was issued to another identity does not verify, like one that was never issued.
-        """
+        """A session that this gateway, or another with its key, opened for the identity and has forgotten."""
+        # An id that was issued to another identity does not verify, like one that was never issued.
         if len(id) > _MAX_ID_BYTES:
             return None
         ended_by_client = self._ended.get(_digest(id))

@@ -173,10 +173,8 @@ def redacted_url(url: str) -> str:
 
 
 def redacted_lines(lines: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
-    """Lines of stderr without secrets, colours and control characters; `secrets` are removed literally.
-
-    They are redacted together, because a private key has many lines.
-    """
+    """Lines of stderr without secrets, colours and control characters; `secrets` are removed literally."""
+    # They are redacted together, because a private key has many lines.
     last = list(lines)[-_READ_LINES:]
     plain = [_plain(line[:_READ_CHARACTERS]) for line in _without_end_of_key(last)]
     text = redact(redact_values("\n".join(plain), secrets))

@@ -191,10 +191,8 @@ class UpstreamFleet:
         return all(supervisor.settled.is_set() for supervisor in self._supervisors.values())
 
     async def wait_for_listing(self, pool_key: PoolKey, sees: SeesServer = _sees_all) -> None:
-        """Give servers a bounded time to start, and to list for clients of that profile.
-
-        A server that the client does not see gets no connection of the client's own.
-        """
+        """Give servers a bounded time to start, and to list for clients of that profile."""
+        # A server that the client does not see gets no connection of the client's own.
         await self.wait_for_start()
         refreshes = set()
         for name, supervisor in self._supervisors.items():

@@ -303,10 +303,8 @@ async def _initialize(
 def negotiation_result_of(
     version: str, capabilities: bytes, instructions: str, meta: bytes = b"", server: str = ""
 ) -> NegotiationResult:
-    """What a server declares, within limits.
-
-    rmcp is kept apart, because it ends at the gateway.
-    """
+    """What a server declares, within limits."""
+    # rmcp is kept apart, because it ends at the gateway.
     if len(instructions) > _LONGEST_INSTRUCTIONS:
         log.warning("instructions cut", extra={"server": server, "characters": len(instructions)})
         instructions = shortened(instructions, _LONGEST_INSTRUCTIONS)

@@ -138,11 +138,9 @@ class ServerEventListener(Protocol):
 
 
 class InFlightRequest(SendAttempt):
-    """A request in flight with its timer, and the server requests that it waits for.
+    """A request in flight with its timer, and the server requests that it waits for."""
 
-    The attributes have their defaults in the class, because nearly every request ends without any of them.
-    """
-
+    # The defaults are in the class, because nearly every request ends without any of them.
     # How many server requests suspend its timer.
     suspensions = 0
     # The server requests that no other request can have caused.

@@ -82,42 +82,6 @@ class _PendingRequest(InFlightRequest):
 MOST_LATE = 1000
 
 
-class LateAnswers:
-    """The ids of requests on a shared connection that may still be answered."""
-
-    def __init__(self) -> None:
-        # The handler of each answer, and until when it is awaited.
-        self._awaited: dict[bytes, tuple[Callable[[McpResponse], None], float]] = {}
-
-    def __len__(self) -> int:
-        return len(self._awaited)
-
-    def __contains__(self, id: bytes) -> bool:
-        return id in self._awaited
-
-    def await_answer(self, id: bytes, outgoing: OutgoingRequest, started: float) -> float | None:
-        """Wait for the answer of an abandoned request that has a handler; returns until when."""
-        if outgoing.on_late is None:
-            return None
-        if len(self._awaited) >= MOST_LATE:
-            del self._awaited[next(iter(self._awaited))]
-        until = started + outgoing.late_seconds
-        self._awaited[id] = outgoing.on_late, until
-        return until
-
-    def pop_handler(self, id: bytes) -> Callable[[McpResponse], None] | None:
-        """The handler of an answer that has come, for one use."""
-        return self._awaited.pop(id, (None, 0.0))[0]
-
-    def expire(self, now: float) -> float | None:
-        """Remove those whose time is over; returns when the next one ends."""
-        self._awaited = {id: awaited for id, awaited in self._awaited.items() if awaited[1] > now}
-        return min((until for _, until in self._awaited.values()), default=None)
-
-    def clear(self) -> None:
-        self._awaited.clear()
-
-
 class PendingRequests:
     """The requests in flight on one connection, by their JSON-RPC id."""
 
@@ -126,7 +90,8 @@ class PendingRequests:
         self._send = send
         self._router = router
         self._pending: dict[bytes, _PendingRequest] = {}
-        self._late = LateAnswers()
+        # The handlers of answers that may come after their callers gave up, and until when they are awaited.
+        self._late: dict[bytes, tuple[Callable[[McpResponse], None], float]] = {}
         self._last = 0
         self._loop = asyncio.get_running_loop()
         self._replies = ReplyQueue(self._send_quietly, router)
@@ -196,8 +161,13 @@ class PendingRequests:
             self._await_late_answer(id, waiting)
 
     def _await_late_answer(self, id: bytes, waiting: _PendingRequest) -> None:
-        until = self._late.await_answer(id, waiting.outgoing, waiting.started)
-        if until is not None:
+        """Wait for the answer of an abandoned request that has a handler, for a bounded time."""
+        on_late = waiting.outgoing.on_late
+        if on_late is not None:
+            if len(self._late) >= MOST_LATE:
+                del self._late[next(iter(self._late))]
+            until = waiting.started + waiting.outgoing.late_seconds
+            self._late[id] = on_late, until
             self.expire_by(until)
 
     def expire_by(self, when: float) -> None:
@@ -216,9 +186,9 @@ class PendingRequests:
                 seconds = now - waiting.started
                 timeout = UpstreamTimeout(self._server, waiting.outgoing.what, seconds)
                 self._give_up(id, waiting, timeout, "it took too long")
+        self._late = {id: awaited for id, awaited in self._late.items() if awaited[1] > now}
         when = [waiting.deadline for waiting in self._pending.values()]
-        if self._late and (until := self._late.expire(now)) is not None:
-            when.append(until)
+        when += [until for _, until in self._late.values()]
         if when:
             self.expire_by(min(when))
 
@@ -280,8 +250,8 @@ class PendingRequests:
             self._fail(id, InvalidUpstreamResponse(self._server, waiting.outgoing.what, fault))
 
     def _handle_late(self, id: bytes, message: UpstreamMessage) -> bool:
-        on_late = self._late.pop_handler(id)
-        if on_late is None or fault_of_answer(message):
+        on_late, _ = self._late.pop(id)
+        if fault_of_answer(message):
             return False
         on_late(McpResponse(message.result, error=bytes(message.envelope.error)))
         return True
@@ -305,7 +275,7 @@ class PendingRequests:
         if isinstance(error, MessageNotStored):
             # Only the envelope of the answer is left.
             id = b"" if error.envelope.method else bytes(error.envelope.id)
-            self._late.pop_handler(id)
+            self._late.pop(id, None)
         else:
             id = self._request_named_in(error.evidence)
         waiting = self._pending.get(id)
@@ -327,7 +297,7 @@ class PendingRequests:
         for found in _SOME_ID.findall(evidence):
             if found in self._pending:
                 return bytes(found)
-            if self._late.pop_handler(found) is not None:
+            if self._late.pop(found, None) is not None:
                 # It answers a request whose caller gave up, and no other.
                 return b""
         return self._only_pending() if b'"jsonrpc"' in evidence else b""

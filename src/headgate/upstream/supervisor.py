@@ -256,10 +256,8 @@ class UpstreamSupervisor:
         return self.spec.shared or self._listings.has_listing(profile)
 
     async def refresh_listing(self, pool_key: PoolKey) -> None:
-        """Fetch the listing for clients of that profile; raises HeadgateError.
-
-        A server that is stopped until its next use is not started for that.
-        """
+        """Fetch the listing for clients of that profile; raises HeadgateError."""
+        # A server that is stopped until its next use is not started for that.
         if self._main_connection.state is ServerState.IDLE:
             return
         peer = await self._main_connection.wait_connected()

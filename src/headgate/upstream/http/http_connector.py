@@ -299,10 +299,8 @@ def proxy_refusal(proxy: HttpProxy, status: int, authority: str) -> str:
 
 
 def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
-    """The TLS context for a server: trusted authorities and client certificate; raises ConnectFailed.
-
-    Without `caFile` that is the system's store, for which SSL_CERT_FILE and SSL_CERT_DIR may stand.
-    """
+    """The TLS context for a server: trusted authorities and client certificate; raises ConnectFailed."""
+    # Without `caFile` that is the system's store, for which SSL_CERT_FILE and SSL_CERT_DIR may stand.
     context = _context_trusting(files.ca_file, alone=True)
     if files.client_cert:
         try:

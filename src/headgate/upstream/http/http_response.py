@@ -65,10 +65,7 @@ async def read_json_body(
     limits: MessageLimits,
     accepts_invalid_utf8: AcceptsInvalidUtf8 | None = None,
 ) -> UpstreamMessage:
-    """The message in a JSON body.
-
-    Raises MalformedMessage, MessageTooLarge, ContentDecodingFailed or ConnectionDropped.
-    """
+    """A JSON body; raises MalformedMessage, MessageTooLarge, ContentDecodingFailed or ConnectionDropped."""
     assembly = MessageAssembler(limits)
     try:
         async for chunk in decoded_chunks(response, limits.largest):

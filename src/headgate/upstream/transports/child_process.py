@@ -256,10 +256,8 @@ _MOST_FILES = 1024 * 1024
 
 
 def raise_file_limit() -> int | None:
-    """Raise the soft limit of open files to the hard one; returns the old one, or None if it stays.
-
-    Children get the old limit back: programs that use select() or close every possible descriptor rely on it.
-    """
+    """Raise the soft limit of open files to the hard one; returns the old one, or None if it stays."""
+    # Children get the old limit back: programs that use select() or close every descriptor rely on it.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= target:
@@ -388,11 +386,9 @@ class ChildProcess:
             self._transports.append(reading)
 
     def _duplicated(self, pipe: IO[bytes] | None, mode: str) -> IO[bytes]:
-        """The pipe for the event loop, under another descriptor.
-
-        uvloop closes the descriptor and later the file, when the descriptor may belong to another child or to
-        a client. So it gets a file that leaves the descriptor open.
-        """
+        """The pipe for the event loop, under another descriptor."""
+        # uvloop closes the descriptor and later the file, when the descriptor may belong to another child or
+        # to a client. So it gets a file that leaves the descriptor open.
         assert pipe is not None
         closes_descriptors = type(self._loop).__module__.partition(".")[0] == "uvloop"
         with pipe:

@@ -41,10 +41,7 @@ class StreamRefused(Exception):
 
 
 def pause_seconds(position: StreamPosition, fruitless: int, least: float, most: float) -> float:
-    """How long to wait before a stream is reopened, after `fruitless` attempts without an event.
-
-    Never less than the server requires.
-    """
+    """The pause after `fruitless` attempts without an event; never less than the server requires."""
     required = position.retry_seconds
     first = max(_DEFAULT_SECONDS if required is None else required, least)
     # A larger exponent overflows a float.
@@ -120,10 +117,7 @@ class ResumableStreams:
             self._count_resumed()
 
     async def listen(self, handle: EventHandler) -> None:
-        """Keep the stream of server messages open for as long as the session lasts.
-
-        Raises StreamRefused if there is no such stream, and ConnectFailed.
-        """
+        """Keep the stream of server messages open; raises StreamRefused without one, and ConnectFailed."""
         position, opened, fruitless = StreamPosition(), False, 0
         while not self._lost.done():
             position.moved = False

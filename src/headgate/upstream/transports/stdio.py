@@ -290,10 +290,8 @@ class WriteCoalescer:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been gathered.
-
-        The pipe is written to here, because the transport does not tell whether a failed write had begun.
-        """
+        """Write what has been gathered."""
+        # The pipe is written to here, because the transport does not tell whether a failed write had begun.
         if not self._parts:
             return
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
