@@ -17,9 +17,10 @@ from headgate.control.ledger_recovery import LedgerRecoveryReport
 from headgate.delivery.ledger import ClaimVerdict, LedgerDamaged, OperationOutcome, OperationState
 from headgate.domain.mcp_request import McpResponse
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
-from headgate.storage.sqlite.ledger_integrity import LedgerGuard
+from headgate.storage.sqlite.ledger_integrity import LEDGER_MIGRATIONS, LedgerGuard
 from headgate.storage.sqlite.ledger_recovery import inspect, recover
 from headgate.storage.sqlite.ledger_rows import forget_ended
+from headgate.storage.sqlite.migrations import Migrations
 from tests.storage.ledger_stages import WINDOW_SECONDS, SqliteStage, granted, intent, sqlite_stage
 
 CALLS = 300
@@ -472,3 +473,18 @@ def _forget_all(path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         forget_ended(connection, math.inf, math.inf, 10)
         connection.execute("COMMIT")
+
+
+def test_a_ledger_with_a_mark_is_migrated_to_a_later_version(
+    ledgers: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(ledgers["closed"], tmp_path / "data")
+    later = tmp_path / "migrations"
+    shutil.copytree(LEDGER_MIGRATIONS.all[0].path.parent, later)
+    number = LEDGER_MIGRATIONS.latest_version + 1
+    (later / f"{number:04}_a_note.sql").write_text("ALTER TABLE operations ADD COLUMN note TEXT;\n")
+    guard = LedgerGuard(tmp_path / "data" / LEDGER_NAME)
+    with closing(guard.open(Migrations(later), 1.0)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (number,)
+        assert connection.execute("SELECT count(note), count(*) FROM operations").fetchone()[1] >= CALLS
+    guard.close()

@@ -32,6 +32,8 @@ from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 _LOG_BYTES = 4 * 1024 * 1024
 _COUNT: Final = "UPDATE identity SET commits = ?, checksum = ? WHERE one = 1 AND checksum = ?"
 _READ_AT_ONCE: Final = 500
+# The schema version that brought the identity, and with it the mark beside the file.
+_FIRST_MARKED_VERSION: Final = 2
 # 256 MB: rewriting a larger file would delay a start for long.
 _MOST_COMPACTED_PAGES: Final = 65_536
 
@@ -159,9 +161,9 @@ class LedgerGuard(DatabaseGuard):
 
 
 def check_schema(connection: Connection, version: int) -> None:
-    """Raises LedgerDamaged when a ledger that was there before is of an earlier version, or lacks a table."""
+    """Raises LedgerDamaged when a ledger with a mark is from before there were marks, or lacks a table."""
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if version != LEDGER_MIGRATIONS.latest_version or {"operations", "key_hashes", "identity"} - found:
+    if version < _FIRST_MARKED_VERSION or {"operations", "key_hashes", "identity"} - found:
         raise LedgerDamaged("tables are missing, or the file is a copy of an earlier version")
 
 
