@@ -6,16 +6,14 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
 from headgate.embedding.threaded_embedder import PassageEmbedder
-from headgate.knowledge.extraction.extractor import RuleBasedExtractor
-from headgate.knowledge.interfaces import ExtractorFactory, KnowledgeStore
+from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.options import KnowledgeOptions
 from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.search.query_cache import QueryCache
@@ -34,28 +32,20 @@ _UNAVAILABLE: Final = "the store of the documents cannot be used; the log says w
 
 
 class KnowledgeComponents(NamedTuple):
-    """The open store, the embedder if there is one, the tools over both, and the entity extractor."""
+    """The open store, the embedder if there is one, and the tools over both."""
 
     store: KnowledgeStore
     vectors: PassageEmbedder | None
     tools: KnowledgeTools
-    make_extractor: ExtractorFactory
-    # Whether the configuration turns embeddings off, in contrast to an embedder that is not installed.
-    bm25_only: bool = False
 
 
 @asynccontextmanager
 async def open_knowledge(
-    options: KnowledgeOptions,
-    offline: OfflineModel,
-    budget: TokenBudget | None = None,
-    *,
-    make_extractor: ExtractorFactory = RuleBasedExtractor,
+    options: KnowledgeOptions, offline: OfflineModel, budget: TokenBudget | None = None
 ) -> AsyncIterator[KnowledgeComponents]:
     """All components for as long as the block lasts; raises ConfigError.
 
-    Without a budget no call is refused for its tokens; the command line has none. `make_extractor` replaces
-    the rules that find entities in texts.
+    Without a budget no call is refused for its tokens; the command line has none.
     """
     make_embedder = embedder_maker(
         options.embedder,
@@ -73,30 +63,28 @@ async def open_knowledge(
             stack.push_async_callback(vectors.close)
         store = await stack.enter_async_context(open_configured_store(options))
         tools = _build_tools(options, store, vectors, budget or TokenBudget(None, clock=time.monotonic))
-        yield KnowledgeComponents(store, vectors, tools, make_extractor, bm25_only=options.bm25_only)
+        yield KnowledgeComponents(store, vectors, tools)
 
 
-def open_configured_store(options: KnowledgeOptions) -> AbstractAsyncContextManager[KnowledgeStore]:
+@asynccontextmanager
+async def open_configured_store(options: KnowledgeOptions) -> AsyncIterator[KnowledgeStore]:
     """The store alone; raises ConfigError for a PostgreSQL that cannot be used."""
     # Only the driver of the configured store is imported.
     if options.store_url is not None:
-        return open_postgres_store(
+        async with open_postgres_store(
             options.store_url,
             replica_url=options.replica_url,
             fewest_connections=options.pool_min,
             most_connections=options.pool_max,
-        )
-    return _open_sqlite_store(options.database_path)
-
-
-@asynccontextmanager
-async def _open_sqlite_store(path: Path) -> AsyncIterator[KnowledgeStore]:
+        ) as store:
+            yield store
+        return
     # In a thread, because the import reads the SQL of the store.
     await asyncio.to_thread(import_module, "headgate.knowledge.stores.sqlite.store")
     from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 
-    async with open_sqlite_store(path) as store:
-        yield store
+    async with open_sqlite_store(options.database_path) as sqlite_store:
+        yield sqlite_store
 
 
 @asynccontextmanager

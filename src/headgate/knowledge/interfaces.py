@@ -1,6 +1,6 @@
 """The Protocols of the document server: embedder, entity extractor, and the parts of a store."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -60,10 +60,6 @@ class EntityExtractor(Protocol):
 
     def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
         """The entities of one document with their mentions, and the relationships its sentences state."""
-
-
-# Makes the extractor of one ingestion; the argument has the entities that were imported before.
-ExtractorFactory = Callable[[Sequence[NewEntity]], EntityExtractor]
 
 
 class IndexReader(Protocol):

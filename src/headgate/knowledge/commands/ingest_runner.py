@@ -20,6 +20,7 @@ from headgate.knowledge.commands.ingestion_report import ImportedGraph, Ingestio
 from headgate.knowledge.composition import KnowledgeComponents, open_knowledge
 from headgate.knowledge.data_model import NewChunk
 from headgate.knowledge.errors import InvalidGraph, UnresolvedEndpoints
+from headgate.knowledge.extraction.extractor import RuleBasedExtractor
 from headgate.knowledge.graph.graph_files import lines_of_relationships, read_graph
 from headgate.knowledge.ingestion.document_source import SourceRoots
 from headgate.knowledge.ingestion.pipeline import IngestionPipeline
@@ -98,6 +99,8 @@ class _IngestRunner:
     files: FileLibrary | None
     options: IngestOptions
     failed: FailedFiles
+    # Whether the configuration turns embeddings off, in contrast to an embedder that is not installed.
+    bm25_only: bool
     # The error of each graph, which is logged once until the graph changes.
     wrong: dict[Path, str] = field(default_factory=dict)
     last_fingerprints: dict[str, object] = field(default_factory=dict)
@@ -157,7 +160,7 @@ class _IngestRunner:
 
     async def _ingest_files(self, files: FileLibrary, progress: ProgressPrinter) -> IngestionReport:
         known = await self.knowledge.store.imported_entities()
-        extractor = _CountingExtractor(await asyncio.to_thread(self.knowledge.make_extractor, known))
+        extractor = _CountingExtractor(await asyncio.to_thread(RuleBasedExtractor, known))
         ingestion = IngestionPipeline(
             self.knowledge.store,
             files,
@@ -174,7 +177,7 @@ class _IngestRunner:
         still_failing = {failure.file for failure in summary.failed}
         failures = {file: kept for file, kept in files.failures.items() if file in still_failing}
         await asyncio.to_thread(self.failed.write, failures)
-        if self.knowledge.bm25_only:
+        if self.bm25_only:
             # BM25 alone was chosen on purpose.
             summary = msgspec.structs.replace(summary, advice="")
         return IngestionReport(documents=summary, without_text=extractor.without_text)
@@ -235,7 +238,7 @@ async def _open_runner(
             # Changes are reported under the names that the files have in the store.
             files.use_root_names(SourceRoots(await knowledge.store.source_digests()))
             files.remember_failures(await asyncio.to_thread(failed.read))
-        yield _IngestRunner(knowledge, files, ingest_options, failed)
+        yield _IngestRunner(knowledge, files, ingest_options, failed, options.bm25_only)
 
 
 def _origin(path: Path) -> str:

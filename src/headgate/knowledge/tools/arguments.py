@@ -11,7 +11,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headgate.domain.identity import Identity
-from headgate.domain.tool_arguments import lenient_value, unknown_argument_message, unknown_names
+from headgate.domain.tool_arguments import (
+    lenient_value,
+    list_in_text,
+    unknown_argument_message,
+    unknown_names,
+)
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.filters import widen_filters
@@ -174,7 +179,8 @@ def _string(name: str, value: Any, schema: Mapping[str, Any]) -> str:
 def _list(name: str, value: Any, schema: Mapping[str, Any]) -> tuple[Any, ...]:
     """Ids or names of fields, each once."""
     # Some clients send a list as a text.
-    found: Any = _decoded(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    held = list_in_text(value, list[Any]) if isinstance(value, str) else None
+    found: Any = value if held is None else held
     is_list = isinstance(found, list | tuple)
     if name == "fields":
         if not is_list or not all(isinstance(field, str) for field in found):
@@ -215,7 +221,10 @@ def _words(name: str, value: object) -> tuple[str, ...]:
 
 def _filters(value: object, known: tuple[str, ...]) -> DocumentFilters:
     # The clients that send a list as a text send an object so too.
-    given = _decoded(value) if isinstance(value, str) else value
+    given = value
+    if isinstance(value, str):
+        with suppress(msgspec.DecodeError, RecursionError, UnicodeError):
+            given = msgspec.json.decode(value)
     if not isinstance(given, Mapping):
         raise _wrong("filters", 'an object such as {"source_category": "contracts"}', value)
     if unknown := [name for name in given if name not in known]:
@@ -250,15 +259,6 @@ def _text(name: str, value: object, what: str) -> str:
     if _UNSTORABLE.search(value):
         raise _wrong(name, f"{what} without NUL or halves of characters", value)
     return value
-
-
-def _decoded(text: str) -> object:
-    """The text decoded as JSON; the text itself where it is none."""
-    try:
-        found: object = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return text
-    return found
 
 
 def _wrong(name: str, what: str, value: object) -> InvalidKnowledgeArgument:
