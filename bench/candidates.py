@@ -51,7 +51,7 @@ class Gateway:
 
 
 def stdio_upstream(tools: int = 10) -> Target:
-    """The stdio upstream, started by whoever is in front of it."""
+    """The stdio upstream, started by the gateway in front of it."""
     command = (sys.executable, "-m", "testkit.servers.prepared_stdio", "--tools", str(tools))
     return Target("stdio", command=command)
 

@@ -1,4 +1,4 @@
-"""Guards the yardstick: the bare forwarder may not change, or nobody could compare one year with the next."""
+"""Guards the yardstick: the bare forwarder may not change, or years could not be compared."""
 
 import hashlib
 from pathlib import Path

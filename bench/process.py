@@ -57,7 +57,7 @@ def wait_until(answers: Callable[[], bool], pid: int, what: str) -> float:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on at this moment."""
+    """A port of the loopback address without a listener at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

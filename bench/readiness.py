@@ -37,7 +37,7 @@ def wait_for_servers(gateway: Gateway, count: int) -> float:
 
 
 def wait_for_port(port: int, pid: int, what: str) -> None:
-    """Return once somebody answers on the port. Raises StartFailed."""
+    """Return once the port answers. Raises StartFailed."""
     wait_until(lambda: _get(port, "/")[0] > 0, pid, what)
 
 

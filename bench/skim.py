@@ -105,7 +105,7 @@ def _regex(text: bytes, size: int) -> list[Line]:
         if piece_size > size:
             continue
         pieces = _cut(part, piece_size)
-        # Once: it takes seconds, and nothing finer is to be told.
+        # Once: it takes seconds, and needs no finer figure.
         seconds = _cpu_seconds(lambda pieces=pieces: [_STRINGS.sub(b"", piece) for piece in pieces], 1)  # type: ignore[misc]
         way = f"regex, {piece_size // 1024} KiB pieces"
         lines.append(Line(text="escaped string", way=way, read_bytes=len(part), cpu_seconds=seconds))

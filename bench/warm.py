@@ -1,6 +1,6 @@
 """Section `warm`: how soon a gateway with many servers answers after a start, without and with its catalog.
 
-The servers of the second start wait at a door that opens only after everything was measured.
+The servers of the second start wait for a file that is made only after everything was measured.
 """
 
 import http.client
@@ -51,15 +51,15 @@ def run(options: Options) -> dict[str, object]:
     starts = []
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as home:
         place = Path(home)
-        config, door = _prepare(place, servers)
+        config, start_file = _prepare(place, servers)
         query = _real_tools()[0]["description"][:100]
         for mode in ("full", "search"):
             for catalog in ("none", "warm"):
                 print(f"bench: warm: {mode}, catalog {catalog}", file=sys.stderr, flush=True)
                 if catalog == "none":
-                    door.touch()
+                    start_file.touch()
                 else:
-                    door.unlink()
+                    start_file.unlink()
                 start = _start(config, place / mode, mode, catalog, servers * _TOOLS, query)
                 starts.append(start)
     print(_report(starts, servers))
@@ -73,9 +73,9 @@ def run(options: Options) -> dict[str, object]:
 
 
 def _prepare(place: Path, servers: int) -> tuple[Path, Path]:
-    """A configuration of servers with tools of real ones, all behind one door."""
+    """A configuration of servers with tools of real ones, all of which wait for one file."""
     tools = _real_tools()
-    door = place / "door"
+    start_file = place / "start"
     entries = {}
     for number in range(servers):
         listing = place / f"{number}.json"
@@ -87,12 +87,12 @@ def _prepare(place: Path, servers: int) -> tuple[Path, Path]:
         for one, name in zip(own, names, strict=False):
             one["name"] = name
         listing.write_text(json.dumps({"tools": own}))
-        wait = f"while [ ! -e {shlex.quote(str(door))} ]; do sleep 1; done"
+        wait = f"while [ ! -e {shlex.quote(str(start_file))} ]; do sleep 1; done"
         serve = shlex.join([sys.executable, str(_SERVER), str(listing)])
         entries[f"server{number}"] = {"command": "sh", "args": ["-c", f"{wait}; exec {serve}"]}
     config = place / "headgate.json"
     config.write_text(json.dumps({"mcpServers": entries}))
-    return config, door
+    return config, start_file
 
 
 def _real_tools() -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ Operation = Callable[[], Awaitable[object]]
     full_seconds=240,
 )
 async def amplification(trial: Trial) -> None:
-    """Nobody makes the gateway work much by saying little."""
+    """A short request does not make the gateway work much."""
     rounds = trial.size(quick=3, full=20)
     servers = {f"load{number}": load() for number in range(25)}
     async with (

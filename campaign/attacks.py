@@ -202,7 +202,7 @@ def _listening(pid: int) -> set[str]:
 
 
 async def _refuses_to_listen(directory: Path) -> tuple[int | None, str]:
-    """The exit code of a gateway that is told to listen on every address, and what it said."""
+    """The exit code and output of a gateway with the setting to listen on every address."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headgate", "serve", "--transport", "http", "--host", "0.0.0.0"),
         *("--port", "0", "--data-dir", str(directory / "open")), cwd=directory,

@@ -73,7 +73,7 @@ def call_body(arguments: bytes = b"{}") -> bytes:
     "413 before the body is read; exactly 4 MiB passes",
 )
 async def too_large(trial: Trial) -> None:
-    """The limit holds whatever way the length is told, and costs no memory."""
+    """The limit holds for every form of declaring a length, and costs no memory."""
     async with poster(trial) as one:
         port, usage = one.gateway.port, Usage(one.gateway)
         declared = http1.request(port, "POST", "/mcp", one.headers | {"Content-Length": str(BODY_LIMIT + 1)})

@@ -31,7 +31,7 @@ def _hold(server: str) -> str:
 
 
 class _Endings:
-    """How many calls each upstream was told to end."""
+    """How many cancellations each upstream received."""
 
     def __init__(self, trial: Trial, web: MisbehavingHttpProcess) -> None:
         self._trial = trial
@@ -44,7 +44,7 @@ class _Endings:
         return len(recorded(self._trial.directory, server, "cancelled"))
 
     async def next(self, server: str, do: Callable[[], Any]) -> float:
-        """Do something; gives the seconds until the upstream is told to end one more call."""
+        """Do something; gives the seconds until the upstream receives one more cancellation."""
         before = self.count(server)
         done = do()
         if asyncio.iscoroutine(done):

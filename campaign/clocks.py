@@ -189,7 +189,7 @@ class _Story:
     full_seconds=180,
 )
 async def wrong_clock(trial: Trial) -> None:
-    """What is measured is measured by a clock that nobody sets; a day of retention is not an hour off."""
+    """Durations use the monotonic clock; a day of retention is not an hour off."""
     # At the same time, because most of it is waiting.
     found = await asyncio.gather(*(_changed(trial, label) for label in _CHANGES), _restarted(trial))
     trial.measure("violations", sum(found))

@@ -1,4 +1,4 @@
-"""Tools whose definitions are a trap: schemas that cost dearly, and names that nobody can use (B08, B09)."""
+"""Tools whose definitions are a trap: schemas that are expensive, and unusable names (B08, B09)."""
 
 import json
 import time
@@ -20,7 +20,7 @@ _DIALECTS = {"plain": "campaign", "gemini": "gemini-client", "openai": "openai-c
 _SLOW_SECONDS = 2.0
 # Servers among which the definitions are divided: what one lists is read in one piece.
 _SHARES = 4
-# Every mode and dialect that somebody asked for is kept as it is sent, for both eras.
+# Every requested mode and dialect is kept as it is sent, for both eras.
 _MOST_TIMES = 20
 
 

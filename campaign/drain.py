@@ -43,7 +43,7 @@ class _Round:
 
 
 class _Drains:
-    """A gateway that is told to end again and again, and callers who insist on their calls."""
+    """A gateway that is drained again and again, and callers that retry their calls."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -107,7 +107,7 @@ class _Drains:
         return seen
 
     async def _watch(self, gateway: AsyncGatewayProcess, seen: _Round) -> None:
-        """Ask whether it is ready, on a new connection each time, until there is nobody to ask."""
+        """Ask whether it is ready, on a new connection each time, until no gateway listens."""
         # The signal has to arrive first.
         await asyncio.sleep(0.05)
         while gateway.child.returncode is None:

@@ -12,7 +12,7 @@ from testkit.servers.misbehaving_http import TOOLS as HTTP_TOOLS
 from testkit.servers.misbehaving_tools import TOOLS
 
 AT_ONCE_SECONDS = 0.5
-_CLOSED_PORT = 9  # the discard port, which nobody serves here
+_CLOSED_PORT = 9  # the discard port, which is not served here
 # Counted from a gateway without children: three pipes and a handle for each of the 45 that can run.
 SPARE_FILES = 4 * 45 + 20
 

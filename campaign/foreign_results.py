@@ -22,7 +22,7 @@ _SECRET = "for-its-owner-only"
 
 
 def _unlike_unknown(answer: Answer, cache_id: str) -> str:
-    """In what an answer differs from the one for an id that nobody ever had; nothing if in nothing."""
+    """How an answer differs from the one for an id that never existed; empty if not at all."""
     told = f"Cache entry {cache_id[:100]!r} not found or expired. "
     expected = told + "Re-call the original tool to get a new cache_id."
     code = answer.failure.code if answer.failure else ""
@@ -38,7 +38,7 @@ def _unlike_unknown(answer: Answer, cache_id: str) -> str:
     quick_seconds=40,
 )
 async def foreign_ids(trial: Trial) -> None:
-    """Whoever knows or guesses an id learns nothing by it, not even that it exists."""
+    """A client that knows or guesses an id learns nothing, not even that it exists."""
     path = text_file(trial, "secret", [f"{_SECRET}\n" * 2_000])
     settings = {"cacheTTLSeconds": _TTL_SECONDS}
     async with (
@@ -101,7 +101,7 @@ async def _tried(caller: Client, label: str, cache_id: str) -> list[str]:
 
 
 async def _check_ended_session(trial: Trial, gateway: AsyncGatewayProcess, path: Any) -> None:
-    """With a session its results end, and nobody takes them up under its id."""
+    """The results of a session end with it, and its id does not reach them again."""
     async with client(gateway.port) as ending:
         stored = await kept(ending, path)
         headers = ending.session_headers
@@ -112,7 +112,7 @@ async def _check_ended_session(trial: Trial, gateway: AsyncGatewayProcess, path:
 
 
 async def _check_timing(trial: Trial, thief: Client, stored: str) -> None:
-    """Ids of others and of nobody by chance, so that whatever else the machine does falls on both."""
+    """Foreign and unknown ids in random order, so that other load falls on both."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(trial.size(quick=400, full=1_000)):
         exists = secrets.randbelow(2) == 0

@@ -1,4 +1,4 @@
-"""Logical calls with a key, what their callers were told, and whether that agrees with what was done."""
+"""Logical calls with a key, what their callers got, and whether that agrees with what was done."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class Logical:
         return f"key-{self.ref}"
 
     def agrees(self, state: str | None) -> bool:
-        """Whether that state in the ledger is what the caller was told; a late answer may have come since."""
+        """Whether that state in the ledger is what the caller got; a late answer may have come since."""
         if self.told:
             return state == "done"
         return state == "in_doubt" or (state == "done" and self.timeouts > 0)
@@ -104,7 +104,7 @@ async def repeat(call: Logical, caller: Client, up: asyncio.Event) -> None:
 
 
 def said(answer: Answer) -> str:
-    """The nonce of the execution that is answered with; what somebody else has told of it has none."""
+    """The nonce of the execution in the answer; an operator's decision has none."""
     if answer.operation.get("resolved_by") in ("probe", "operator", "caller"):
         return ""
     try:
@@ -129,7 +129,7 @@ class Tally:
 
     @property
     def in_doubt(self) -> int:
-        """How many callers were told that nobody knows."""
+        """How many callers got an unknown outcome."""
         return sum(self.doubts.values())
 
     def row(self) -> str:
@@ -145,7 +145,7 @@ class Tally:
 
 
 def judge(calls: Iterable[Logical], lines: Iterable[AuditRecord]) -> Tally:
-    """Compare what callers were told with what was done."""
+    """Compare what callers got with what was done."""
     tally, done, arrived = Tally(), defaultdict[str, list[str]](list), Counter[str]()
     for line in lines:
         if line.event == "executed":

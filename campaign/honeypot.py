@@ -1,4 +1,4 @@
-"""Where a schema may point and nobody may go: an HTTP server and a file that notice whoever comes."""
+"""Forbidden targets of references in schemas: an HTTP server and a file that detect access."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Well:
-    """A server on this machine that nobody should ask for anything, and a pipe that nobody should open."""
+    """A server on this machine that must get no request, and a pipe that must not be opened."""
 
     def __init__(self, pipe: Path) -> None:
         self.port = 0
@@ -27,7 +27,7 @@ class Well:
         return f"file://{self.pipe}"
 
     def opened(self) -> bool:
-        """Whether somebody reads from the pipe now."""
+        """Whether a process reads from the pipe now."""
         try:
             os.close(os.open(self.pipe, os.O_WRONLY | os.O_NONBLOCK))
         except OSError as error:

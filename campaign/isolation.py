@@ -1,4 +1,4 @@
-"""Interleaved calls of many callers with canaries and aborts: nobody may see what is another's (A34)."""
+"""Interleaved calls of many callers with canaries and aborts: no caller may see another's data (A34)."""
 
 import asyncio
 import contextlib

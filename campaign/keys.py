@@ -44,7 +44,7 @@ async def both_banks(
 
 @case("S03", "100 concurrent calls with one key, of clients of both eras", "1 execution, 100 same answers")
 async def same_key_at_once(trial: Trial) -> None:
-    """Whoever comes while the call is under way waits for it."""
+    """A repeat of a call in flight waits for it."""
     async with both_banks(trial) as (gateway, deeds):
         callers = [Client(gateway.port, modern=number % 2 == 0) for number in range(100)]
         await asyncio.gather(*(caller.open() for caller in callers))
@@ -72,7 +72,7 @@ async def same_key_at_once(trial: Trial) -> None:
     "CONFLICT, executed 0; the first call keeps its answer",
 )
 async def reused_key(trial: Trial) -> None:
-    """A key names one call; whoever means another one is told."""
+    """A key names one call; another call with it is refused."""
     async with both_banks(trial) as (gateway, deeds), client(gateway.port, modern=True) as caller:
         under_way = asyncio.create_task(caller.call("bank_pay", {"ref": "first", "before": 0.5}, key="k"))
         await eventually(lambda: happened(deeds, "first", "arrived"), 5, "the call to arrive")

@@ -23,7 +23,7 @@ _Works = list[Any]
 
 def _watch(when: str, number: int, log: Path) -> None:
     """From now on count commits."""
-    # The gateway itself has no such switch, so that nobody can turn it on: this reaches into it.
+    # The gateway itself has no such switch, so that it cannot be turned on: this reaches into it.
     commit: Callable[[GroupCommit, sqlite3.Connection, _Works], None] = GroupCommit._commit_batch  # noqa: SLF001
     made = 0
 

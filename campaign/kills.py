@@ -26,7 +26,7 @@ _END_SECONDS = 30.0
 
 
 class Arena:
-    """A gateway that is killed again and again, its callers and what they were told."""
+    """A gateway that is killed again and again, its callers and what they got."""
 
     def __init__(self, directory: Path, seed: int, on_kill: Callable[[], object] = int) -> None:
         """`on_kill` is called after each kill, while no gateway runs."""
@@ -105,7 +105,7 @@ class Arena:
         await asyncio.gather(*(ask() for _ in range(_REPEATED_AT_ONCE)))
 
     def misfiled(self) -> list[str]:
-        """Calls whose record says something else than their callers were told."""
+        """Calls whose record differs from what their callers got."""
         found = states(self.directory / "data")
         wrong = [call for call in self.calls if not call.agrees(found.get(call.key))]
         return [f"{call.key}: {found.get(call.key)}, told {call.told or 'in doubt'}" for call in wrong]

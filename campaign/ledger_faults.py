@@ -36,7 +36,7 @@ _FLIPPED_BYTES = 60
 
 
 class _Payments:
-    """Payments with keys, what their callers were told, and what was done."""
+    """Payments with keys, what their callers got, and what was done."""
 
     def __init__(self, gateway: AsyncGatewayProcess, deeds: Path) -> None:
         self.gateway = gateway

@@ -18,7 +18,7 @@ from testkit.waiting import eventually
 
 _BUDGET_TOKENS = 3_000
 _MODES = ("full", "slim", "search", "budget")
-_CLOSED_PORT = 9  # the discard port, which nobody serves here
+_CLOSED_PORT = 9  # the discard port, which is not served here
 # Each server keeps a connection, and the listing of 20,000 tools is a second's work.
 _STALL_SECONDS = 0.25
 
@@ -73,7 +73,7 @@ def _servers(one: ListingsProcess, count: int, tools: int) -> dict[str, Any]:
 async def _check_without(
     trial: Trial, gateway: AsyncGatewayProcess, servers: dict[str, Any], late: str
 ) -> None:
-    """Whoever lists before the late one has answered sees all the others."""
+    """A listing before the late server has answered shows all the others."""
     async with viewer(gateway.port, "full") as caller:
         first = await list_all(caller)
     owners = {name.partition("_")[0] for name in first.names}
@@ -153,7 +153,7 @@ _TOOLS_OF_ONE = 30
     full_seconds=240,
 )
 async def flapping(trial: Trial) -> None:
-    """Whatever changes meanwhile, nobody sees a mixture, and nothing is left of it."""
+    """Whatever changes meanwhile, no client sees a mixture, and nothing is left of it."""
     names = [f"f{number}" for number in range(_FLAPPING)]
     changes, clients = trial.size(quick=20, full=100), 20
     options = [word for name in names for word in ("--changing", name)]

@@ -124,7 +124,7 @@ async def overload(trial: Trial) -> None:
     full_seconds=120,
 )
 async def greedy_agent(trial: Trial) -> None:
-    """Whoever asks for much waits for it, and not the others."""
+    """A client that asks for much waits for it, and others do not."""
     seconds = trial.size(quick=4, full=30)
     servers = {"load": load(maxConcurrency=_WINDOW, maxQueue=128)}
     async with trial.gateway(servers) as gateway:

@@ -41,7 +41,7 @@ async def _two_gateways(
                 await gateway.wait_ready(config["mcpServers"])
             yield one, other
         finally:
-            # A process that stands still cannot be told to end.
+            # A stopped process does not handle SIGTERM.
             one.child.send_signal(signal.SIGCONT)
             trial.verdict.log = (one.log_lines() + other.log_lines())[-25:]
 

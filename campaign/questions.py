@@ -241,7 +241,7 @@ async def _once(caller: Client, tool: str = "talker_ask") -> Any:
     "every call ends at once, typed; the questions are withdrawn; the next call works",
 )
 async def death_with_questions(trial: Trial) -> None:
-    """Whoever waited for an answer on behalf of a dead server is let go."""
+    """A client that is asked on behalf of a dead server is released."""
     count = 20
     servers = {"talker": chatty(trial.directory, "talker", timeout=20)}
     async with trial.gateway(servers, spare_lines=count) as gateway:

@@ -21,7 +21,7 @@ _END_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Saga:
-    """A transaction of three steps on two servers, and what its client was told."""
+    """A transaction of three steps on two servers, and what its client got."""
 
     ends: str
     refs: list[str] = field(default_factory=lambda: [secrets.token_hex(5) for _ in range(3)])
@@ -88,7 +88,7 @@ class _Saga:
                     await stage.call("resolve_operation", {"op_id": op_id, "happened": happened})
 
     async def _wait(self, stage: Stage) -> None:
-        """Until its end; one without an end is told as such by the checks."""
+        """Until its end; the checks report one without an end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
                 while self.state not in _FINAL:

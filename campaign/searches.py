@@ -16,7 +16,7 @@ from campaign.trial import MEBIBYTE, Trial, Usage, case
 from testkit.async_gateway_process import AsyncGatewayProcess
 from testkit.clients.async_http import Answer, Client, client
 
-# What no search may take: a job is stopped after 10 s, and whoever waits is told so.
+# What no search may take: a job is stopped after 10 s, and its caller gets that as an error.
 _JOB_SECONDS = 10.0
 _GRACE_SECONDS = 2.0
 # What a job may take of the machine's memory besides the text that it has mapped.
@@ -157,7 +157,7 @@ async def compile_bombs(trial: Trial) -> None:
     quick_seconds=90,
 )
 async def millions_of_hits(trial: Trial) -> None:
-    """Nobody can read a million hits, so nobody collects them."""
+    """A million hits cannot be read, so they are not collected."""
     # The cap of each way to search is below either.
     hits = trial.size(quick=400_000, full=2_400_000)
     texts: dict[str, Iterable[str]] = {

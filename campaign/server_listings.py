@@ -26,7 +26,7 @@ _METHODS = ("tools/list", "prompts/list", "resources/list", "resources/templates
     quick_seconds=60,
 )
 async def endless_listings(trial: Trial) -> None:
-    """A listing that does not end is given up, and costs nobody else anything."""
+    """A listing that does not end is given up, and costs other clients nothing."""
     many = {
         "tools": [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(20_000)]
     }

@@ -93,7 +93,7 @@ async def _check_outputs(trial: Trial, caller: Client, tools: dict[str, dict[str
 
 
 def _hostile_texts(answer: Answer) -> list[str]:
-    """The sentences of a refusal that have some of it; what a client says is told back as data elsewhere."""
+    """The sentences of a refusal that have some of it; what a client says is echoed as data elsewhere."""
     if answer.ok:
         return []
     error = answer.message.get("error") or {}

@@ -48,7 +48,7 @@ async def ever_new_visitors(trial: Trial) -> None:
         async with trial.gateway(
             entries, settings=settings, spare_files=4 * servers + _AT_ONCE, stall_seconds=0.25
         ) as gateway:
-            # What is made once for everybody is nobody's doing.
+            # What is made once for all clients belongs to none.
             wrong = await _visit(gateway, 300, seed=1)
             usage = Usage(gateway)
             async with bystander(trial, gateway, "steady_echo"):

@@ -42,7 +42,7 @@ async def _held(port: int, opening: bytes, drip: bytes) -> float:
 
 
 def _never_reads(port: int, request: bytes) -> socket.socket:
-    """A connection that asked for a large result, with a small buffer that nobody empties."""
+    """A connection that asked for a large result, with a small buffer that is not read."""
     reader = socket.socket()
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     reader.connect(("127.0.0.1", port))
@@ -54,7 +54,7 @@ def _never_reads(port: int, request: bytes) -> socket.socket:
       "let go after 10, 30, 40 s; service stays up; +64 MB",
       quick_seconds=150, full_seconds=240)  # fmt: skip
 async def slow_clients(trial: Trial) -> None:
-    """Slow clients are let go in time, and nobody else notices them."""
+    """Slow clients are disconnected in time, and other clients do not notice them."""
     heads, bodies, readers = (trial.size(quick=q, full=f) for q, f in ((100, 500), (20, 100), (5, 20)))
     servers = {"rogue": misbehaving(), "steady": misbehaving()}
     async with trial.gateway(servers, settings=WHOLE) as gateway, client(gateway.port) as caller:

@@ -103,7 +103,7 @@ async def _setting(trial: Trial) -> AsyncIterator[Setting]:
     "400 with -32020, nothing executed",
 )
 async def contradictions(trial: Trial) -> None:
-    """The body is the truth, and whoever says something else in a header is not served."""
+    """The body is authoritative, and a request with a contradicting header is refused."""
     where = {"name": "web_where", "arguments": {"region": "eu", "note": "n"}}
     right = {"Mcp-Param-Region": "eu", "Mcp-Param-Note": "n"}
     echo: dict[str, Any] = {"name": "web_echo", "arguments": {"text": "x"}}

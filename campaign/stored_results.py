@@ -62,7 +62,7 @@ def facts(answer: Answer) -> dict[str, Any]:
 
 
 async def timed(gateway: AsyncGatewayProcess, asking: Awaitable[Answer]) -> tuple[float, Answer]:
-    """An answer, and the seconds until it came, less those in which somebody on the way had no CPU.
+    """An answer, and the seconds until it came, less those in which a process on the way had no CPU.
 
     Several may have waited at once, so it is never less than the gateway's processes have worked for.
     """

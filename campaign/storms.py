@@ -13,7 +13,7 @@ from testkit.servers.audit_log import read
 
 @case("L08", "500 (200) clients call a cold server at once", "one start of it; every call answered")
 async def stampede(trial: Trial) -> None:
-    """Whoever comes while a server starts waits for that start, and does not cause another."""
+    """A call while a server starts waits for that start, and does not cause another."""
     clients, spawns = trial.size(quick=200, full=500), trial.directory / "spawns"
     deeds, directory = trial.directory / "deeds", trial.directory / "gateway"
     directory.mkdir()

@@ -37,7 +37,7 @@ def _context(files: tuple[Path, Path]) -> ssl.SSLContext:
 
 
 def _old(context: ssl.SSLContext) -> ssl.SSLContext:
-    """A server of TLS 1.0 only, or a client that takes it; OpenSSL has to be told that this is meant."""
+    """A server of TLS 1.0 only, or a client that takes it; OpenSSL needs an explicit setting for this."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         context.set_ciphers("ALL:@SECLEVEL=0")

@@ -1,4 +1,4 @@
-"""Streams that nobody reads, that are left alone, or that the gateway itself leaves by dying (M08-M10)."""
+"""Streams that are not read, that are left alone, or whose gateway dies (M08-M10)."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ _NEW_SCRIPT = {"resources": [{"uri": "new://one", "name": "one"}]}
 
 
 def _deaf(port: int, request: bytes) -> socket.socket:
-    """A connection that asked for a stream, with a small buffer that nobody empties."""
+    """A connection that asked for a stream, with a small buffer that is not read."""
     reader = socket.socket()
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     reader.connect(("127.0.0.1", port))
@@ -105,7 +105,7 @@ async def _talk(caller: Client, modern: Client, count: int) -> None:
     await modern.call("old_tell_flood", {"method": updated, "params": large, "count": _LARGE_UPDATES})
     await modern.call("old_tell_flood", {"method": "notifications/resources/list_changed", "count": count})
     log = {"level": "info", "data": "x" * 100}
-    # Nobody reads the answer either: it is a stream of log lines.
+    # The answer, a stream of log lines, is not read either.
     flood = {"method": "notifications/message", "params": log, "count": count}
     stream = await open_stream(caller.port, caller.call_request("old_tell_flood", flood))
     await eventually_read(stream)

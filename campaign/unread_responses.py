@@ -97,7 +97,7 @@ async def check_unread_responses(trial: Trial) -> None:
 
 
 async def _pipeline(trial: Trial, gateway: AsyncGatewayProcess, connections: ExitStack, count: int) -> int:
-    """Send on connections that nobody reads; gives how many there are."""
+    """Send on connections that are not read; gives how many there are."""
     used = 0
     for label, together, (method, params) in _REQUESTS:
         opened = [connections.enter_context(_unread(gateway.port)) for _ in range(together)]

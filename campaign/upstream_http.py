@@ -21,7 +21,7 @@ SPARE_FILES = 4
     "slow is slow, broken is an error at once; what may be repeated is answered",
 )
 async def bad_network(trial: Trial) -> None:
-    """What a bad network does to an answer is told as what it is."""
+    """Errors name what a bad network did to an answer."""
     delay = trial.size(quick=1, full=5)
     slow = {
         "latency": Faults(latency_seconds=delay / 2),

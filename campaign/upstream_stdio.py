@@ -230,7 +230,7 @@ async def invalid_utf8(trial: Trial) -> None:
     "ignored and counted; the cancel arrives within 1 s",
 )
 async def unasked_replies(trial: Trial) -> None:
-    """Replies that nobody waits for reach nobody."""
+    """Replies without a waiting request reach no client."""
     record = trial.directory / "record"
     servers = {"rogue": misbehaving("--record", str(record), timeout=20)}
     async with trial.gateway(servers) as gateway, client(gateway.port, modern=True) as caller:

@@ -212,7 +212,7 @@ async def _check_bombs(trial: Trial, caller: Client, names: list[str], bombs: di
     quick_seconds=90,
 )
 async def collisions(trial: Trial) -> None:
-    """Who had a name first keeps it, and nobody can take another's."""
+    """The first owner of a name keeps it, and no server can take another's."""
     servers = _colliding(trial.directory)
     async with trial.gateway(servers, stall_seconds=None) as gateway:
         before = await _names(gateway)

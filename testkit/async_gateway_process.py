@@ -73,7 +73,7 @@ class AsyncGatewayProcess:
         )
 
     def workers(self) -> list[int]:
-        """The processes for large results, which stay until nobody has needed them for minutes."""
+        """The processes for large results, which stay until they were idle for minutes."""
         return [pid for pid in procfs.descendants(self.pid) if WORKER in procfs.command(pid)]
 
     def log_lines(self) -> list[str]:

@@ -72,7 +72,7 @@ class GatewayProcess:
         return f"{self.origin}/sse"
 
     def get(self, path: str, *, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
-        """Send one GET on a connection of its own; raises OSError or HTTPException if nobody answers."""
+        """Send one GET on a connection of its own; raises OSError or HTTPException without an answer."""
         connection = HTTPConnection(HOST, self.port, timeout=seconds)
         try:
             connection.request("GET", path)
@@ -130,7 +130,7 @@ class GatewayProcess:
         self.process.wait(STOP_SECONDS)
 
     def stop(self, seconds: float = STOP_SECONDS) -> int:
-        """Ask the gateway to end with SIGTERM and return its exit code; raises GateFailed if it stays."""
+        """Send SIGTERM and return the exit code; raises GatewayProcessFailed if the gateway stays."""
         self._check_alive()
         self._expected_to_end = True
         self.process.send_signal(signal.SIGTERM)
@@ -169,7 +169,7 @@ class GatewayProcess:
 
 
 def free_port() -> int:
-    """Return a port on the loopback address that nobody listened on a moment ago."""
+    """Return a port on the loopback address that had no listener a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -191,7 +191,7 @@ def running_gateway(
     tracebacks_expected: bool = False,
     ulimit: str = "",
 ) -> Iterator[GatewayProcess]:
-    """Run a gateway with its configuration, data and log in `directory`; raises GateFailed if it misbehaves.
+    """Run a gateway with its configuration, data and log in `directory`; raises GatewayProcessFailed.
 
     The tools that read stored results are listed only where the configuration says so: most tests are about
     those of servers.

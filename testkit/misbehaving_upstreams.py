@@ -159,7 +159,7 @@ class ListingsProcess:
 
     def put(self, name: str, tools: Iterable[bytes]) -> None:
         """From now on this is what the server lists: definitions as they are to be sent, JSON or not."""
-        # In one step, so that nobody reads half of it.
+        # In one step, so that no reader sees half of it.
         new = self.directory / f"{name}.new"
         new.write_bytes(b"[" + b",".join(tools) + b"]")
         new.replace(self.directory / f"{name}.json")

@@ -21,7 +21,7 @@ from psycopg import sql
 from headgate.knowledge.stores.postgres.schema import SCHEMA_VERSION
 from testkit import procfs
 
-# Nobody needs what a test stored once its machine has lost power.
+# The data of a test need not survive a loss of power.
 _SETTINGS = "fsync = off\nfull_page_writes = off\nmax_connections = 60\nshared_buffers = 32MB\n"
 # Copying an almost empty server takes about a second.
 _COPY_SECONDS = 30.0
@@ -53,7 +53,7 @@ class Server:
         self._server.start()
 
     def stop(self) -> None:
-        """Stop it; whoever is connected is told so."""
+        """Stop it; connected clients get an error."""
         self._server.stop()
 
     def kill(self) -> int:
@@ -94,14 +94,14 @@ class Server:
         return Server(directory)
 
     def new_database(self) -> str:
-        """The URL of a database with nothing in it, that nobody else gets."""
+        """The URL of an empty database for one test."""
         name = f"test_{next(_numbers)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return self.url(name)
 
     def database(self) -> "Database":
-        """A database without documents: one that nobody has any more, or else a new one."""
+        """A database without documents: a released one, or else a new one."""
         with self._lock:
             url = self._free.pop() if self._free else ""
         if url:
@@ -110,7 +110,7 @@ class Server:
 
 
 class Database:
-    """A database that is somebody's as long as there is a reference to this."""
+    """A database that is in use as long as there is a reference to this."""
 
     def __init__(self, url: str, free: list[str]) -> None:
         self.url = url

@@ -34,7 +34,7 @@ def still_alive(pids: set[int]) -> set[int]:
 
 
 def zombie(pid: int) -> bool:
-    """Whether the process has ended and nobody has waited for it."""
+    """Whether the process is a zombie."""
     return _state(pid) == "Z"
 
 

@@ -129,7 +129,7 @@ def listening(command: list[str], port: int | None = None) -> Iterator[str]:
 
 
 def accepts(port: int) -> bool:
-    """Say whether somebody listens on the port."""
+    """Return whether the port has a listener."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
 
@@ -140,5 +140,5 @@ def lines_of(journal: Path) -> list[str]:
 
 
 def plain_environment(**more: str) -> dict[str, str]:
-    """The environment that real servers get when nobody configures one."""
+    """The environment that real servers get without a configured one."""
     return {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ} | more

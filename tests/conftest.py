@@ -46,7 +46,7 @@ def parts() -> Parts:
 
 @pytest.fixture(name="free_port")
 def free_port_fixture() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port without a listener."""
     return free_port()
 
 

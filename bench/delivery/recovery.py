@@ -36,7 +36,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     # Until its servers are connected and it takes calls.
     ready_seconds: Figure
-    # Until nobody wonders any more what became of a call that was under way.
+    # Until the outcome of every call in flight is known.
     settled_seconds: Figure
     # What became of those: made again and answered, or in doubt.
     answered: int

@@ -25,7 +25,7 @@ class Silent:
     """Shows nothing."""
 
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
-        """Nobody looks."""
+        """Report nothing."""
 
 
 class NoEntities:

@@ -10,7 +10,7 @@ import msgspec
 from bench.process import ROOT
 
 _FILE: Final = ROOT / "tests" / "data" / "catalogs.jsonl.xz"
-# azure-mcp is there in two of its modes, and nobody runs both: the one that it starts in by itself counts.
+# azure-mcp is there in two of its modes, one at a time: the one that it starts in by itself counts.
 SECOND_MODE: Final = "azure-mcp-all-mode"
 # What one person may have: files, a repository, its host, a chat and the web.
 SMALL: Final = (

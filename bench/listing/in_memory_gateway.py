@@ -29,7 +29,7 @@ class NotIndexed(Exception):
 
 
 class Guest:
-    """A client that is told nothing but its answers; what it finds is its own."""
+    """A client that gets only its answers; what it finds is its own."""
 
     def __init__(self, name: str, mode: ListingMode) -> None:
         self.mode = mode
@@ -38,10 +38,10 @@ class Guest:
 
 class _Silence:
     def send_notification(self, method: str, params: bytes) -> None:
-        """Nobody listens."""
+        """Discard it."""
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """Nobody answers."""
+        """No answer comes."""
         raise AssertionError(method)
 
 

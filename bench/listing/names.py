@@ -66,7 +66,7 @@ def counted(tools: Sequence[Key], limit: int) -> list[Counted]:
     former = {key: former_whole(*key) for key in tools}
     return [
         _count("0.1.0", limit, former, _former(tools, limit)),
-        _count("now", limit, now, allocate_names(list(dict.fromkeys(tools)), limit, _Nobody())),
+        _count("now", limit, now, allocate_names(list(dict.fromkeys(tools)), limit, _NoFormerNames())),
     ]
 
 
@@ -105,11 +105,11 @@ def _is_readable(key: Key, name: str) -> bool:
     return any(word in own for word in words)
 
 
-class _Nobody:
+class _NoFormerNames:
     """Owners of a gateway that is started for the first time."""
 
     def owner(self, public_name: str) -> Key | None:
-        """Nobody had it."""
+        """It had no owner."""
         return None
 
     def claim(self, names: object) -> None:

@@ -1,4 +1,4 @@
-"""Requests for tools, as somebody might make them who wants one."""
+"""Requests for tools, as a user might write them."""
 
 import random
 from collections.abc import Sequence

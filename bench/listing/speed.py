@@ -52,7 +52,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
     first_page_bytes: int
     bytes: int
-    # The handshake and all pages, asked for by nobody before; auto: after the start, while servers connect.
+    # The handshake and all pages, for the first time; auto: after the start, while servers connect.
     first_ms: float
     # The first page, prepared, and the same bytes from a server that does nothing else.
     p50_ms: float

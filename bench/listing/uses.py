@@ -1,6 +1,6 @@
 """What a conversation pays for tools in the end: the listing, and finding out about tools that it hides.
 
-Every use is of another tool, which is the worst for whoever hides tools: a tool that is used again is known.
+Every use is of another tool, the worst case for hidden tools: one that is used again is known.
 """
 
 import asyncio

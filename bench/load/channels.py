@@ -14,7 +14,7 @@ _HEADER_ROOM: Final = 65_536
 
 
 class Course(Protocol):
-    """Whoever is told that a lane has its answer."""
+    """Receives the answer of a lane."""
 
     def finished(self, lane: "Lane", fault: str) -> None:
         """The call of `lane` is over; `fault` is empty when the answer was right."""
@@ -64,7 +64,7 @@ class HttpLane(asyncio.BufferedProtocol):
         """Post the next call in one write."""
         self._busy = True
         if self._closed:
-            # Told later, like every answer: whoever counts lanes has not counted this one yet.
+            # Delivered later, like every answer: this lane is not counted yet.
             asyncio.get_running_loop().call_soon(self._finish, "the connection was closed while idle")
             return
         self._number = next(self._ids)

@@ -24,7 +24,7 @@ def main() -> None:
         try:
             outcome = _stdio(plan) if plan.command else _http(plan)
         except (Refused, OSError, HTTPException) as error:
-            # One candidate that is gone or lets nobody in does not end the measurement of the others.
+            # One candidate that is gone or refuses clients does not end the measurement of the others.
             outcome = failed(f"before the first call: {error}")
         _say(outcome)
 

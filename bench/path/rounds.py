@@ -74,7 +74,7 @@ def measure(
                 )
                 rows = [row for row in field.rows if not _is_heavy(row, scenario)]
                 for sample in range(turn * scenario.samples, (turn + 1) * scenario.samples):
-                    # Each sample starts with another row, so that nobody always follows the same neighbour.
+                    # Each sample starts with another row, so that no row always follows the same neighbour.
                     shift = sample % len(rows)
                     for row in rows[shift:] + rows[:shift]:
                         outcome = load.run(row.plan(scenario, seconds=pace.seconds))

@@ -51,7 +51,7 @@ class NoNameOwners:
     """Stores nothing: the catalog lives as long as the measurement."""
 
     def owner(self, public_name: str) -> Key | None:
-        """Nobody."""
+        """Notify no client."""
 
     def claim(self, names: Mapping[str, Key]) -> None:
         """Forgotten at once."""
@@ -127,7 +127,7 @@ async def _replies(catalog: Catalog) -> list[Replies]:
 
 
 def requests_for(items: Sequence[Item], count: int) -> list[str]:
-    """What somebody might ask who wants one of these tools; for so many of them, the same each time."""
+    """Questions for some of these tools; for so many of them, the same each time."""
     documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
     random.Random(_SEED).shuffle(documents)
     possible = [asked[0] for document in documents if (asked := template_questions(document))]

@@ -1,1 +1,1 @@
-"""Tests of the benchmark itself: a yardstick that nobody checks measures nothing."""
+"""Tests of the benchmark itself: an unchecked yardstick measures nothing."""

@@ -1,4 +1,4 @@
-"""Figures of section `delivery` that nobody has measured, to try its tables and goals with."""
+"""Made-up figures of section `delivery`, to test its tables and goals."""
 
 from typing import Final
 

@@ -61,7 +61,7 @@ def test_an_answer_to_another_request_ends_the_measurement() -> None:
 class _Upstream(ThreadingHTTPServer):
     """Answers with the id it was asked with, plus `shift`."""
 
-    # A client that has ended leaves its connections to threads that nobody waits for.
+    # A client that has ended leaves its connections to threads that are not joined.
     daemon_threads = True
     # All clients of a round connect at once.
     request_queue_size = 64

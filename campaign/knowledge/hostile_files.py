@@ -1,4 +1,4 @@
-"""Documents that nobody should have to read, and good ones among them."""
+"""Hostile documents, and good ones among them."""
 
 import contextlib
 import json

@@ -17,7 +17,7 @@ CODES = {
     "INVALID_PARAMS", "DB_CONNECTION", "SEARCH_FAILED", "SERVICE_UNAVAILABLE", "RESULT_NOT_FOUND",
 }  # fmt: skip
 AWAY = "Database unavailable, retry in 5s"
-# What an operator is told instead, with the reason and what to do behind it.
+# What an operator reads instead, with the reason and what to do.
 AWAY_FOR_OPERATORS = "headgate: the store of the documents cannot be used: "
 # A pool has up to ten connections, and a file some for those who read and write.
 _SPARE_FILES = 24
@@ -25,7 +25,7 @@ _SPARE_FILES = 24
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The gateway, the place of its documents, and somebody who asks."""
+    """The gateway, the place of its documents, and a client."""
 
     gateway: AsyncGatewayProcess
     place: Place

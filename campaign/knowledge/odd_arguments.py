@@ -1,4 +1,4 @@
-"""All six tools are asked with arguments that nobody would send (K06)."""
+"""All six tools are called with odd arguments (K06)."""
 
 import asyncio
 import base64

@@ -12,7 +12,7 @@ from testkit.postgres import server
 from testkit.waiting import eventually
 
 _CALLERS = 4
-# Of one call: nobody waits longer for a database that is not there.
+# Of one call: the longest wait for an unavailable database.
 _LONGEST_SECONDS = 10.0
 
 
@@ -24,7 +24,7 @@ _LONGEST_SECONDS = 10.0
     full_seconds=900,
 )
 async def database_killed(trial: Trial) -> None:
-    """Whoever asks is told to wait, and nobody has to restart anything."""
+    """Clients get an error that says to wait, and no restart is needed."""
     with word_embedder() as environment:
         async with opened(trial, database=True, environment=environment) as here:
             shelf = Shelf(trial.directory / "shelf", trial.size(quick=25, full=100))
@@ -48,7 +48,7 @@ async def database_killed(trial: Trial) -> None:
 
 
 class _Searching:
-    """Searches again and again, and counts what it is told."""
+    """Searches again and again, and counts the answers."""
 
     def __init__(self, here: Opened) -> None:
         self.over = False

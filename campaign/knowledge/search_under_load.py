@@ -27,7 +27,7 @@ _WORDS = [f"word{number}" for number in range(3_000)]
     full_seconds=1800,
 )
 async def busy(trial: Trial) -> None:
-    """Whoever asks for something else notices nothing."""
+    """Other clients notice nothing."""
     chunks = trial.size(quick=5_000, full=100_000)
     with word_embedder() as environment:
         async with opened(trial, environment=environment, others={"steady": misbehaving()}) as here:

@@ -48,7 +48,7 @@ class Shelf:
         self.editions[name] += 1
         path = self.top / name
         path.parent.mkdir(exist_ok=True)
-        # Whoever reads it meanwhile gets one of the two, and a name that no ingestion takes.
+        # A reader gets one of the two meanwhile, and no ingestion takes the temporary name.
         draft = path.with_name(f".{path.name}.draft")
         draft.write_text(text(name, self.editions[name], self._paragraphs))
         draft.replace(path)

@@ -50,7 +50,7 @@ class Connection:
         return int(status_line.split(" ")[1]), {name.lower(): value.strip() for name, _, value in pairs}
 
     async def body(self, headers: dict[str, str]) -> AsyncIterator[bytes]:
-        """Yield the body of a response, however its length is told."""
+        """Yield the body of a response, with any framing."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             async for piece in self._chunks():
                 yield piece

@@ -33,7 +33,7 @@ def scripted(journal: Path, **environment: str) -> dict[str, Any]:
 
 
 def settle(gateway: GatewayProcess, *servers: str) -> None:
-    """Wait until the servers are ready and nobody is told of changed lists any more."""
+    """Wait until the servers are ready and no more list changes are sent."""
     gateway.wait_until_ready(*servers)
     told, since = -1.0, time.monotonic()
 

@@ -36,7 +36,7 @@ class Interview:
     def __init__(self, context: Context, params: types.InputResponseRequestParams) -> None:
         self._context = context
         self._stateless = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-        # Every round of the modern era starts over; what earlier rounds were told comes back in the state.
+        # Every round of the modern era starts over; the answers of earlier rounds come back in the state.
         self._told: dict[str, Any] = json.loads(params.request_state) if params.request_state else {}
         for key, reply in (params.input_responses or {}).items():
             self._told[key] = reply.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -42,7 +42,7 @@ CLOSED_SCHEMA: dict[str, Any] = {**PEOPLE_SCHEMA, "additionalProperties": False}
 SCHEMAS = {"typed": PEOPLE_SCHEMA, "closed": CLOSED_SCHEMA}
 
 
-# What the tools say, for whoever wants to compare.
+# What the tools say, for comparison.
 
 
 def people(count: int) -> dict[str, Any]:

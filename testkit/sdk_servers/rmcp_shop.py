@@ -80,7 +80,7 @@ class Shop:
         return await call_next(ctx)
 
     async def _list(self, _: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        """Two pages, so that whoever looks for a tool has to turn one."""
+        """Two pages, so that a client has to follow a cursor."""
         names = list(TOOLS)
         second = params is not None and params.cursor == "2"
         shown = names[3:] if second else names[:3]

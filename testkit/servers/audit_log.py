@@ -79,7 +79,7 @@ class AuditLog:
             self._remember(line)
 
     def arrive(self, tool: str, arguments: dict[str, Any], key: str) -> AuditedCall:
-        """Somebody calls."""
+        """A call arrives."""
         ref, fault = str(arguments.get("ref", "")), str(arguments.get("fault", ""))
         with self._lock:
             if self._arrivals[ref] >= int(arguments.get("times", 1)):
@@ -103,7 +103,7 @@ class AuditLog:
         return _result(said, failed=bool(deed.arguments.get("fails")))
 
     def cancelled(self, ref: str) -> None:
-        """Somebody does not want it any more."""
+        """The call is cancelled."""
         with self._lock:
             self._write(AuditRecord("cancelled", "", ref))
 

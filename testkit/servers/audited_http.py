@@ -10,7 +10,7 @@ from testkit.servers.misbehaving_http import HttpExchange, MisbehavingHttpServer
 
 
 class AuditedHttpServer(MisbehavingHttpServer):
-    """The server; what it has begun it finishes, also when nobody waits for the answer any more."""
+    """The server; it finishes what it has begun, even after the client has left."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)

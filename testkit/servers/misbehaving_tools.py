@@ -256,7 +256,7 @@ def drip(call: Call) -> None:
 
 @_tool()
 def unknown_id(call: Call) -> None:
-    """Answer a request that nobody made, then the one that was made."""
+    """Answer an unknown request, then the one that was made."""
     call.wire.write(b'{"jsonrpc":"2.0","id":987654321,"result":{"content":[]}}\n')
     call.wire.write(b'{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}\n')
     call.reply_text("the one that was asked for")

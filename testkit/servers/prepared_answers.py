@@ -55,7 +55,7 @@ class Answers:
 def payload_result(size: int) -> bytes:
     """A tool result of exactly `size` bytes whose text looks like rows of a report.
 
-    Quotes and line breaks are escaped in it as in real results; plain letters would flatter whoever parses.
+    Quotes and line breaks are escaped in it as in real results; plain letters would flatter parsers.
     """
     empty = len(_text_result(""))
     row = 'row {:07d}: "status" ok, latency 12.5 ms, host node-7.example\n'

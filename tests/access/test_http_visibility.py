@@ -156,7 +156,7 @@ def test_hidden_prompts_and_resources_do_not_exist(
 
     assert "result" in answer("bob", "files")
     hidden = answer("alice", "files")
-    # A URI that is nobody's is read at the only server that the caller sees.
+    # An unlisted URI is read at the only server that the caller sees.
     assert "error" in hidden or "bank" in json.dumps(hidden)
     assert json.dumps(hidden).replace("files", "S") == json.dumps(answer("alice", "filly")).replace(
         "filly", "S"

@@ -1,4 +1,4 @@
-"""The documents as a built-in server: open while somebody is connected, counted, and served alone."""
+"""The documents as a built-in server: open while a client is connected, counted, and served alone."""
 
 import json
 from contextlib import AbstractAsyncContextManager
@@ -56,7 +56,7 @@ async def test_answers_are_text_alone_where_clients_show_structure_to_the_model(
         wrong = await call(tools, "semantic_search", query="")
     assert json.loads(said.text)["total_found"] == 0
     assert said.structured is None
-    # What a program has to tell apart it is told all the same.
+    # A program still gets what it needs to distinguish them.
     assert wrong.structured is not None
     assert wrong.structured["code"] == "INVALID_PARAMS"
 

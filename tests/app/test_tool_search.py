@@ -1,4 +1,4 @@
-"""How a client is told to read a stored result: as its list of tools allows."""
+"""The hint for reading a stored result fits the tools that the client sees."""
 
 from pathlib import Path
 from typing import Any

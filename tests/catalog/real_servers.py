@@ -32,7 +32,7 @@ def real_servers() -> dict[str, list[bytes]]:
 
 @cache
 def real_catalog() -> Catalog:
-    """All of them behind one gateway; nobody may change it."""
+    """All of them behind one gateway; read only."""
     catalog = catalog_of(*real_servers())
     for server, tools in real_servers().items():
         catalog.replace_listing(server, ItemKind.TOOLS, tools)

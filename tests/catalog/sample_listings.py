@@ -1,4 +1,4 @@
-"""Listings as clients see them: a catalog of a few servers, shown in one mode, and whoever looks at it."""
+"""Listings as clients see them: a catalog of a few servers, shown in one mode, and its clients."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ OWN_TOOLS = ["retrieve_tools", "call_tool", "expandSchema"]
 
 
 class UnreachableChannel:
-    """A client that nobody asks or tells anything."""
+    """A client without input requests and notifications."""
 
     def send_notification(self, method: str, params: bytes) -> None:
         raise AssertionError(method)

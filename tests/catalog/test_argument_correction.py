@@ -1,4 +1,4 @@
-"""Corrections: an agent whose arguments were refused gets the schema, and nobody else's answer is touched."""
+"""Corrections: an agent whose arguments were refused gets the schema, and no other answer changes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Contested names: the order of the configuration decides at the start, and from then on nobody loses one."""
+"""Contested names: the configuration order decides at the start, and from then on no tool loses its name."""
 
 import asyncio
 import json
@@ -198,7 +198,7 @@ def test_names_of_version_0_1_0_can_be_called_and_are_not_listed(kind: ItemKind)
         catalog.replace_listing(server, kind, [item(kind, name) for name in names])
     former = {
         "git_git_status": ("git", "git_status"),
-        # It was first, and what it was cut to was nobody else's.
+        # It was first, and no other tool had its shortened name.
         "awslabs_cloudwatch_applicationsignals_mcp_server_": (SIGNALS, "list_slis"),
         "awslabs_cloudwatch_applicationsignals_mcp__ee35b4": (SIGNALS, "list_slis"),
         "awslabs_cloudwatch_applicationsignals_mcp__240178": (SIGNALS, "audit_services"),
@@ -221,7 +221,7 @@ def test_a_former_name_means_the_tool_that_had_it() -> None:
     catalog = catalog_of(SIGNALS, owners=owners, limit=49)
     catalog.replace_listing(SIGNALS, ItemKind.TOOLS, [tool("list_slis"), tool("audit_services")])
     assert target(catalog, cut) == (SIGNALS, "audit_services")
-    # It means nobody else while that one is not there.
+    # It names no other tool while that one is absent.
     catalog.replace_listing(SIGNALS, ItemKind.TOOLS, [tool("list_slis")])
     with pytest.raises(ToolNotFound):
         target(catalog, cut)

@@ -50,7 +50,7 @@ async def test_a_server_is_listed_as_is_wanted_for_it_in_full_and_in_slim() -> N
         listed = await changed(stage, {"bank": Curation(other)})
         bank, shop = {"bank_pay", "bank_look"}, {"shop_buy"}
         assert whole(stage, listed) == (bank if other is ListingMode.FULL else shop)
-        # Somebody is told in few words, so there is what expands it.
+        # A client sees short definitions, so the tool that expands them is listed.
         assert [one["name"] for one in listed] == [EXPAND, "bank_pay", "bank_look", "shop_buy"]
 
 
@@ -326,7 +326,7 @@ def test_the_same_wishes_again_are_nothing_new() -> None:
     assert catalog.curate({"s": Curation(pinned=("a",), hidden=("b",))})
     assert not catalog.curate({"s": Curation(pinned=("a",), hidden=("b",))})
     assert news == [ItemKind.TOOLS]
-    # What changes how tools are shown, and not which, is told once their listings are made anew.
+    # A change of how tools are shown, not of which, is notified once their listings are rebuilt.
     assert catalog.curate({"s": Curation(hidden=("b",))})
     assert news == [ItemKind.TOOLS]
 
@@ -387,7 +387,7 @@ def test_what_only_some_clients_see_and_is_hidden_is_news_to_them() -> None:
         assert called(catalog, ItemKind.TOOLS, SAMPLING) == names
         assert called(catalog, ItemKind.TOOLS) == ["s_a"]
     assert news == [ItemKind.TOOLS] * 3
-    # What changes for nobody is no news.
+    # A change that no client sees is not notified.
     assert catalog.curate({"s": Curation(hidden=("x",))})
     assert news == [ItemKind.TOOLS] * 3
 
@@ -396,7 +396,7 @@ def test_what_only_some_clients_see_and_is_hidden_is_news_to_them() -> None:
     ("renamed", "names"),
     [
         ({"a": "x"}, ["x", "b", "c"]),
-        # Nobody takes a name that another tool has there.
+        # No tool takes a name that another tool has there.
         ({"a": "b"}, ["a", "b", "c"]),
         ({"a": "b", "b": "a"}, ["a", "b", "c"]),
         ({"a": "b", "b": "x"}, ["a", "x", "c"]),

@@ -1,4 +1,4 @@
-"""The finder: it follows the catalog, finds by words and meaning, and shows nobody what he may not see."""
+"""The finder: it follows the catalog, finds by words and meaning, and respects visibility."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Who is told that its list of tools is another now: those whose bytes differ, and nobody else."""
+"""Who gets `list_changed`: exactly the clients whose list of tools differs in its bytes."""
 
 import asyncio
 
@@ -170,7 +170,7 @@ async def test_views_are_there_before_anybody_asks() -> None:
     await stage.tool_listings.refresh()
     (report,) = stage.tool_listings.report()
     assert report.mode is ListingMode.BUDGET
-    # Made once: whoever lists gets what is there.
+    # Built once: every client gets the one that exists.
     assert report.digest == stage.tool_listings.report()[0].digest
     await stage.names(session("one"))
     assert len(stage.tool_listings.report()) == 1

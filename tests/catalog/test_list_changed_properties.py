@@ -1,4 +1,4 @@
-"""Whatever changes: whoever sees another list than before has been told, and nobody is told in vain."""
+"""Whatever changes: a client whose list differs was notified, and no other client was."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def rough(text: bytes) -> int:
 
 
 class NotificationModel:
-    """What each client has seen, and who was told since."""
+    """What each client has seen, and who was notified since."""
 
     def __init__(self) -> None:
         self.pools = ToolPools(15, Clock())

@@ -136,7 +136,7 @@ def test_neither_the_tokens_nor_the_tools_are_ever_more_than_allowed_and_nothing
     ]
     assert result.levels.keys() == {one.name for one in tools}
     assert left(result) == len(tools) - len(listed)
-    # Whoever is left out can be found and called.
+    # A tool that is left out can be found and called.
     assert not left(result) or own[:2] == [RETRIEVE_TOOLS, CALL_TOOL]
     assert list(result.pins_left) == [one.name for one in tools if one.pinned and one.name not in listed]
     assert fitted(tools, budget, most) == result
@@ -181,7 +181,7 @@ def test_of_tools_of_one_size_those_that_are_pinned_come_first_and_then_those_th
     others = [result.levels[one.name] for one in made if not one.pinned and one.rank is None]
     for first, second in ((pinned, used), (pinned, others), (used, others)):
         assert not (DetailLevel.NONE in first and set(second) - {DetailLevel.NONE})
-    # Nobody is said less of than somebody who is used less.
+    # No tool gets fewer words than one that is used less.
     assert used == sorted(used)
 
 

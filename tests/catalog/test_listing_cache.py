@@ -1,4 +1,4 @@
-"""Views are made one at a time, whoever asks for them and however soon they leave again."""
+"""Listings are built one at a time, even when the clients that asked for them leave."""
 
 import asyncio
 import threading
@@ -94,7 +94,7 @@ def test_only_what_everybody_sees_may_be_shown_to_others(
     assert (hint.ttl_ms, hint.public) == (60_000, public)
 
 
-# Who is told to search, and who may expand what.
+# Which clients are pointed to search, and who may expand what.
 
 
 @pytest.mark.parametrize("mode", ListingMode)

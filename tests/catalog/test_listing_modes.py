@@ -315,7 +315,7 @@ async def test_what_the_tools_of_a_server_repeat_is_said_once_in_the_instruction
     assert "bank: " in await stage.tool_listings.instructions(ONE)
     assert "ledger" in await stage.tool_listings.instructions(ONE)
     assert all("ledger" not in tool.get("description", "") for tool in await stage.listed())
-    # Where every tool says it, nobody need.
+    # Where every tool says it, the instructions do not.
     assert await ListingFixture(ListingMode.FULL, servers).tool_listings.instructions(ONE) == ""
 
 

@@ -54,7 +54,7 @@ SERVED = {
     "no_object_inside": odd("no_object_inside", {"a": {"type": "object", "properties": [1, "x"]}}),
     "long_argument": odd("long_argument", {"n" * 10_240: TEXT, "": TEXT}),
     "digits": odd("digits", {"a": {"type": "number", "minimum": 10**400}}),
-    # Nothing that can be put into few words, with an output that only one era may be told of.
+    # Nothing that can be put into few words, with an output that only one era may see.
     "infinite": odd("infinite", {"a": {"maximum": 0}})[:-1].replace(b":0", b":1e999")
     + b',"outputSchema":{"type":"array"}}',
     "unicode": odd("unicode", {"\u00e9": TEXT, "\u6771\u4eac": TEXT, "\U0001f600": TEXT, "a\u0000b": TEXT}),

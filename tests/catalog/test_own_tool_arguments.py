@@ -295,7 +295,7 @@ def _finite(value: Any) -> bool:
     return True
 
 
-# What clients are told of them.
+# What clients read about them.
 
 
 def retrieve_tools(*servers: str) -> dict[str, Any]:

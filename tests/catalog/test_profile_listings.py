@@ -146,7 +146,7 @@ def test_a_listing_of_one_profile_is_news_where_somebody_has_seen_another() -> N
     catalog = catalog_of("s")
     catalog.replace_listing("s", ItemKind.TOOLS, [A])
     told = told_of(catalog)
-    # Nobody of that profile has listed yet.
+    # No client of that profile has listed yet.
     catalog.replace_listing("s", ItemKind.TOOLS, [A, B], SAMPLING)
     assert told == []
     first_page(catalog, profile=SAMPLING)

@@ -292,7 +292,7 @@ def test_the_names_of_real_tools_fit_64_characters_with_a_prefix_and_stay_after_
     for name in first.values():
         assert len(f"mcp__headgate__{name}") <= 64
         assert ALLOWED.fullmatch(name)
-    # Whoever is connected first then.
+    # The server that is connected first then.
     Random(5).shuffle(tools)
     assert allocate_names(tools, limit, StateFile(tmp_path / "state.json")) == first
 

@@ -169,7 +169,7 @@ def test_definitions_that_a_newer_gateway_refuses_cost_nothing_else() -> None:
 def test_places_that_are_not_those_of_the_definitions_cost_nothing(
     known: list[DefinitionPosition | None],
 ) -> None:
-    """A file that was damaged must not make a listing that nobody can read."""
+    """A damaged file must not make an unreadable listing."""
     assert A[8:11] == b'"a"'
     catalog = catalog_of("s")
     catalog.restore_listings([StoredListing("s", ItemKind.TOOLS, [A, B], NO_HINT, known)])

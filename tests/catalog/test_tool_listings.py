@@ -1,4 +1,4 @@
-"""What clients see: every tool, or the gateway's own and what they have found, and who is told of changes."""
+"""What clients see: every tool, or the gateway's own and what they found, and who is notified of changes."""
 
 import json
 
@@ -151,7 +151,7 @@ async def test_a_client_that_is_gone_leaves_nothing() -> None:
     assert len(shown.pools) == 0
 
 
-# Who is told that the catalog has changed.
+# Who is notified that the catalog has changed.
 
 
 async def test_in_full_mode_everybody_is_and_in_search_mode_nobody() -> None:
@@ -172,7 +172,7 @@ async def test_in_dynamic_mode_those_who_have_found_what_changed() -> None:
     shown.catalog.replace_listing("s", ItemKind.TOOLS, [tool("a", "better"), tool("b"), tool("c")])
     assert shown.tool_listings.changed_groups(ItemKind.TOOLS) == {"one"}
     assert (await shown.listed(ONE))[1]["description"] == "better"
-    # What nobody has found is nobody's business.
+    # A tool that no client has found is not notified.
     shown.catalog.replace_listing("s", ItemKind.TOOLS, [tool("a", "better"), tool("b")])
     assert shown.tool_listings.changed_groups(ItemKind.TOOLS) == set()
 

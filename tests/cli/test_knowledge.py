@@ -154,7 +154,7 @@ def test_what_has_not_changed_is_not_read_again(place: Path) -> None:
     ended = run(place, "ingest", "docs")
     assert ended.exit_code == 0
     assert ended.stdout.splitlines()[0] == "files   3 unchanged, 1 skipped (1 .png)"
-    # Nobody waits here who would want to see a bar.
+    # There is no terminal that would show a bar.
     assert ended.stderr == ""
 
 

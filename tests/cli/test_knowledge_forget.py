@@ -1,4 +1,4 @@
-"""`headgate knowledge forget`: what nobody ingests any more leaves, and one sentence says what that was."""
+"""`headgate knowledge forget`: removes documents without a source, and reports them in one sentence."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever waits is told how far it is: on a terminal in one line that changes, elsewhere in few lines."""
+"""Progress is shown on a terminal in one line that changes, elsewhere in few lines."""
 
 import io
 

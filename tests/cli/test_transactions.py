@@ -235,7 +235,7 @@ async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(
 async def test_a_data_directory_that_cannot_be_read_is_named_in_one_sentence(
     tmp_path: Path, source: LedgerFilesSource
 ) -> None:
-    # Nobody can look into a path whose names are longer than the system allows, root included.
+    # Not even root can look into a path whose names are longer than the system allows.
     unreadable = LedgerFilesSource(tmp_path / ("x" * 300))
     with pytest.raises(ConfigError, match="cannot be used"):
         await list_transactions(unreadable, OPEN_PHASES)

@@ -1,4 +1,4 @@
-"""A model of the promises: what each call is told, leaves in the ledger and does at the bank."""
+"""A model of the promises: what each call returns, leaves in the ledger and does at the bank."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tests.delivery.gateway_process import DOUBT_SECONDS, WINDOW_SECONDS
 
 KEY_WINDOW_SECONDS = 24 * 3600.0
 _LEASE_SECONDS = 30.0
-# What a fault is told as, where no other attempt mends it.
+# What a fault is reported as, where no other attempt mends it.
 _CODES = {
     Fault.TIMEOUT_NEVER: "TIMEOUT",
     Fault.TIMEOUT_LATE: "TIMEOUT",
@@ -53,12 +53,12 @@ class Entry:
     doubted: bool = False
     # What the ledger did not take: a state, and the words of an answer.
     owed: tuple[OperationState, str] | None = None
-    # What somebody got to see as its answer.
+    # What a caller got as its answer.
     shown: bytes | None = None
 
 
 class Span(NamedTuple):
-    """When a call began, and when its caller was told."""
+    """When a call began, and when its caller got its outcome."""
 
     start: float
     end: float
@@ -66,7 +66,7 @@ class Span(NamedTuple):
 
 @dataclass(eq=False)
 class Parked:
-    """A call that will be carried out although nobody waits for it."""
+    """A call that will be carried out although no caller waits for it."""
 
     entry: Entry
     fence: int
@@ -87,11 +87,11 @@ class Model:
     def call(
         self, key: str, kind: ToolClass, order: str, fault: Fault | None, *, retries_doubt: bool, now: Span
     ) -> tuple[str, Entry | None]:
-        """What the caller is told, and the operation it is told of; the fault None refuses for good."""
+        """What the caller gets, and the operation of which; the fault None refuses for good."""
         if self.down == "claim":
             if kind is not ToolClass.READ:
                 return "SERVICE_UNAVAILABLE none", None
-            # It belongs to no operation, and nobody hears of it later.
+            # It belongs to no operation, and is not reported later.
             return self._attempted(Entry(kind, order, now.start), fault)[0], None
         self.forget(now.start, key)
         entry = self.entries.get(key)
@@ -132,7 +132,7 @@ class Model:
     # A call that was made before.
 
     def _known(self, entry: Entry, now: float, *, retries_doubt: bool) -> str | None:
-        """What is told of an operation; None when it is carried out now."""
+        """The outcome of an operation; None when it is carried out now."""
         if entry.state is OperationState.INTENT and now > entry.lease_until:
             entry.state, entry.updated, entry.at_work = OperationState.DOUBT, now, False
         if entry.state is OperationState.DOUBT and self._retried(entry, now, retries_doubt=retries_doubt):
@@ -221,7 +221,7 @@ class Model:
         return words
 
     def _attempted(self, entry: Entry, fault: Fault | None) -> tuple[str, OperationState, str]:
-        """What the caller is told, the state, and the words of the answer."""
+        """What the caller gets, the state, and the text of the answer."""
         if fault is None:
             return self._refused(entry)
         if fault in _HARMLESS:
@@ -261,7 +261,7 @@ class Model:
     # What else may happen.
 
     def late(self, parked: Parked, now: float) -> None:
-        """The bank carries out what nobody waits for."""
+        """The bank carries out calls without a waiting caller."""
         words = self.run(parked.entry)
         entry = parked.entry
         if not parked.tells or parked.fence != entry.fence or not self.has(entry):

@@ -1,4 +1,4 @@
-"""An upstream that keeps true books: what was carried out, and how often, whatever anybody was told."""
+"""An upstream that records what was carried out, and how often, whatever the callers got."""
 
 import asyncio
 from collections import Counter, deque
@@ -18,7 +18,7 @@ from testkit.waiting import eventually
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 
 BANK = "bank"
-# One attempt, one call in all, and what the bank needs to get to work after nobody waits any more.
+# One attempt, one call in all, and how long the bank takes after the last caller has left.
 ATTEMPT_SECONDS = 60.0
 LONGEST_SECONDS = 150.0
 LATE_SECONDS = 30.0
@@ -71,7 +71,7 @@ class Fault(StrEnum):
     GARBLED = "answer garbled"
     ERROR_RESULT = "answer is isError"
     INTERNAL = "answer is -32603"
-    # Until somebody lets go: before the first byte, before the execution, and after it.
+    # Until it is released: before the first byte, before the execution, and after it.
     HELD_UNSENT = "held before it is sent"
     HELD_BEFORE = "held before execution"
     HELD_AFTER = "held after execution"
@@ -86,7 +86,7 @@ def item(kind: ToolClass, server: str = BANK) -> Item:
 
 
 class Bank:
-    """Carries orders out, and fails as it is told."""
+    """Carries orders out, and fails as scripted."""
 
     def __init__(self) -> None:
         # How often each order was carried out, in all and for each operation, and with which keys it came.
@@ -97,7 +97,7 @@ class Bank:
         self.sent = 0
         self.cancelled = 0
         self.faults: deque[Fault] = deque()
-        # Set by whoever wants held calls to go on.
+        # Set when held calls shall go on.
         self.released = asyncio.Event()
         # How many calls are held now, and whether they end when they are released.
         self.held = 0
@@ -118,7 +118,7 @@ class Bank:
 
     @property
     def late(self) -> int:
-        """How many calls will be carried out although nobody waits for them."""
+        """How many calls will be carried out although no caller waits for them."""
         return len(self._late)
 
     async def holds(self, calls: int = 1) -> None:

@@ -40,7 +40,7 @@ _EPOCH = 1_700_000_000.0
 class CallOutcome(msgspec.Struct, frozen=True):
     """What a caller got to see."""
 
-    # `answer`, `isError`, `word` (somebody's word instead of an answer), the number of a JSON-RPC error,
+    # `answer`, `isError`, `word` (an operator's decision), the number of a JSON-RPC error,
     # or the code and the effect of a failure; `again` before it for what is a duplicate.
     words: str
     answer: McpResponse | None = None
@@ -146,7 +146,7 @@ class GatewayProcess:
         return result
 
     async def ask(self, call: UpstreamCall) -> CallOutcome:
-        """What a client is told."""
+        """What a client gets."""
         try:
             answer = await self.delivery.send_recorded(call)
         except HeadgateError as error:
@@ -310,7 +310,7 @@ class FreshDeliveries:
 
 
 def _count(server: str, outcome: str, seconds: float) -> None:
-    """Nobody counts."""
+    """Count nothing."""
 
 
 class CrashableUpstream:

@@ -46,7 +46,7 @@ class ScriptedUpstream:
         # Cleared, calls wait until it is set.
         self.open = asyncio.Event()
         self.open.set()
-        # The servers that somebody waited for, and why none of them becomes ready.
+        # The servers that were waited for, and why none of them becomes ready.
         self.awaited: list[str] = []
         self.absence: HeadgateError | None = None
         # The servers that ask while a call is under way, and those that honour keys.
@@ -134,7 +134,7 @@ class DeliveryHarness:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way, and nobody waits."""
+        """Whether nothing is in flight or queued."""
         return all(
             not bulkhead.in_flight and not bulkhead.queued for bulkhead in self.delivery.stats().values()
         )

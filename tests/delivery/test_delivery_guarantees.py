@@ -1,4 +1,4 @@
-"""The promise table: what is told, recorded and carried out, for each class of tool and each fault."""
+"""The promise table: what is answered, recorded and carried out, for each class of tool and each fault."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ _HELD = "held"
 
 # Each fault befalls the first attempt only, unless it says "each time".
 #
-# The first caller, with a key:   what it is told, the state in the ledger some time later, and how often the
+# The first caller, with a key:   what it gets, the state in the ledger some time later, and how often the
 #                                 tool has run by then (one that takes a key: how often with an effect).
-# The same call again:            what that is told, and how often the tool has run then.
+# The same call again:            what that gets, and how often the tool has run then.
 # Instead with on_doubt "retry":  the same.
 #
 # `again answer` is the recorded answer, byte for byte; `again word` says that it happened, but no more.
@@ -185,7 +185,7 @@ store unavailable at DONE
     unsafe     | SERVICE_UNAVAILABLE done | intent   | 1 | again answer     | 1 | again answer          | 1
 """
 
-# Calls without a key leave no record: what the caller is told, and how often the tool has run.
+# Calls without a key leave no record: what the caller gets, and how often the tool has run.
 _PLAIN_TABLE = """
 nothing                                 | read idempotent keyed probeable unsafe | answer                  | 1
 connect refused                         | read idempotent keyed probeable unsafe | answer                  | 1
@@ -284,7 +284,7 @@ async def _measured(fault: str, kind: str, directory: Path) -> Cell:
     async with Scene(ToolClass(kind), directory) as scene:
         repeated = await _story(scene, FAULTS[fault], "repeat", retries_doubt=False)
         retried = await _story(scene, FAULTS[fault], "retry", retries_doubt=True)
-    # Until somebody repeats the call it is the same story.
+    # Until the call is repeated it is the same.
     assert repeated[:3] == retried[:3]
     return Cell(fault, kind, *repeated, *retried[3:])
 
@@ -386,11 +386,11 @@ class Scene:
         return ", ".join(one.state for one in await self._gateway.records() if one.key == key) or "-"
 
     async def ask(self, key: str, *, retries_doubt: bool = False) -> CallOutcome:
-        """What a caller is told now."""
+        """What a caller gets now."""
         return await self._gateway.ask(order(self._tool, key, key=key, retries_doubt=retries_doubt))
 
     async def befall(self, point: Point, key: str) -> CallOutcome:
-        """What the first caller is told, to whom it happens."""
+        """What the first caller gets, to whom it happens."""
         self._bank.faults.clear()
         self._bank.faults.extend(point.faults)
         self._bank.released.clear()

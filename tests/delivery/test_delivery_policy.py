@@ -69,7 +69,7 @@ def test_a_definition_that_cannot_be_read_says_nothing() -> None:
         (ToolSafety(key_argument="key", probe=Probe(tool="was_paid")), ToolClass.KEYED),
         (ToolSafety(kind=ToolClass.UNSAFE, key_argument="key"), ToolClass.UNSAFE),
         (ToolSafety(kind=ToolClass.KEYED, key_argument="key"), ToolClass.KEYED),
-        # Nobody says where the key would go.
+        # There is no setting of where the key goes.
         (ToolSafety(kind=ToolClass.KEYED), ToolClass.UNSAFE),
     ],
 )
@@ -138,7 +138,7 @@ def test_the_servers_may_change() -> None:
         ({"properties": {"amount": {}, "key": {}}}, ToolClass.KEYED),
         # A typing mistake in the configuration must not make a payment happen twice.
         ({"properties": {"amount": {}}}, ToolClass.UNSAFE),
-        # Whoever does not say what a tool takes may take anything.
+        # A tool without a schema may take anything.
         ({"type": "object"}, ToolClass.KEYED),
         ({"properties": None}, ToolClass.KEYED),
         (None, ToolClass.KEYED),

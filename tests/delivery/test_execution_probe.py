@@ -1,4 +1,4 @@
-"""Whether a call has happened is what the probe says, or nobody can tell."""
+"""Whether a call has happened is what the probe says, or unknown."""
 
 import asyncio
 import json

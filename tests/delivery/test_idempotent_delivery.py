@@ -1,4 +1,4 @@
-"""One key is one call: whoever repeats it gets the answer of the first, and nothing is carried out twice."""
+"""One key is one call: a repeat gets the answer of the first, and nothing is carried out twice."""
 
 import asyncio
 from collections.abc import Iterator

@@ -37,7 +37,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
         yield gateway
 
 
-# Somebody comes while the call is being given up.
+# A caller joins while the call is being given up.
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_whoever_comes_as_a_call_is_given_up_that_was_not_sent_makes_it(
     assert gateway.bank.runs["1"] == 1
 
 
-# Somebody leaves while what is owed is being written.
+# A caller leaves while the owed answer is being written.
 
 
 @on_gateway_loop
@@ -149,7 +149,7 @@ async def test_a_refusal_after_attempts_that_were_not_sent_means_that_nothing_ha
     assert (await gateway.find(told.op_id)).state is OperationState.FAILED
 
 
-# A server that may go on, although somebody before it gave up.
+# A server that may go on, although an earlier caller gave up.
 
 
 class BehindAProxy(Bank):

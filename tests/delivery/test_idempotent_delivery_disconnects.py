@@ -22,7 +22,7 @@ from tests.delivery.gateway_process import (
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 
 UNSAFE = ToolClass.UNSAFE
-# By the clock of the loop, on which nobody waits.
+# By the clock of the loop, which is virtual.
 LATEST_SECONDS = 3 * LATE_SECONDS
 CANCELLED = "cancelled by the client"
 REFUSAL = McpResponse(error=b'{"code":-32602,"message":"no"}')
@@ -44,7 +44,7 @@ async def _held(gateway: GatewayProcess, fault: Fault = Fault.HELD_AFTER) -> "as
 
 
 async def _joined(gateway: GatewayProcess) -> "asyncio.Task[CallOutcome]":
-    """Somebody who has joined the call that is under way."""
+    """A caller that has joined the call in flight."""
     caller = asyncio.create_task(gateway.ask(order(UNSAFE)))
     # It joins before it waits for anything.
     await asyncio.sleep(0)

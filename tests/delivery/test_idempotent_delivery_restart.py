@@ -150,7 +150,7 @@ def test_a_call_of_a_server_that_is_gone_is_in_doubt(tmp_path: Path) -> None:
             [record] = await gateway.records()
             assert record.state is OperationState.DOUBT
             assert "Unknown server" in record.error
-            # Somebody may still repeat what may be repeated.
+            # Repeatable calls may still be repeated.
             assert (await gateway.ask(order(READ))).words == "answer"
 
     run_in_virtual_time(story())
@@ -350,7 +350,7 @@ def test_a_probe_of_before_says_nothing_of_what_another_gateway_sent_since(tmp_p
             restarts.bank.probes.append(slow)
             second = asyncio.create_task(other.ask(order(PROBEABLE)))
             await eventually(lambda: not restarts.bank.probes, WAIT_SECONDS, "the bank is asked")
-            # Meanwhile the first gateway sends it, and nobody hears what became of that.
+            # Meanwhile the first gateway sends it, and its outcome is lost.
             restarts.bank.faults.append(Fault.HELD_AFTER)
             first = asyncio.create_task(one.ask(order(PROBEABLE)))
             await restarts.bank.holds()

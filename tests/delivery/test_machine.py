@@ -160,7 +160,7 @@ class Promises(RuleBasedStateMachine):
         if entry is None or entry.state is not OperationState.DOUBT:
             return
         if not entry.runs and any(parked.entry is entry for parked in self.model.parked):
-            # It has not happened yet: nobody can know.
+            # It has not happened yet, so the outcome is unknown.
             return
         if entry.owed is not None and entry.owed[0] is not OperationState.DOUBT:
             # The gateway knows how it ended and writes that down first, so that there is no doubt to resolve.
@@ -246,7 +246,7 @@ class Promises(RuleBasedStateMachine):
         self._run(asyncio.sleep(2))
 
     def _shown(self, entry: Entry | None, told: CallOutcome) -> None:
-        """An answer that somebody has seen is the answer for good."""
+        """An answer that a caller has seen is final."""
         if (
             entry is None
             or entry.state is not OperationState.DONE

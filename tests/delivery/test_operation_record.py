@@ -34,7 +34,7 @@ async def _doubted(gateway: GatewayProcess, kind: ToolClass = UNSAFE) -> str:
     return op_id
 
 
-# Whoever asks.
+# For every caller.
 
 
 @on_gateway_loop

@@ -79,7 +79,7 @@ def test_no_time_sees_more_calls_than_its_rate_and_one_burst(
     times = []
     for pause in pauses:
         clock.forward(pause)
-        # The next token may be taken before it is there, by whoever waits for it.
+        # A waiting call may take the next token before it is there.
         times.append(clock() + bucket.seconds_until_token())
         bucket.take_token()
     for first in range(len(times)):

@@ -121,7 +121,7 @@ async def test_a_key_of_the_client_names_a_step_too(gateway: TransactionHarness)
     assert gateway.shop.effects == ["reserve"]
 
 
-# Tools that nobody has.
+# Unknown tools.
 
 
 @pytest.mark.parametrize("missing", ["charge", "undo_charge"])

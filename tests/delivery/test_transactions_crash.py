@@ -272,7 +272,7 @@ async def test_a_compensation_is_not_made_twice_however_long_the_gateway_was_awa
         async with harness(directory, shop, clock) as gateway:
             id = await gateway.begin()
             await gateway.step(id, "reserve")
-            # Its compensation is in the ledger, and nobody has written down that the step is undone.
+            # Its compensation is in the ledger, and the step is not yet recorded as undone.
             gateway.arm(crash_point := CrashPoint(5))
             rollback = partial(gateway.ask, "transaction_rollback", transaction_id=id)
             assert await until_killed(crash_point, rollback)

@@ -315,7 +315,7 @@ class TransactionHarness:
         return result_of(answer)
 
     async def state(self, id: str) -> str:
-        """What the client is told of where the transaction is."""
+        """The progress of the transaction, as the client reads it."""
         return str((await self.ask("get_transaction", transaction_id=id))["state"])
 
 

@@ -1,4 +1,4 @@
-"""What a client reads of an error names no secret and nobody's home; the rest of the sentence stays."""
+"""An error that a client reads has no secret and no home directory; the rest of the sentence stays."""
 
 import pytest
 from hypothesis import given, settings

@@ -221,7 +221,7 @@ def test_a_question_and_its_clauses_go_out_at_once_and_only_once() -> None:
         embedder = OpenAIEmbedder(base_url=endpoint.url)
         assert len(embedder.embed_query(question)) == 3
         assert endpoint.asked[0]["input"] == [question.text, "find a flight", "book a hotel"]
-        # Somebody waits: a second attempt is for tools.
+        # A caller waits: a second attempt is for tools.
         with pytest.raises(EmbedderUnavailable, match="503"):
             embedder.embed_query(question)
     assert len(endpoint.asked) == 2

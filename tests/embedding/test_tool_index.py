@@ -166,7 +166,7 @@ async def test_a_tool_that_says_something_else_gets_another_vector(tmp_path: Pat
             await complete(meaning)
             before = sum(endpoint.batches)
             meaning.put("s", [tool("a", "One thing."), tool("b", "Something else.")])
-            # Nobody is sent to what it was.
+            # No search leads to what it was.
             assert meaning.progress() == (1, 2)
             await complete(meaning)
             assert sum(endpoint.batches) == before + TEXTS_PER_TOOL

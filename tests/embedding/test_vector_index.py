@@ -1,4 +1,4 @@
-"""The index of vectors finds what comparing one by one would find, for whoever may see it."""
+"""The index of vectors finds what comparing one by one would find, within what the client sees."""
 
 import math
 import random

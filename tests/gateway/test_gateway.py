@@ -361,8 +361,8 @@ async def test_headers_about_a_tool_that_wants_none_are_nobodys_business() -> No
 # Who may do what.
 
 
-class Gatekeeper:
-    """Refuses whom or what it is told to, and remembers the order."""
+class ScriptedAccess:
+    """Refuses the clients or tools that the test names, and records the order."""
 
     def __init__(self, *, admits: bool = True, permits: bool = True) -> None:
         self._admits = admits
@@ -394,8 +394,8 @@ WAYS: dict[str, Way] = {
 }
 
 
-def guarded(gatekeeper: Gatekeeper) -> GatewayHarness:
-    harness = GatewayHarness("bank", "other", access=gatekeeper)
+def guarded(access: ScriptedAccess) -> GatewayHarness:
+    harness = GatewayHarness("bank", "other", access=access)
     for server in ("bank", "other"):
         harness.offer(server, ItemKind.TOOLS, a_tool("pay"))
         harness.offer(server, ItemKind.PROMPTS, {"name": "hello"})
@@ -406,15 +406,15 @@ def guarded(gatekeeper: Gatekeeper) -> GatewayHarness:
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 async def test_a_caller_is_counted_and_then_permitted_what_was_found(way: Way) -> None:
-    gatekeeper = Gatekeeper()
+    access = ScriptedAccess()
     do, asked, found = way
-    await do(guarded(gatekeeper).gateway)(asked)
-    assert gatekeeper.asked == ["admit", f"permit {found}"]
+    await do(guarded(access).gateway)(asked)
+    assert access.asked == ["admit", f"permit {found}"]
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 async def test_a_caller_who_asks_too_often_does_not_even_learn_what_exists(way: Way) -> None:
-    harness = guarded(Gatekeeper(admits=False))
+    harness = guarded(ScriptedAccess(admits=False))
     do, asked, _ = way
     for name in (asked.name, "nobody_has_this"):
         with pytest.raises(ResourceExhausted, match="too many"):
@@ -424,7 +424,7 @@ async def test_a_caller_who_asks_too_often_does_not_even_learn_what_exists(way: 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 async def test_what_a_caller_may_not_use_reaches_no_server(way: Way) -> None:
-    harness = guarded(Gatekeeper(permits=False))
+    harness = guarded(ScriptedAccess(permits=False))
     do, asked, _ = way
     with pytest.raises(ResourceExhausted, match="not for you"):
         await do(harness.gateway)(asked)
@@ -432,7 +432,7 @@ async def test_what_a_caller_may_not_use_reaches_no_server(way: Way) -> None:
 
 
 async def test_an_unknown_method_is_counted_too() -> None:
-    harness = guarded(Gatekeeper(admits=False))
+    harness = guarded(ScriptedAccess(admits=False))
     with pytest.raises(ResourceExhausted):
         await harness.gateway.forward(request("vendor/audit"), "bank")
     assert harness.sent == []

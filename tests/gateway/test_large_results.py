@@ -40,7 +40,7 @@ LOOK = {"name": "look", "inputSchema": SCHEMA}
 
 
 class Library:
-    """A house whose large results are kept."""
+    """A gateway whose large results are kept."""
 
     def __init__(self, store: LocalResultStore, *servers: str, answer: McpResponse, **more: Any) -> None:
         self.store = store
@@ -262,7 +262,7 @@ async def test_arguments_that_the_tool_refuses_come_back_with_its_schema(build: 
 
 
 class Closed:
-    """Lets nobody in, or nobody use anything."""
+    """Admits no client, or permits nothing."""
 
     def __init__(self, *, admits: bool) -> None:
         self._admits = admits

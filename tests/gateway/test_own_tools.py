@@ -37,7 +37,7 @@ REFUSED = McpResponse(b'{"content":[{"type":"text","text":"amount is required"}]
 
 
 class Hall:
-    """A house with its own tools, before a bank with two tools."""
+    """A gateway with its own tools, before a bank with two tools."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ async def test_headers_that_repeat_arguments_are_not_compared_with_the_call_insi
 
 
 class Strict:
-    """Admits nobody who asks too often, and permits some things."""
+    """Refuses clients that ask too often, and permits some things."""
 
     def __init__(self, *, admits: bool = True, permits: bool = True) -> None:
         self.admits, self.permits = admits, permits
@@ -393,14 +393,14 @@ async def test_own_tools_that_a_server_of_its_own_mode_needs_can_be_called_in_fu
         assert await hall.listed() == ["retrieve_tools", "call_tool", "expandSchema"]
     found = told(await hall.call("retrieve_tools", {"query": "pay money"}))["structuredContent"]["tools"]
     assert await hall.call("call_tool", {"name": found[0]["name"], "args": {"amount": 1}}) is DONE
-    # Nobody has seen the schema, so a refusal is what a model gets to read.
+    # No client has seen the schema, so the model reads the refusal.
     hall.harness.desk.upstream.script = [WRONG]
     assert has_schema(await hall.call("pay", {}))
 
 
 async def test_own_tools_on_a_list_from_before_a_restart_can_be_called_after_it() -> None:
     wide = [{"name": f"do{number}", "description": "d" * 300, "inputSchema": WIDE} for number in range(200)]
-    # Nobody has listed yet, so nobody knows what auto comes to be.
+    # No client has listed yet, so the choice of auto is open.
     hall = bare(ListingMode.AUTO, *wide)
     assert await hall.call("call_tool", {"name": "pay", "args": {"amount": 1}}) is DONE
     assert told(await hall.call("expandSchema", {"toolName": "pay"}))["content"]

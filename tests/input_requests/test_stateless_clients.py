@@ -145,7 +145,7 @@ async def test_a_question_is_the_answer_and_the_next_request_goes_on() -> None:
 
 @virtual_time
 async def test_a_server_that_turns_out_to_be_of_the_stateless_era_has_its_reminder_sealed() -> None:
-    # While a server is being connected again, nobody knows how it will ask.
+    # While a server reconnects, its way of asking is unknown.
     table = BridgeHarness(ask_for("s1", a=ELICIT), DONE, holds=True)
     asked = await table.turn()
     assert asked["requestState"] != "s1"

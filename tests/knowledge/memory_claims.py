@@ -29,9 +29,9 @@ class Owner(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """That somebody speaks of an entity, or of how two are related."""
+    """A mention of an entity, or of a relationship."""
 
-    # Grows, and stays when somebody says the same again.
+    # Grows, and stays when the same is claimed again.
     number: int
     owner: Owner
     about: int
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
 
 
 class Claims:
-    """Entities and relationships as long as somebody speaks of them."""
+    """Entities and relationships as long as a source mentions them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.entities: dict[int, Entity] = {}

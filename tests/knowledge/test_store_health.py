@@ -1,4 +1,4 @@
-"""Whether the store of the documents can be used is told when it changes, and asked at once when in doubt."""
+"""The health of the document store is reported when it changes, and checked at once when in doubt."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ NEVER_SECONDS = 3600.0
 
 
 class Patient:
-    """A store that is as it is told to be."""
+    """A store whose health the test sets."""
 
     def __init__(self) -> None:
         self.trouble: str | None = None

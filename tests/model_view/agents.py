@@ -35,7 +35,7 @@ class Place:
     model_url: str
     # An entry as in `mcpServers`: {"url": ...} or {"command": ..., "args": [...]}.
     gateway: Mapping[str, Any]
-    # The name that elicitation is answered with, where the agent can be told to.
+    # The name that elicitation is answered with, where the agent has a setting for it.
     answer: str | None
     turns: int
 
@@ -218,7 +218,7 @@ def _gemini_cli(place: Place) -> Command:
     command = [str(place.parts.node), str(place.parts.model_client_bin("gemini"))]
     command += ["-m", "gemini-2.5-flash", "-p", PROMPT]
     environment = {"GOOGLE_GEMINI_BASE_URL": place.model_url, "GEMINI_API_KEY": "scripted"}
-    # It starts itself a second time to raise the limit of its memory, unless it is told not to.
+    # It starts itself a second time to raise the limit of its memory, unless a variable forbids it.
     return command, environment | {"GEMINI_CLI_NO_RELAUNCH": "true"}
 
 

@@ -104,6 +104,6 @@ def test_make_run_names_the_way_out_when_the_port_is_taken(taken_port: int) -> N
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """Return a port that somebody listens on."""
+    """Return a port with a listener."""
     with socket.create_server((HOST, 0)) as listener:
         yield int(listener.getsockname()[1])

@@ -28,7 +28,7 @@ objects = st.dictionaries(texts, values, max_size=5)
 
 
 class Pen:
-    """Writes JSON as nobody else would, but as everybody must read it."""
+    """Writes valid JSON in unusual spellings."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -23,7 +23,7 @@ BY_WORDS = {"HEADGATE_EMBEDDER": "BM25"}
 
 @dataclass(frozen=True)
 class Yard:
-    """Servers that list what the test says, each behind a door that the test opens."""
+    """Servers that list what the test says, each of which waits for a file before it answers."""
 
     place: Path
     names: Sequence[str]
@@ -31,8 +31,8 @@ class Yard:
     def listing(self, name: str) -> Path:
         return self.place / f"{name}.json"
 
-    def door(self, name: str) -> Path:
-        return self.place / f"{name}.door"
+    def start_file(self, name: str) -> Path:
+        return self.place / f"{name}.start"
 
     def offer(self, name: str, *tools: Message) -> None:
         """Let the server list these from now on."""
@@ -40,14 +40,14 @@ class Yard:
 
     def open(self, *names: str) -> None:
         for name in names or self.names:
-            self.door(name).touch()
+            self.start_file(name).touch()
 
     def shut(self) -> None:
         for name in self.names:
-            self.door(name).unlink(missing_ok=True)
+            self.start_file(name).unlink(missing_ok=True)
 
     def entry(self, name: str, *more: str, **settings: Any) -> dict[str, Any]:
-        command = changing_listing_command(name, self.listing(name), self.door(name))
+        command = changing_listing_command(name, self.listing(name), self.start_file(name))
         # The same again makes another definition of the same server.
         waits = [argument for path in more for argument in ("--wait-for", path)]
         return stdio_entry([*command, *waits], **settings)
@@ -110,7 +110,7 @@ def met_village(place: Path) -> Yard:
 
 
 def put_back(village: Yard) -> Yard:
-    """Everything as it was when the gateway had met them, and every door shut."""
+    """Everything as it was when the gateway had met them, and every server waiting for its file."""
     village.shut()
     for name, tools in TOOLS.items():
         village.offer(name, *tools)

@@ -1,4 +1,4 @@
-"""A team's documents, the command that ingests them as a process of its own, and the doors to their tools."""
+"""A team's documents, the command that ingests them as a process of its own, and endpoints of their tools."""
 
 import json
 import subprocess
@@ -132,7 +132,7 @@ class Embedder:
 
 @contextmanager
 def embedder() -> Iterator[Embedder]:
-    """Run an endpoint that makes vectors unless it is told to be away."""
+    """Run an endpoint that makes vectors unless the test takes it away."""
     away = threading.Event()
 
     def answer(asked: Message) -> Reply:

@@ -24,7 +24,7 @@ QUESTIONS: dict[str, Message] = {
     "proxy_read": {},
     "proxy_query": {"sql": "SELECT count(*) FROM rows"},
 }
-# No end to it, so that whoever waits for it must stop it.
+# It does not end, so that its client must cancel it.
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n, rows"
 _NEXT = re.compile(r"more with offset (\d+)")
 
@@ -87,7 +87,7 @@ def is_whole(result: Message) -> bool:
 
 
 def unknown(cache_id: str) -> str:
-    """What is said of an id that nobody has, or somebody else."""
+    """The answer for an id that is unknown, or another client's."""
     return (
         f"Cache entry {cache_id[:100]!r} not found or expired. "
         "Re-call the original tool to get a new cache_id."

@@ -85,7 +85,7 @@ class Plain:
 
 
 class Handshaker(Plain):
-    """A client of the handshake era that opens no stream unless it is told to."""
+    """A client of the handshake era that opens no stream by itself."""
 
     def __init__(
         self, url: str, capabilities: Message | None = None, version: str = LEGACY, name: str = "raw"

@@ -36,7 +36,7 @@ def village(tmp_path_factory: pytest.TempPathFactory) -> Yard:
 
 @pytest.fixture
 def yard(village: Yard) -> Yard:
-    """The servers of the village behind shut doors, and the data of a gateway that knows them."""
+    """The servers of the village, not answering yet, and the data of a gateway that knows them."""
     return put_back(village)
 
 

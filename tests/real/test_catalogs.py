@@ -27,7 +27,7 @@ START_SECONDS = 60.0
 # SDK clients refuse a larger event, whole listing and all.
 LARGEST_PAGE = 1024 * 1024
 # Of odd-tools.json, in its order: 16 tools that can be served, the last three of them after a repair;
-# 5 that nobody could call; 9 for which SDK clients refuse the whole page, so none may be served as it is.
+# 5 that no client could call; 9 for which SDK clients refuse the whole page, so none may be served as it is.
 SERVED, UNUSABLE = 16, 5
 REPAIRED = {"no_type", "empty_schema", "no_schema"}
 REFUSED = {

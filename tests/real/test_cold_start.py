@@ -23,11 +23,11 @@ FOREVER = 300
 
 
 class Village:
-    """A server that is there at once, and one that starts when its door is opened."""
+    """A server that is there at once, and one that starts when its file exists."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.door = place / "door"
+        self.start_file = place / "start"
         write_listing(place / "quick.json", [tool("run", "Run a race.")])
         write_listing(place / "slow.json", [tool("walk", "Walk a mile."), tool("rest", "Rest a while.")])
 
@@ -35,7 +35,7 @@ class Village:
     def gateway(self, *, broken: bool = False, **settings: Any) -> Iterator[GatewayProcess]:
         servers = {
             "quick": stdio_entry(changing_listing_command("quick", self.place / "quick.json")),
-            "slow": stdio_entry(changing_listing_command("slow", self.place / "slow.json", self.door)),
+            "slow": stdio_entry(changing_listing_command("slow", self.place / "slow.json", self.start_file)),
         }
         if broken:
             servers["broken"] = {"command": str(self.place / "no-such-program")}
@@ -70,7 +70,7 @@ def test_a_listing_waits_for_a_server_that_starts_and_the_handshake_does_not(
 
         under_way = Errand(lambda: ann.ask("tools/list", {}))
         assert gateway.servers()["slow"]["state"] == "starting"
-        village.door.touch()
+        village.start_file.touch()
         names = [one["name"] for one in under_way.result()["result"]["tools"]]
         assert names == ["quick_run", "slow_walk", "slow_rest"]
         assert "incomplete" not in Handshaker(gateway.url).welcome.get("instructions", "")
@@ -92,7 +92,7 @@ def test_a_listing_does_not_wait_for_a_server_that_is_removed_meanwhile(village:
 
 
 def test_instructions_name_the_servers_that_could_not_be_reached(village: Village) -> None:
-    village.door.touch()
+    village.start_file.touch()
     with village.gateway(broken=True) as gateway:
         gateway.wait_until_tried(START_SECONDS)
         said = Handshaker(gateway.url).welcome["instructions"]
@@ -110,7 +110,7 @@ def test_what_a_starting_server_may_have_is_declared_before_it_is_known(village:
             "completions": {},
             "logging": {},
         }
-        village.door.touch()
+        village.start_file.touch()
         gateway.wait_until_ready(seconds=START_SECONDS)
         assert Handshaker(gateway.url).welcome["capabilities"] == {"tools": {"listChanged": True}}
 
@@ -119,6 +119,6 @@ async def test_an_sdk_client_that_lists_once_sees_every_tool_of_a_cold_start(vil
     with village.gateway() as gateway:
         async with Client(gateway.url, mode="legacy") as client:
             # The server needs a moment more, as one that has to be installed does.
-            village.door.touch()
+            village.start_file.touch()
             tools = (await client.list_tools()).tools
         assert [one.name for one in tools] == ["quick_run", "slow_walk", "slow_rest"]

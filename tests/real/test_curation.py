@@ -1,4 +1,4 @@
-"""What the operator pins, hides and renames holds at once, and whoever sees a difference is told of it."""
+"""What the operator pins, hides and renames holds at once, and clients that see a difference are notified."""
 
 import asyncio
 import json
@@ -170,7 +170,7 @@ def test_a_server_may_be_listed_in_another_way(town: Town, mode: str, expected: 
     assert descendants(town.gateway.pid) == children
 
 
-# Who is told.
+# Who is notified.
 
 UNTOLD = ("search", "dynamic", "budget", "auto")
 

@@ -107,7 +107,7 @@ async def test_a_call_returns_the_result_of_the_tool(mcp_client: McpClient, upst
     assert words(result) == "grüße 😀"
     assert result.structured_content == {"echoed": "grüße 😀"}
     assert not result.is_error
-    # The modern era demands it of every result, whoever made it.
+    # The modern era demands it of every result.
     assert mcp_client.era == "legacy" or "result_type" in result.model_fields_set
 
 

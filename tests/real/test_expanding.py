@@ -61,18 +61,18 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     place = tmp_path_factory.mktemp("bank")
     write_listing(place / "bank.json", [PAY | {"name": f"refuse_by_{how}"} for how in ("result", "error")])
     write_listing(place / "till.json", [PAY])
-    door = place / "door"
-    door.touch()
+    start_file = place / "start"
+    start_file.touch()
     servers = {
         "bank": stdio_entry(echo_listing_command(place / "bank.json")),
-        "till": stdio_entry(changing_listing_command("till", place / "till.json", door)),
+        "till": stdio_entry(changing_listing_command("till", place / "till.json", start_file)),
     }
     with running_gateway({"mcpServers": servers}, place / "gateway", environment=BY_WORDS) as gateway:
         gateway.wait_until_ready(*servers, seconds=START_SECONDS)
-        # It is started again, and waits at the door for ever.
-        door.unlink()
+        # It is started again, and waits for its file for ever.
+        start_file.unlink()
         for child in descendants(gateway.pid):
-            if str(door).encode() in Path(f"/proc/{child}/cmdline").read_bytes():
+            if str(start_file).encode() in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
         wait_until(lambda: gateway.servers()["till"]["state"] != "ready", NOTICE_SECONDS, "the till is down")
         yield Bank(gateway)

@@ -1,4 +1,4 @@
-"""In dynamic mode each client's list grows by what it finds, and nobody else's does."""
+"""In dynamic mode a client's list grows by what that client finds, and by nothing else."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ DYNAMIC = {
 # Makes its server tell that its list has changed.
 RESTOCK = tool("restock", "News of the warehouse.")
 FOUND_MORE = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-# Told to everybody, so whoever hears of this first has not heard of anything before.
+# Sent to every client, so a client that gets this first got nothing before.
 PROMPTS_CHANGED = {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
 
 
@@ -226,7 +226,7 @@ async def test_many_sessions_at_once_keep_their_lists_apart(dock: Dock) -> None:
     await asyncio.gather(*(asyncio.to_thread(live, seed) for seed in range(12)))
 
 
-# Who is told.
+# Who is notified.
 
 
 async def test_a_session_is_told_on_its_own_stream_and_others_are_not(dock: Dock) -> None:
@@ -273,7 +273,7 @@ async def test_stateless_clients_are_told_where_they_listen(dock: Dock) -> None:
     listening.close()
 
 
-def doorway(dock: Dock, front: str, place: Path) -> Any:
+def front_transport(dock: Dock, front: str, place: Path) -> Any:
     """What an SDK client needs to come in; the stdio front is a gateway of its own."""
     if front == "stdio":
         serve, *arguments = stdio_gateway_command(dock.gateway.config_path, place)
@@ -294,7 +294,7 @@ def doorway(dock: Dock, front: str, place: Path) -> Any:
 async def test_an_sdk_client_sees_what_it_has_found(
     dock: Dock, tmp_path: Path, front: str, era: str, trade: str
 ) -> None:
-    mcp_client = McpClient(doorway(dock, front, tmp_path), era)
+    mcp_client = McpClient(front_transport(dock, front, tmp_path), era)
     (name,) = named(trade)
     async with mcp_client.client, mcp_client.watching():
         assert name not in await mcp_client.tools()
@@ -338,7 +338,7 @@ async def test_a_tool_that_is_gone_leaves_the_lists_of_those_who_had_found_it(do
     restock(dock, "stall", ann, [kites, boats])
     wait_until(lambda: found(ann, "fly kites") == ["stall_fly_kites"], NOTICE_SECONDS, "kites are found")
     search(bob, "row boats")
-    # What somebody sees is told when it changes, so everybody has to look first.
+    # A change is notified to clients that have listed, so each has to list first.
     assert [listed(one) for one in (ann, bob, eve)] == [["stall_fly_kites"], ["stall_row_boats"], []]
 
     with ann.listening() as of_ann, bob.listening() as of_bob, eve.listening() as of_eve:

@@ -181,10 +181,10 @@ async def test_questions_leave_by_every_front(
 ) -> None:
     config = tmp_path / "headgate.json"
     config.write_text(json.dumps(configuration({name: town.entries[name] for name in OWN})))
-    door: Any = (
+    front_transport: Any = (
         stdio_gateway(config, tmp_path / "data") if front == "stdio" else sse_client(town.gateway.sse_url)
     )
-    sue = Person("Sue", door, client_era)
+    sue = Person("Sue", front_transport, client_era)
     async with sue.client:
         for server in OWN:
             texts = [uuid4().hex for _ in range(3)]
@@ -370,8 +370,8 @@ async def test_a_session_that_ends_while_its_client_is_asked_ends_the_call(town:
 @pytest.mark.parametrize("front", ["http", "sse"])
 async def test_a_call_that_its_client_cancels_while_it_is_asked_is_over(town: Town, front: str) -> None:
     text = uuid4().hex
-    door: Any = sse_client(town.gateway.sse_url) if front == "sse" else town.gateway.url
-    sue = Person("Sue", door, "legacy")
+    front_transport: Any = sse_client(town.gateway.sse_url) if front == "sse" else town.gateway.url
+    sue = Person("Sue", front_transport, "legacy")
     sue.willing.clear()
     async with sue.client:
         asking = asyncio.create_task(sue.call("old_ask", text=text))

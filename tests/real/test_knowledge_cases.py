@@ -31,14 +31,14 @@ from tests.real.mcp_clients import ClientTasks, McpClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-DOORS = [
+ENDPOINTS = [
     "gateway-http-legacy",
     "gateway-http-modern",
     "gateway-stdio-modern",
     "alone-http-legacy",
     "alone-http-modern",
 ]
-DOORS += ["alone-stdio-legacy"]
+ENDPOINTS += ["alone-stdio-legacy"]
 WEIGHTS = {"gateway": (0.75, 0.25), "alone": (0.5, 0.5)}
 LONG = ("The zebra grazes" + " near the river" * 30)[:300]
 PARTS = 12
@@ -107,7 +107,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeHarne
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def doors(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeEndpoint]]:
+async def endpoints(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeEndpoint]]:
     """Every way in: two eras, two transports, the gateway and the documents alone."""
     more = harness.variables
     servers: dict[str, Any] = {
@@ -118,7 +118,7 @@ async def doors(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeE
     }
     lodge = ClientTasks()
     found = {}
-    for name in DOORS:
+    for name in ENDPOINTS:
         way, _, era = name.rpartition("-")
         found[name] = KnowledgeEndpoint(
             McpClient(servers[way], era), "knowledge_" if way.startswith("gateway") else ""
@@ -128,48 +128,48 @@ async def doors(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeE
     await lodge.leave()
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, doors: dict[str, KnowledgeEndpoint]) -> KnowledgeEndpoint:
-    return doors[request.param]
+@pytest.fixture(params=ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest, endpoints: dict[str, KnowledgeEndpoint]) -> KnowledgeEndpoint:
+    return endpoints[request.param]
 
 
 def ids(pages: list[Message]) -> list[int]:
     return [result["chunk_id"] for page in pages for result in page["results"]]
 
 
-async def test_there_are_six_tools(door: KnowledgeEndpoint) -> None:
-    tools = await door.mcp_client.tools()
-    assert sorted(tools) == sorted(door.prefix + name for name in TOOLS)
+async def test_there_are_six_tools(endpoint: KnowledgeEndpoint) -> None:
+    tools = await endpoint.mcp_client.tools()
+    assert sorted(tools) == sorted(endpoint.prefix + name for name in TOOLS)
     for tool in tools.values():
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint
         assert tool.input_schema["additionalProperties"] is False
 
 
-async def test_42_matches_come_in_pages_of_10(door: KnowledgeEndpoint) -> None:
+async def test_42_matches_come_in_pages_of_10(endpoint: KnowledgeEndpoint) -> None:
     arguments = {"query": "turbine", "strategy": "bm25", "page_size": 10}
-    first = await door.ask("semantic_search", **arguments)
-    pages = await door.pages("semantic_search", first, **arguments)
+    first = await endpoint.ask("semantic_search", **arguments)
+    pages = await endpoint.pages("semantic_search", first, **arguments)
     assert [len(page["results"]) for page in pages] == [10, 10, 10, 10, 2]
     assert [page["pagination"]["has_more"] for page in pages] == [True] * 4 + [False]
     assert {(page["total_found"], page["pagination"]["total_available"]) for page in pages} == {(42, 42)}
     assert len(set(ids(pages))) == 42
 
 
-async def test_selected_fields_are_exactly_those(door: KnowledgeEndpoint) -> None:
-    answer = await door.ask("semantic_search", query="turbine", fields=["chunk_id", "source_file"])
+async def test_selected_fields_are_exactly_those(endpoint: KnowledgeEndpoint) -> None:
+    answer = await endpoint.ask("semantic_search", query="turbine", fields=["chunk_id", "source_file"])
     assert {tuple(sorted(result)) for result in answer["results"]} == {("chunk_id", "source_file")}
 
 
-async def test_a_long_text_is_shown_in_203_characters(door: KnowledgeEndpoint) -> None:
-    answer = await door.ask("semantic_search", query="zebra", response_mode="preview", page_size=1)
+async def test_a_long_text_is_shown_in_203_characters(endpoint: KnowledgeEndpoint) -> None:
+    answer = await endpoint.ask("semantic_search", query="zebra", response_mode="preview", page_size=1)
     (found,) = answer["results"]
     assert found["chunk_snippet"] == LONG[:200] + "..."
     assert found["context_header"] == "library/animals/zebra.txt"
 
 
-async def test_the_first_of_both_lists_has_one_61st(door: KnowledgeEndpoint) -> None:
-    answer = await door.ask("semantic_search", query="zeppelin", page_size=1, response_mode="full")
+async def test_the_first_of_both_lists_has_one_61st(endpoint: KnowledgeEndpoint) -> None:
+    answer = await endpoint.ask("semantic_search", query="zeppelin", page_size=1, response_mode="full")
     (found,) = answer["results"]
     assert answer["strategy_used"] == found["score_type"] == "hybrid"
     assert (found["hybrid_score"], found["rank"]) == (round(1 / 61, 6), 1)
@@ -177,47 +177,47 @@ async def test_the_first_of_both_lists_has_one_61st(door: KnowledgeEndpoint) -> 
 
 
 async def test_weights_come_from_the_configuration_and_are_normalised(
-    door: KnowledgeEndpoint, request: pytest.FixtureRequest
+    endpoint: KnowledgeEndpoint, request: pytest.FixtureRequest
 ) -> None:
-    answer = await door.ask("semantic_search", query="zeppelin", page_size=1, explain=True)
+    answer = await endpoint.ask("semantic_search", query="zeppelin", page_size=1, explain=True)
     explanation = answer["results"][0]["explanation"]
     weights = (explanation["vector"]["weight"], explanation["bm25"]["weight"])
-    assert weights == WEIGHTS[request.node.callspec.params["door"].partition("-")[0]]
+    assert weights == WEIGHTS[request.node.callspec.params["endpoint"].partition("-")[0]]
     assert explanation["vector"]["contribution"] == round(weights[0] / 61, 6)
 
 
-async def test_boosts_raise_a_score_and_never_above_one(door: KnowledgeEndpoint) -> None:
-    plain = await door.ask("semantic_search", query="anvil", strategy="bm25", page_size=1)
+async def test_boosts_raise_a_score_and_never_above_one(endpoint: KnowledgeEndpoint) -> None:
+    plain = await endpoint.ask("semantic_search", query="anvil", strategy="bm25", page_size=1)
     arguments = {"strategy": "bm25", "page_size": 1, "boosts": True, "explain": True}
-    boosted = await door.ask("semantic_search", query="anvil", **arguments)
+    boosted = await endpoint.ask("semantic_search", query="anvil", **arguments)
     assert boosted["results"][0]["explanation"]["boosts"]["topic"] == 0.08
     assert plain["results"][0]["hybrid_score"] == boosted["results"][0]["hybrid_score"] == 1.0
 
 
 async def test_the_same_query_is_known_until_another_process_ingests(
-    harness: KnowledgeHarness, doors: dict[str, KnowledgeEndpoint]
+    harness: KnowledgeHarness, endpoints: dict[str, KnowledgeEndpoint]
 ) -> None:
     async def hits() -> list[bool]:
         answers = [
-            await door.ask("semantic_search", query="anvil", response_format="desktop")
-            for door in doors.values()
+            await endpoint.ask("semantic_search", query="anvil", response_format="desktop")
+            for endpoint in endpoints.values()
         ]
         return [answer["execution_context"]["cache_hit"] for answer in answers]
 
     await hits()
-    assert await hits() == [True] * len(doors)
+    assert await hits() == [True] * len(endpoints)
     more = write_all(harness.place / "more", {"gearbox.md": "# Gearbox\n\nThe gearbox is new.\n"})
     assert (await harness.ingest(more))["added"] == 1
     # Two eras come in by one process, and the second of them finds what the first one asked for.
-    first = dict(zip(doors, await hits(), strict=True))
-    assert [first[name] for name in DOORS if name not in ("gateway-http-modern", "alone-http-modern")] == [
-        False
-    ] * 4
-    assert await hits() == [True] * len(doors)
+    first = dict(zip(endpoints, await hits(), strict=True))
+    assert [
+        first[name] for name in ENDPOINTS if name not in ("gateway-http-modern", "alone-http-modern")
+    ] == [False] * 4
+    assert await hits() == [True] * len(endpoints)
 
 
-async def test_the_envelope_of_a_desktop(door: KnowledgeEndpoint) -> None:
-    answer = await door.ask("semantic_search", query="turbine", response_format="desktop", top_k=2)
+async def test_the_envelope_of_a_desktop(endpoint: KnowledgeEndpoint) -> None:
+    answer = await endpoint.ask("semantic_search", query="turbine", response_format="desktop", top_k=2)
     assert set(answer["_metadata"]) == {"operation", "version", "timestamp", "request_id", "status"}
     assert answer["_metadata"]["operation"] == "semantic_search"
     context = answer["execution_context"]
@@ -297,9 +297,9 @@ REFUSALS: list[tuple[str, Message, str, str]] = [
 
 @pytest.mark.parametrize(("tool", "arguments", "code", "sentence"), REFUSALS)
 async def test_every_refusal_has_its_exact_words_and_its_code(
-    door: KnowledgeEndpoint, tool: str, arguments: Message, code: str, sentence: str
+    endpoint: KnowledgeEndpoint, tool: str, arguments: Message, code: str, sentence: str
 ) -> None:
-    result = await door.call(tool, arguments)
+    result = await endpoint.call(tool, arguments)
     assert result.is_error
     assert first_text(result) == sentence
     said = result.structured_content
@@ -311,60 +311,61 @@ async def test_every_refusal_has_its_exact_words_and_its_code(
     assert about["hint"]
 
 
-async def test_a_vendor_is_found_by_any_case_alias_and_id(door: KnowledgeEndpoint) -> None:
+async def test_a_vendor_is_found_by_any_case_alias_and_id(endpoint: KnowledgeEndpoint) -> None:
     found = [
-        await door.ask("find_vendor_info", vendor_name=name, response_mode="ids_only")
+        await endpoint.ask("find_vendor_info", vendor_name=name, response_mode="ids_only")
         for name in ("Initech", "iNITECH", "initech ltd", "ini", " Initech, Ltd. ", "v-1")
     ]
     assert {answer["vendor_name"] for answer in found} == {"Initech"}
     (id,) = {answer["vendor_id"] for answer in found}
-    assert (await door.ask("find_vendor_info", vendor_name=str(id)))["vendor_name"] == "Initech"
+    assert (await endpoint.ask("find_vendor_info", vendor_name=str(id)))["vendor_name"] == "Initech"
 
 
-async def test_a_model_reads_who_may_have_been_meant_after_the_sentence(door: KnowledgeEndpoint) -> None:
-    result = await door.call("find_vendor_info", {"vendor_name": "Innitech Ld"})
+async def test_a_model_reads_who_may_have_been_meant_after_the_sentence(endpoint: KnowledgeEndpoint) -> None:
+    result = await endpoint.call("find_vendor_info", {"vendor_name": "Innitech Ld"})
     assert first_text(result) == NOBODY.replace("Nobody At All", "Innitech Ld")
     (advice,) = [block.text for block in result.content[1:] if isinstance(block, TextContent)]
     assert advice == "Names like it: Initech Ltd."
 
 
-async def test_two_vendors_of_one_name_are_listed_and_their_ids_choose(door: KnowledgeEndpoint) -> None:
-    said = await door.refusal("find_vendor_info", vendor_name="ACME")
+async def test_two_vendors_of_one_name_are_listed_and_their_ids_choose(endpoint: KnowledgeEndpoint) -> None:
+    said = await endpoint.refusal("find_vendor_info", vendor_name="ACME")
     assert said["code"] == "VENDOR_AMBIGUOUS"
     assert "'Acme Corp' (" in said["error"]
     assert "'Acme GmbH' (" in said["error"]
     chosen = [
-        await door.ask("find_vendor_info", vendor_name=str(match["vendor_id"])) for match in said["matches"]
+        await endpoint.ask("find_vendor_info", vendor_name=str(match["vendor_id"]))
+        for match in said["matches"]
     ]
     assert [answer["vendor_name"] for answer in chosen] == ["Acme Corp", "Acme GmbH"]
 
 
-async def test_neighbours_of_one_and_two_hops(door: KnowledgeEndpoint) -> None:
-    near = await door.ask("neighbours", entity="hub works", page_size=50)
+async def test_neighbours_of_one_and_two_hops(endpoint: KnowledgeEndpoint) -> None:
+    near = await endpoint.ask("neighbours", entity="hub works", page_size=50)
     assert {entity["name"] for entity in near["entities"]} == {f"Qpart {n}" for n in range(PARTS)}
-    far = await door.ask("neighbours", entity="Hub Works", hops=2, page_size=50)
+    far = await endpoint.ask("neighbours", entity="Hub Works", hops=2, page_size=50)
     reached = {entity["name"]: entity for entity in far["entities"]}
     assert (reached["Quux Harbour"]["hop"], reached["Quux Harbour"]["confidence"]) == (2, 0.8)
     assert reached["Quux Harbour"]["via"]["name"] == "Qpart 0"
     assert "Ada Doubtful" not in reached
-    doubtful = await door.ask(
+    doubtful = await endpoint.ask(
         "neighbours", entity="Hub Works", hops=2, min_confidence=0.4, entity_types="person"
     )
     assert [entity["name"] for entity in doubtful["entities"]] == ["Ada Doubtful"]
 
 
-async def test_a_chunk_is_had_by_its_id(door: KnowledgeEndpoint) -> None:
-    found = await door.ask("semantic_search", query="zebra", response_mode="ids_only", page_size=1)
+async def test_a_chunk_is_had_by_its_id(endpoint: KnowledgeEndpoint) -> None:
+    found = await endpoint.ask("semantic_search", query="zebra", response_mode="ids_only", page_size=1)
     id = found["results"][0]["chunk_id"]
-    chunk = await door.ask("get_chunk", chunk_id=id)
+    chunk = await endpoint.ask("get_chunk", chunk_id=id)
     assert (chunk["chunk_text"], chunk["source_file"]) == (LONG, "library/animals/zebra.txt")
-    several = await door.ask("get_chunks", chunk_ids=[id, 999_999], fields=["chunk_id", "chunk_text"])
+    several = await endpoint.ask("get_chunks", chunk_ids=[id, 999_999], fields=["chunk_id", "chunk_text"])
     assert several["results"] == [{"chunk_id": id, "chunk_text": LONG}]
     assert several["missing"] == [999_999]
 
 
-async def test_sources_are_listed_and_filtered(door: KnowledgeEndpoint) -> None:
-    answer = await door.ask("list_sources", filters={"source_category": "SHIPS", "source_file": "*zep*"})
+async def test_sources_are_listed_and_filtered(endpoint: KnowledgeEndpoint) -> None:
+    answer = await endpoint.ask("list_sources", filters={"source_category": "SHIPS", "source_file": "*zep*"})
     (source,) = answer["sources"]
     assert (source["source_file"], source["date"], source["doc_type"]) == (
         "library/ships/zeppelin.md",
@@ -372,15 +373,15 @@ async def test_sources_are_listed_and_filtered(door: KnowledgeEndpoint) -> None:
         "markdown",
     )
     arguments = {"fields": ["source_file"], "page_size": 50}
-    pages = await door.pages("list_sources", await door.ask("list_sources", **arguments), **arguments)
+    pages = await endpoint.pages("list_sources", await endpoint.ask("list_sources", **arguments), **arguments)
     listed = [source["source_file"] for page in pages for source in page["sources"]]
     assert {f"library/{name}" for name in DOCUMENTS} <= set(listed)
     assert len(set(listed)) == len(listed)
 
 
-async def test_filters_choose_documents(door: KnowledgeEndpoint) -> None:
+async def test_filters_choose_documents(endpoint: KnowledgeEndpoint) -> None:
     march = {"date_from": "2026-03-04", "date_to": "2026-03-04"}
-    answer = await door.ask("semantic_search", query="fly anvil zeppelin", filters=march)
+    answer = await endpoint.ask("semantic_search", query="fly anvil zeppelin", filters=march)
     assert [result["source_file"] for result in answer["results"]] == ["library/ships/zeppelin.md"]
 
 
@@ -411,24 +412,26 @@ AROUND = {"execution_time_ms", "pagination"}
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_mode_shows_its_fields_and_each_of_them_alone(door: KnowledgeEndpoint, mode: str) -> None:
+async def test_every_mode_shows_its_fields_and_each_of_them_alone(
+    endpoint: KnowledgeEndpoint, mode: str
+) -> None:
     arguments = {"query": "zeppelin", "response_mode": mode, "page_size": 1}
-    whole = (await door.ask("semantic_search", **arguments))["results"][0]
+    whole = (await endpoint.ask("semantic_search", **arguments))["results"][0]
     assert sorted(whole) == sorted(RESULT_KEYS[mode])
     for key in RESULT_KEYS[mode]:
-        answer = await door.ask("semantic_search", **arguments, fields=[key])
+        answer = await endpoint.ask("semantic_search", **arguments, fields=[key])
         assert answer["results"] == [{key: whole[key]}]
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_every_mode_of_a_vendor_shows_its_fields_and_each_of_them_alone(
-    door: KnowledgeEndpoint, mode: str
+    endpoint: KnowledgeEndpoint, mode: str
 ) -> None:
     arguments = {"vendor_name": "Hub Works", "response_mode": mode}
-    whole = await door.ask("find_vendor_info", **arguments)
+    whole = await endpoint.ask("find_vendor_info", **arguments)
     assert set(VENDOR_KEYS[mode]) <= set(whole)
     for key in VENDOR_KEYS[mode]:
-        answer = await door.ask("find_vendor_info", **arguments, fields=[key])
+        answer = await endpoint.ask("find_vendor_info", **arguments, fields=[key])
         assert set(answer) - AROUND == {key}
         assert answer[key] == whole[key]
     if mode != "ids_only":
@@ -438,17 +441,17 @@ async def test_every_mode_of_a_vendor_shows_its_fields_and_each_of_them_alone(
 
 
 async def test_pages_stay_whole_in_every_mode_while_another_process_ingests(
-    harness: KnowledgeHarness, doors: dict[str, KnowledgeEndpoint]
+    harness: KnowledgeHarness, endpoints: dict[str, KnowledgeEndpoint]
 ) -> None:
     """All first pages are read before, all others after documents and entities have come and gone."""
     asked: list[tuple[KnowledgeEndpoint, str, Message]] = []
-    for door in doors.values():
+    for endpoint in endpoints.values():
         for mode in MODES:
             search: Message = {"query": "compressor", "strategy": "bm25", "page_size": 7}
-            asked.append((door, "semantic_search", {**search, "response_mode": mode}))
+            asked.append((endpoint, "semantic_search", {**search, "response_mode": mode}))
             vendor: Message = {"vendor_name": "Hub Works", "page_size": 5}
-            asked.append((door, "find_vendor_info", {**vendor, "response_mode": mode}))
-    before = [await door.ask(tool, **arguments) for door, tool, arguments in asked]
+            asked.append((endpoint, "find_vendor_info", {**vendor, "response_mode": mode}))
+    before = [await endpoint.ask(tool, **arguments) for endpoint, tool, arguments in asked]
     more = {f"c{n}.md": f"# Compressor {n}\n\nAnother compressor.\n" for n in range(100, 109)}
     write_all(harness.place / "later", more)
     added: list[Message] = [
@@ -457,14 +460,14 @@ async def test_pages_stay_whole_in_every_mode_while_another_process_ingests(
     added += [{"source": "v-4", "target": f"r-{n}", "type": "makes"} for n in range(4)]
     graph = write_lines(harness.place / "later.jsonl", added)
     assert (await harness.ingest("later", "--graph", graph))["added"] == len(more)
-    for first, (door, tool, arguments) in zip(before, asked, strict=True):
-        pages = await door.pages(tool, first, **arguments)
+    for first, (endpoint, tool, arguments) in zip(before, asked, strict=True):
+        pages = await endpoint.pages(tool, first, **arguments)
         if tool == "semantic_search":
             assert (len(ids(pages)), len(set(ids(pages)))) == (23, 23)
         else:
             check_vendor(pages, arguments["response_mode"])
     arguments = asked[0][2]
-    again = await doors[DOORS[0]].ask("semantic_search", **arguments)
+    again = await endpoints[ENDPOINTS[0]].ask("semantic_search", **arguments)
     assert again["total_found"] == 32
 
 

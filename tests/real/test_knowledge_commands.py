@@ -118,7 +118,7 @@ def files_in(place: Path) -> set[str]:
 
 
 def many(number: int) -> dict[str, str]:
-    """So many documents that somebody has time to stop what reads them."""
+    """So many documents that the test has time to stop the process that reads them."""
     paragraph = "Acme Corp supplies Globex Ltd with turbines from Hamburg since 2019. " * 10
     return {f"d{n:04}.md": f"# Part {n}\n\n{paragraph}\n\nunique{n}\n" for n in range(number)}
 
@@ -142,7 +142,7 @@ def has_some(process: "subprocess.Popen[bytes]", place: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a store has that nobody interrupted."""
+    """What a store has after an uninterrupted ingestion."""
     place = tmp_path_factory.mktemp("whole")
     write_all(place / "docs", many(MANY))
     told(place, "ingest", "docs", "--data-dir", "data")

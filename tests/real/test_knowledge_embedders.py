@@ -48,8 +48,8 @@ async def test_an_endpoint_comes_and_goes(tmp_path: Path, remote: Embedder) -> N
     first = await ingest()
     assert (first["added"], first["vectors"], first["advice"]) == (3, 3, "")
     assert set(remote.endpoint.paths) == {"/v1/embeddings"}
-    async with entered(alone_on_stdio(tmp_path, data, more=remote.variables), "modern") as door:
-        found = await door.ask("semantic_search", query="rocket", strategy="vector", response_mode="full")
+    async with entered(alone_on_stdio(tmp_path, data, more=remote.variables), "modern") as endpoint:
+        found = await endpoint.ask("semantic_search", query="rocket", strategy="vector", response_mode="full")
         assert [result["score_type"] for result in found["results"]] == ["vector"] * 3
 
         remote.away.set()
@@ -57,20 +57,20 @@ async def test_an_endpoint_comes_and_goes(tmp_path: Path, remote: Embedder) -> N
         second = await ingest()
         assert (second["added"], second["vectors"], second["failed"]) == (2, 0, [])
         assert "made no vectors" in second["advice"]
-        by_words = await door.ask("semantic_search", query="marmot")
+        by_words = await endpoint.ask("semantic_search", query="marmot")
         assert (by_words["strategy_used"], by_words["total_found"]) == ("bm25", 3)
         assert [warning["code"] for warning in by_words["warnings"]] == ["VECTORS_UNAVAILABLE"]
-        refusal = await door.refusal("semantic_search", query="marmot", strategy="vector")
+        refusal = await endpoint.refusal("semantic_search", query="marmot", strategy="vector")
         assert refusal["code"] == "SERVICE_UNAVAILABLE"
         assert refusal["error"].startswith("Strategy 'vector' is unavailable: ")
 
         remote.away.clear()
-        both = await door.ask("semantic_search", query="marmot", response_mode="full", explain=True)
+        both = await endpoint.ask("semantic_search", query="marmot", response_mode="full", explain=True)
         check_three_and_three(both)
 
         third = await ingest()
         assert (third["added"], third["unchanged"], third["vectors"]) == (0, 5, 2)
-        whole = await door.ask("semantic_search", query="marmot", strategy="vector")
+        whole = await endpoint.ask("semantic_search", query="marmot", strategy="vector")
         assert (whole["total_found"], "warnings" in whole) == (5, False)
 
 
@@ -122,9 +122,9 @@ def test_a_base_install_takes_texts_and_finds_their_words(tmp_path: Path) -> Non
 async def test_documents_are_found_by_words_where_no_embedder_is_wanted(tmp_path: Path) -> None:
     write_all(tmp_path / "docs", WITHOUT_VECTORS)
     told(tmp_path, "ingest", "docs", "--data-dir", "data")
-    async with entered(alone_on_stdio(tmp_path, tmp_path / "data", more=BY_WORDS), "legacy") as door:
-        answer = await door.ask("semantic_search", query="marmot")
+    async with entered(alone_on_stdio(tmp_path, tmp_path / "data", more=BY_WORDS), "legacy") as endpoint:
+        answer = await endpoint.ask("semantic_search", query="marmot")
         assert (answer["strategy_used"], answer["total_found"]) == ("bm25", 2)
-        refusal = await door.refusal("semantic_search", query="marmot", strategy="vector")
+        refusal = await endpoint.refusal("semantic_search", query="marmot", strategy="vector")
         assert refusal["code"] == "INVALID_PARAMS"
         assert refusal["error"].startswith("Strategy 'vector' cannot be used: the embedder is set to BM25")

@@ -1,4 +1,4 @@
-"""What a caller may spend, and what nobody gets to read: tokens, places, passwords."""
+"""What a caller may spend, and what no caller reads: tokens, paths, passwords."""
 
 import asyncio
 from collections.abc import Iterator
@@ -44,24 +44,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def test_what_is_too_dear_is_refused_with_the_cheaper_mode(place: Path) -> None:
     more = {**BY_WORDS, "HEADGATE_KNOWLEDGE_TOKEN_BUDGET": "6000"}
-    async with entered(alone_on_stdio(place, place / "data", more=more), "modern") as door:
-        said = await door.refusal("semantic_search", query="marmot", page_size=20, response_mode="full")
+    async with entered(alone_on_stdio(place, place / "data", more=more), "modern") as endpoint:
+        said = await endpoint.refusal("semantic_search", query="marmot", page_size=20, response_mode="full")
         assert said["code"] == "RATE_LIMIT"
         assert said["error"].startswith(
             "Not enough of the token budget: 6000 of 6000 tokens are left for the next 24 hours and this "
             "answer may take 30000; page_size 4 fits, or "
         )
         assert "response_mode 'metadata'" in said["error"]
-        richest = await door.ask("semantic_search", query="marmot", page_size=20, response_mode="auto")
+        richest = await endpoint.ask("semantic_search", query="marmot", page_size=20, response_mode="auto")
         assert "source_file" in richest["results"][0]
         assert "chunk_snippet" not in richest["results"][0]
-        whole = await door.ask("semantic_search", query="marmot", page_size=1, response_mode="auto")
+        whole = await endpoint.ask("semantic_search", query="marmot", page_size=1, response_mode="auto")
         assert "chunk_text" in whole["results"][0]
 
 
 async def test_alone_the_largest_page_comes_whole(place: Path) -> None:
-    async with entered(alone_on_stdio(place, place / "data", more=BY_WORDS), "legacy") as door:
-        answer = await door.ask("semantic_search", query="marmot", page_size=50, response_mode="full")
+    async with entered(alone_on_stdio(place, place / "data", more=BY_WORDS), "legacy") as endpoint:
+        answer = await endpoint.ask("semantic_search", query="marmot", page_size=50, response_mode="full")
         assert len({result["chunk_id"] for result in answer["results"]}) == 30
         assert all(result["chunk_text"].endswith(LONG) for result in answer["results"])
 
@@ -112,9 +112,9 @@ async def test_a_store_that_is_away_is_told_in_the_same_words_by_every_tool(
         (shown,) = page.json()["servers"]
         assert (page.status, shown["state"], shown["tools"]) == (503, "backoff", len(TOOLS))
         assert CANARY not in shown["last_error"]
-        async with entered(gateway.url, "modern", "knowledge_") as door:
+        async with entered(gateway.url, "modern", "knowledge_") as endpoint:
             for tool in TOOLS:
-                result = await door.call(tool, QUESTIONS[tool])
+                result = await endpoint.call(tool, QUESTIONS[tool])
                 check_clean(result.model_dump_json(), gateway.data_dir)
                 said = refusal_of(result)
                 assert (said["error"], said["code"]) == (AWAY, "DB_CONNECTION")

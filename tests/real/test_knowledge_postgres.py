@@ -39,12 +39,12 @@ class PostgresKnowledgeHarness:
     """A database with documents, a gateway and a server of its own before it."""
 
     def __init__(
-        self, place: Path, store: str, variables: dict[str, str], doors: list[KnowledgeEndpoint]
+        self, place: Path, store: str, variables: dict[str, str], endpoints: list[KnowledgeEndpoint]
     ) -> None:
         self.place = place
         self.store = store
         self.variables = variables
-        self.doors = doors
+        self.endpoints = endpoints
         self.gateway: GatewayProcess | None = None
 
     def readiness(self) -> HttpAnswer:
@@ -82,13 +82,13 @@ async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pos
             gateway.wait_until_ready("knowledge")
             alone = alone_on_stdio(place, place / "data", "--store", store, more=remote.variables)
             found.gateway = gateway
-            found.doors += [
+            found.endpoints += [
                 KnowledgeEndpoint(McpClient(gateway.url, "modern"), "knowledge_"),
                 KnowledgeEndpoint(McpClient(alone, "legacy")),
             ]
             lodge = ClientTasks()
-            for door in found.doors:
-                await lodge.admit(door.mcp_client.client)
+            for endpoint in found.endpoints:
+                await lodge.admit(endpoint.mcp_client.client)
             yield found
             await lodge.leave()
 
@@ -97,23 +97,23 @@ async def test_pages_are_whole_while_another_process_ingests(harness: PostgresKn
     search: Message = {"query": "turbine", "strategy": "bm25", "page_size": 10}
     vendor: Message = {"vendor_name": "ini", "response_mode": "full", "page_size": 5}
     firsts = [
-        (await door.ask("semantic_search", **search), await door.ask("find_vendor_info", **vendor))
-        for door in harness.doors
+        (await endpoint.ask("semantic_search", **search), await endpoint.ask("find_vendor_info", **vendor))
+        for endpoint in harness.endpoints
     ]
     more = write_all(harness.place / "later", {"t.md": "# Turbine\n\nOne more turbine.\n"})
     assert (await harness.ingest(more))["added"] == 1
-    for door, (found, known) in zip(harness.doors, firsts, strict=True):
-        pages = await door.pages("semantic_search", found, **search)
+    for endpoint, (found, known) in zip(harness.endpoints, firsts, strict=True):
+        pages = await endpoint.pages("semantic_search", found, **search)
         assert [len(page["results"]) for page in pages] == [10, 10, 10, 10, 2]
         assert len({result["chunk_id"] for page in pages for result in page["results"]}) == 42
-        around = await door.pages("find_vendor_info", known, **vendor)
+        around = await endpoint.pages("find_vendor_info", known, **vendor)
         entities = [entity["name"] for page in around for entity in page["entities"]]
         assert sorted(entities) == sorted(f"Qpart {n}" for n in range(12))
 
 
 async def test_a_score_is_the_sum_of_what_both_ranks_give(harness: PostgresKnowledgeHarness) -> None:
-    for door in harness.doors:
-        answer = await door.ask("semantic_search", query="hall 7", page_size=10, explain=True)
+    for endpoint in harness.endpoints:
+        answer = await endpoint.ask("semantic_search", query="hall 7", page_size=10, explain=True)
         assert answer["strategy_used"] == "hybrid"
         best = answer["results"][0]["explanation"]
         assert best["vector"]["weight"] + best["bm25"]["weight"] == 1
@@ -130,7 +130,7 @@ async def test_a_score_is_the_sum_of_what_both_ranks_give(harness: PostgresKnowl
 async def test_a_search_is_known_until_another_process_ingests(harness: PostgresKnowledgeHarness) -> None:
     async def hits() -> list[bool]:
         asked = {"query": "gearbox", "response_format": "desktop"}
-        answers = [await door.ask("semantic_search", **asked) for door in harness.doors]
+        answers = [await endpoint.ask("semantic_search", **asked) for endpoint in harness.endpoints]
         return [answer["execution_context"]["cache_hit"] for answer in answers]
 
     assert await hits() == [False, False]
@@ -146,10 +146,10 @@ async def test_a_database_that_is_away_comes_back_without_a_restart(
     server = postgres.server()
     await asyncio.to_thread(server.stop)
     try:
-        for door in harness.doors:
-            said = await door.refusal("semantic_search", query="turbine away")
+        for endpoint in harness.endpoints:
+            said = await endpoint.refusal("semantic_search", query="turbine away")
             assert (said["error"], said["code"]) == ("Database unavailable, retry in 5s", "DB_CONNECTION")
-        # The call has seen it, so that nobody waits for the next look.
+        # The call has seen it, so there is no wait for the next check.
         await eventually(lambda: harness.state == "backoff", SECONDS, "shown as down")
         report = await asyncio.to_thread(harness.readiness)
         assert report.status == 503
@@ -160,11 +160,11 @@ async def test_a_database_that_is_away_comes_back_without_a_restart(
         assert "headgate: the store of the documents cannot be used: no server listens" in ended.stderr
     finally:
         await asyncio.to_thread(server.start)
-    for door in harness.doors:
+    for endpoint in harness.endpoints:
         answers: list[Message] = []
 
-        async def ask(door: KnowledgeEndpoint = door, answers: list[Message] = answers) -> None:
-            result = await door.call("semantic_search", {"query": "turbine"})
+        async def ask(endpoint: KnowledgeEndpoint = endpoint, answers: list[Message] = answers) -> None:
+            result = await endpoint.call("semantic_search", {"query": "turbine"})
             if not result.is_error:
                 answers.append(result.structured_content or {})
 

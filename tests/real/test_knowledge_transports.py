@@ -22,12 +22,12 @@ def over_sse(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 async def test_the_documents_are_served_alone_over_sse(over_sse: GatewayProcess) -> None:
     assert over_sse.sse_url in over_sse.log()
-    async with entered(sse_client(over_sse.sse_url), "legacy") as door:
-        assert (door.mcp_client.client.instructions or "").startswith("The company's own documents.")
-        assert set(await door.mcp_client.tools()) == set(TOOLS)
-        answer = await door.ask("semantic_search", query="whistling marmot")
+    async with entered(sse_client(over_sse.sse_url), "legacy") as endpoint:
+        assert (endpoint.mcp_client.client.instructions or "").startswith("The company's own documents.")
+        assert set(await endpoint.mcp_client.tools()) == set(TOOLS)
+        answer = await endpoint.ask("semantic_search", query="whistling marmot")
         assert answer["results"][0]["source_file"] == "docs/marmot.txt"
-        said = await door.refusal("semantic_search", query="x" * 501)
+        said = await endpoint.refusal("semantic_search", query="x" * 501)
         assert (said["error"], said["code"]) == ("Query too long (max 500)", "QUERY_TOO_LONG")
 
 

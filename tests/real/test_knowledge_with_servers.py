@@ -47,12 +47,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_agent_finds_the_tool_and_calls_it(gateway: GatewayProcess, era: str) -> None:
-    async with entered(gateway.url, era) as door:
-        assert not NAMES & set(await door.mcp_client.tools())
-        found = await door.call("retrieve_tools", {"query": "search passages of the team's documents"})
+    async with entered(gateway.url, era) as endpoint:
+        assert not NAMES & set(await endpoint.mcp_client.tools())
+        found = await endpoint.call("retrieve_tools", {"query": "search passages of the team's documents"})
         assert "knowledge_semantic_search" in str(found.content)
         arguments = {"name": "knowledge_semantic_search", "arguments": {"query": "marmot"}}
-        result = await door.call("call_tool", arguments)
+        result = await endpoint.call("call_tool", arguments)
         assert isinstance(result.structured_content, dict)
         assert result.structured_content["results"][0]["source_file"] == "docs/marmot.txt"
 
@@ -78,8 +78,8 @@ async def test_an_agent_finds_the_tool_and_calls_it(gateway: GatewayProcess, era
 async def test_each_tool_is_found_first_by_what_it_answers(
     gateway: GatewayProcess, query: str, tool: str
 ) -> None:
-    async with entered(gateway.url, "modern") as door:
-        found = await door.call("retrieve_tools", {"query": query})
+    async with entered(gateway.url, "modern") as endpoint:
+        found = await endpoint.call("retrieve_tools", {"query": query})
     assert isinstance(found.structured_content, dict)
     assert [one["name"] for one in found.structured_content["tools"]][:1] == [f"knowledge_{tool}"]
 
@@ -93,10 +93,10 @@ async def test_a_model_is_told_that_there_are_documents(gateway: GatewayProcess)
 
 
 async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gateway: GatewayProcess) -> None:
-    async with entered(gateway.url, "modern", "knowledge_") as door:
-        first = await door.ask("semantic_search", query="badger", response_mode="full", page_size=8)
+    async with entered(gateway.url, "modern", "knowledge_") as endpoint:
+        first = await endpoint.ask("semantic_search", query="badger", response_mode="full", page_size=8)
         cursor = first["pagination"]["cursor"]
-        rest = await door.ask(
+        rest = await endpoint.ask(
             "semantic_search", query="badger", response_mode="full", page_size=50, cursor=cursor
         )
     assert len(str(first)) > 8000
@@ -104,11 +104,11 @@ async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gateway: 
 
 
 async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gateway: GatewayProcess) -> None:
-    async with entered(gateway.url, "modern") as door:
+    async with entered(gateway.url, "modern") as endpoint:
         asked = {"tool": "knowledge_semantic_search", "arguments": {"query": "badger", "page_size": 50}}
-        kept = await door.call("proxy_filter", {**asked, "fields": ["results.source_file"]})
+        kept = await endpoint.call("proxy_filter", {**asked, "fields": ["results.source_file"]})
         sql = "SELECT count(DISTINCT source_file) AS files FROM rows"
-        counted = await door.call("proxy_query", {**asked, "path": "results", "sql": sql})
+        counted = await endpoint.call("proxy_query", {**asked, "path": "results", "sql": sql})
     assert not kept.is_error
     assert not counted.is_error
     files = json.loads(first_text(kept))["results"]
@@ -120,16 +120,16 @@ async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gateway: Gatewa
 
 
 async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gateway: GatewayProcess) -> None:
-    async with entered(gateway.url, "modern") as door:
+    async with entered(gateway.url, "modern") as endpoint:
         arguments = {"name": "knowledge_semantic_search", "arguments": {"query": " "}}
-        said = await door.refusal("call_tool", **arguments)
+        said = await endpoint.refusal("call_tool", **arguments)
         assert said["error"] == "Query cannot be empty or whitespace-only"
         assert (said["code"], set(said)) == ("INVALID_PARAMS", {"error", "action", "code"})
 
 
 async def test_what_the_tools_did_is_counted(gateway: GatewayProcess) -> None:
-    async with entered(gateway.url, "modern", "knowledge_") as door:
-        await door.ask("semantic_search", query="whistling marmot")
+    async with entered(gateway.url, "modern", "knowledge_") as endpoint:
+        await endpoint.ask("semantic_search", query="whistling marmot")
     told = await asyncio.to_thread(gateway.metrics)
     assert told['headgate_knowledge_calls_total{tool="semantic_search"}'] >= 1
     assert told["headgate_knowledge_cache_misses_total"] >= 1
@@ -157,12 +157,12 @@ async def test_a_client_that_shows_structure_to_its_model_may_be_given_texts_alo
     place = tmp_path / "gateway"
     with running_gateway(config, place, environment=BY_WORDS, start_seconds=SECONDS) as gateway:
         gateway.wait_until_ready("knowledge")
-        async with entered(gateway.url, "modern", "knowledge_") as door:
-            result = await door.call("semantic_search", {"query": "marmot", "fields": ["source_file"]})
+        async with entered(gateway.url, "modern", "knowledge_") as endpoint:
+            result = await endpoint.call("semantic_search", {"query": "marmot", "fields": ["source_file"]})
             assert result.structured_content is None
             table = json.loads(first_text(result))["results"]
             assert table == {"columns": ["source_file"], "rows": [["docs/one.txt"], ["docs/two.txt"]]}
-            assert (await door.refusal("semantic_search", query=""))["code"] == "INVALID_PARAMS"
+            assert (await endpoint.refusal("semantic_search", query=""))["code"] == "INVALID_PARAMS"
 
 
 def config_with(*names: str) -> dict[str, Any]:
@@ -175,22 +175,22 @@ async def test_the_line_comes_and_goes_while_the_gateway_runs(tmp_path: Path) ->
     with running_gateway(
         config_with("example"), place, environment=BY_WORDS, start_seconds=SECONDS
     ) as gateway:
-        async with entered(gateway.url, "modern", "knowledge_") as door, door.mcp_client.watching():
-            assert not NAMES & set(await door.mcp_client.tools())
+        async with entered(gateway.url, "modern", "knowledge_") as endpoint, endpoint.mcp_client.watching():
+            assert not NAMES & set(await endpoint.mcp_client.tools())
             gateway.write_config(config_with("example", "knowledge"))
-            await door.mcp_client.wait_for_tool("knowledge_get_chunks")
-            assert set(await door.mcp_client.tools()) >= NAMES
-            await check_empty(door)
+            await endpoint.mcp_client.wait_for_tool("knowledge_get_chunks")
+            assert set(await endpoint.mcp_client.tools()) >= NAMES
+            await check_empty(endpoint)
             gateway.write_config(config_with("example"))
-            await door.mcp_client.wait_for_tool("knowledge_get_chunks", gone=True)
-            assert not NAMES & set(await door.mcp_client.tools())
+            await endpoint.mcp_client.wait_for_tool("knowledge_get_chunks", gone=True)
+            assert not NAMES & set(await endpoint.mcp_client.tools())
             gateway.write_config(config_with("example", "knowledge"))
-            await door.mcp_client.wait_for_tool("knowledge_get_chunks")
-            await check_empty(door)
+            await endpoint.mcp_client.wait_for_tool("knowledge_get_chunks")
+            await check_empty(endpoint)
 
 
-async def check_empty(door: KnowledgeEndpoint) -> None:
+async def check_empty(endpoint: KnowledgeEndpoint) -> None:
     """Nothing has been ingested, which is said and is no failure."""
-    answer = await door.ask("semantic_search", query="anything")
+    answer = await endpoint.ask("semantic_search", query="anything")
     assert (answer["results"], answer["total_found"]) == ([], 0)
     assert [warning["code"] for warning in answer["warnings"]] == ["NOTHING_INGESTED"]

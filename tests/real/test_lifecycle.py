@@ -130,10 +130,10 @@ def problem(result: CallToolResult) -> dict[str, Any]:
 
 
 @pytest.fixture
-def household(tmp_path: Path) -> dict[str, Any]:
+def config_with_children(tmp_path: Path) -> dict[str, Any]:
     """A plain server, one behind a shell as npx would start it, and one that no polite request ends."""
     (tmp_path / "listing.json").write_text('{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}')
-    replay = listing_command("household", tmp_path / "listing.json")
+    replay = listing_command("config_with_children", tmp_path / "listing.json")
     shell = ["/bin/sh", "-c", '"$@"; exit 0', "sh", *replay]
     stubborn = ["/bin/sh", str(SERVERS / "stubborn.sh"), *replay]
     return configuration(
@@ -141,8 +141,10 @@ def household(tmp_path: Path) -> dict[str, Any]:
     )
 
 
-def test_a_gateway_that_is_killed_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
-    with running_gateway(household, tmp_path / "gateway") as gateway:
+def test_a_gateway_that_is_killed_leaves_no_process_behind(
+    config_with_children: dict[str, Any], tmp_path: Path
+) -> None:
+    with running_gateway(config_with_children, tmp_path / "gateway") as gateway:
         gateway.wait_until_ready()
         family = descendants(gateway.pid)
         # One plain; a shell and its server; a stubborn shell, its server and its two companions.
@@ -154,9 +156,9 @@ def test_a_gateway_that_is_killed_leaves_no_process_behind(household: dict[str, 
 
 
 def test_a_gateway_that_is_stopped_leaves_no_process_behind(
-    household: dict[str, Any], tmp_path: Path
+    config_with_children: dict[str, Any], tmp_path: Path
 ) -> None:
-    with running_gateway(household, tmp_path / "gateway") as gateway:
+    with running_gateway(config_with_children, tmp_path / "gateway") as gateway:
         gateway.wait_until_ready()
         family = descendants(gateway.pid)
 
@@ -165,8 +167,8 @@ def test_a_gateway_that_is_stopped_leaves_no_process_behind(
         wait_until(lambda: not still_alive(family), NOTICE_SECONDS, "no process is left")
 
 
-def test_a_gateway_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "headgate.json").write_text(json.dumps(household))
+def test_a_gateway_on_stdio_ends_with_its_input(config_with_children: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "headgate.json").write_text(json.dumps(config_with_children))
     command = stdio_gateway_command(tmp_path / "headgate.json", tmp_path / "data")
     with stdio_client(command, plain_environment()) as client:
         wait_until(lambda: "stubborn_t" in client.ask("tools/list", {}), START_SECONDS, "all are listed")
@@ -186,7 +188,7 @@ async def test_a_stopping_gateway_finishes_the_calls_that_run(start_gateway: Sta
     gateway.wait_until_ready("one", seconds=START_SECONDS)
     mcp_client = McpClient(gateway.url, "modern")
     async with mcp_client.client:
-        # The SDK asks for the list after a result whose schema it does not know; then nobody would answer.
+        # The SDK asks for the list after a result whose schema it does not know; then no answer would come.
         await mcp_client.tools()
         orders = {"text": "last", "until": str(release)}
         running = asyncio.create_task(mcp_client.client.call_tool("one_hold", orders))

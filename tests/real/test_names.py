@@ -37,7 +37,7 @@ async def test_whichever_server_is_connected_first_the_names_are_the_same(tmp_pa
         yard.open()
         names = await seen(gateway)
         assert names == {"big_two_list": "big: two_list", "big_two_list_c31add": "big_two: list"}
-    # As it was, whoever is there first.
+    # As it was, in any order of connecting.
     yard.shut()
     with yard.gateway() as gateway:
         for server in ("big_two", "big"):

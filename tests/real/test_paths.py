@@ -40,7 +40,7 @@ ADVICE = {
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway with 301 tools that is told nothing of how to list them."""
+    """A gateway with 301 tools and no setting of how to list them."""
     place = tmp_path_factory.mktemp("paths")
     offers = {name: hundred(name) for name in SERVERS} | {"inn": [tool("lodge", "Lodge a traveller.")]}
     for name, tools in offers.items():
@@ -93,7 +93,7 @@ def test_each_mode_has_its_path(gateway: GatewayProcess, mode: ListingMode, slas
 
 def test_who_sees_everything_needs_no_advice(gateway: GatewayProcess) -> None:
     assert "instructions" not in Handshaker(f"{gateway.url}/full").welcome
-    # Whose stored results are everybody's is told that, and nothing else.
+    # A client whose stored results are shared reads that, and nothing else.
     advice = Stateless(f"{gateway.url}/full").ask("server/discover", {})["result"]["instructions"]
     assert "cache_id" in advice
     assert "\n" not in advice

@@ -307,7 +307,7 @@ async def test_nothing_is_promised_that_no_server_keeps(tmp_path: Path) -> None:
 async def test_each_client_sees_the_tools_that_it_can_be_asked_by(
     market: Market, plain: list[str], declared: Message, more: list[str]
 ) -> None:
-    # At the same time somebody is there who can be asked everything, and somebody who cannot.
+    # At the same time there is a client with all capabilities for input requests, and one with none.
     others = [Handshaker(market.gateway.url, ANSWERS_ALL), Handshaker(market.gateway.url)]
     for other in others:
         tools_of(other)

@@ -1,4 +1,4 @@
-"""The `requestState` that a stateless client hands back: whoever changes or borrows it gets nothing done."""
+"""The `requestState` that a stateless client hands back: changed or borrowed, it does nothing."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -239,7 +239,7 @@ async def test_an_answer_to_ten_queries_is_bounded_too(wordy: GatewayProcess, mo
         queries = [f"make report {subject}" for subject in SUBJECTS]
         answer = await bounded(client, queries=queries, limit=50, detail="full")
         for subject, one in zip(SUBJECTS, answer["results"], strict=True):
-            # The best of each is there, and the others are told of.
+            # The best of each is there, and the others are counted.
             assert subject in names(one)[0]
             assert "The answer is limited to 32,000 characters" in one["hint"]
 

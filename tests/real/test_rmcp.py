@@ -22,7 +22,7 @@ START_SECONDS = 30.0
 # By their eras, and by the name under which they speak rmcp.
 UPSTREAMS = ("legacy_plain", "legacy_rmcp", "modern_plain", "modern_rmcp")
 BY_ALIAS = ("legacy_mcp_tx", "modern_mcp_tx")
-# Whose name is heard where nobody speaks it.
+# The extension's name, in messages of clients that do not use it.
 WORDS = (b"rmcp", b"mcp_tx", b"idempotency", b"onDoubt", b"tx-of-client", b"key-of-client")
 SPEAKING = {
     "experimental": {"rmcp": {"version": "0.1.0", "features": ["ack", "idempotency", "chunking"]}},

@@ -61,7 +61,7 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
     street.close()
 
 
-class Doorkeeper:
+class GatewayRestarter:
     """Runs one gateway after the other, each at the same address and with what the one before has kept."""
 
     def __init__(self, config: dict[str, Any], directory: Path) -> None:
@@ -93,20 +93,20 @@ class Doorkeeper:
 
 
 @pytest.fixture(scope="module")
-def the_doorkeeper(
+def the_restarter(
     street: Street, parts: Parts, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Doorkeeper]:
+) -> Iterator[GatewayRestarter]:
     everything = [str(parts.node), str(parts.npm_bin("mcp-server-everything")), "stdio"]
     config = configuration(street.entries | {"every": stdio_entry(everything)})
-    supervisor = Doorkeeper(config, tmp_path_factory.mktemp("gateway"))
+    supervisor = GatewayRestarter(config, tmp_path_factory.mktemp("gateway"))
     yield supervisor
     supervisor.close()
 
 
 @pytest.fixture
-def doorkeeper(the_doorkeeper: Doorkeeper) -> Doorkeeper:
-    the_doorkeeper.gateway.wait_until_ready("old", "new", "every", seconds=START_SECONDS)
-    return the_doorkeeper
+def restarter(the_restarter: GatewayRestarter) -> GatewayRestarter:
+    the_restarter.gateway.wait_until_ready("old", "new", "every", seconds=START_SECONDS)
+    return the_restarter
 
 
 async def everything_works(person: Person) -> None:
@@ -125,31 +125,31 @@ async def everything_works(person: Person) -> None:
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 async def test_clients_carry_on_after_the_gateway_was_restarted(
-    doorkeeper: Doorkeeper, sign: signal.Signals
+    restarter: GatewayRestarter, sign: signal.Signals
 ) -> None:
-    ann = Person("Ann", doorkeeper.gateway.url, "legacy")
-    bob = Person("Bob", doorkeeper.gateway.url, "modern")
+    ann = Person("Ann", restarter.gateway.url, "legacy")
+    bob = Person("Bob", restarter.gateway.url, "modern")
     async with ann.client, bob.client:
         await asyncio.gather(everything_works(ann), everything_works(bob))
 
-        await asyncio.to_thread(doorkeeper.restart, sign)
+        await asyncio.to_thread(restarter.restart, sign)
 
         await asyncio.gather(everything_works(ann), everything_works(bob))
         # The other one has no session.
-        assert doorkeeper.counted(REVIVED.format("restart")) == 1
-        assert doorkeeper.counted(REVIVED.format("idle")) == 0
+        assert restarter.counted(REVIVED.format("restart")) == 1
+        assert restarter.counted(REVIVED.format("idle")) == 0
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 def test_what_a_client_asked_to_hear_of_outlives_the_gateway(
-    doorkeeper: Doorkeeper, sign: signal.Signals
+    restarter: GatewayRestarter, sign: signal.Signals
 ) -> None:
-    client = Handshaker(doorkeeper.gateway.url)
+    client = Handshaker(restarter.gateway.url)
     settle(client)
     assert hears(client)
-    wait_until(lambda: kept(doorkeeper.gateway), NOTICE_SECONDS, "it is written down")
+    wait_until(lambda: kept(restarter.gateway), NOTICE_SECONDS, "it is written down")
 
-    doorkeeper.restart(sign)
+    restarter.restart(sign)
 
     with client.listening() as stream:
         assert missed(stream) == {"old://one", "new://one"}
@@ -172,7 +172,7 @@ def settle(client: Handshaker) -> None:
 
 
 def hears(client: Handshaker) -> bool:
-    """Whether the client is told of updates, and of log messages as grave as it wants them."""
+    """Whether the client gets updates, and log messages of the level it set."""
     with client.listening() as stream:
         for server in ("old", "new"):
             touch(client, f"{server}://one")
@@ -189,7 +189,7 @@ def hears(client: Handshaker) -> bool:
 
 
 def missed(stream: Stream) -> set[str]:
-    """The resources of which nobody knows what became of them meanwhile."""
+    """The resources whose changes may have been missed meanwhile."""
     updates = (stream.until(UPDATED) for _ in range(2))
     return {update["params"]["uri"] for update in updates}
 
@@ -205,9 +205,9 @@ def rest(stream: Stream) -> Iterator[Message]:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_clients_carry_on_after_a_child_was_killed(doorkeeper: Doorkeeper, era: str) -> None:
-    gateway, restarts = doorkeeper.gateway, 'headgate_upstream_restarts_total{server="every"}'
-    before = doorkeeper.counted(restarts)
+async def test_clients_carry_on_after_a_child_was_killed(restarter: GatewayRestarter, era: str) -> None:
+    gateway, restarts = restarter.gateway, 'headgate_upstream_restarts_total{server="every"}'
+    before = restarter.counted(restarts)
     ann = Person("Ann", gateway.url, era)
     async with ann.client:
         await everything_works(ann)
@@ -220,16 +220,16 @@ async def test_clients_carry_on_after_a_child_was_killed(doorkeeper: Doorkeeper,
         await eventually(lambda: not still_alive(children), NOTICE_SECONDS, "the children are gone")
 
         await everything_works(ann)
-        assert doorkeeper.counted(restarts) == before + 1
+        assert restarter.counted(restarts) == before + 1
 
 
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_clients_carry_on_after_a_remote_server_was_restarted(
-    doorkeeper: Doorkeeper, street: Street, server: str
+    restarter: GatewayRestarter, street: Street, server: str
 ) -> None:
-    url, uri = doorkeeper.gateway.url, f"{server}://one"
+    url, uri = restarter.gateway.url, f"{server}://one"
     restarts = f'headgate_upstream_restarts_total{{server="{server}"}}'
-    before = doorkeeper.counted(restarts)
+    before = restarter.counted(restarts)
     people, raw = (Person("Ann", url, "legacy"), Person("Bob", url, "modern")), Handshaker(url)
     async with people[0].client, people[1].client:
         for person in people:
@@ -243,14 +243,14 @@ async def test_clients_carry_on_after_a_remote_server_was_restarted(
 
             for person in people:
                 assert await person.call(f"{server}_ask", text="after") == f"after: {person.name}"
-            # Nobody knows what became of it meanwhile.
+            # It may have changed meanwhile.
             assert stream.until(UPDATED)["params"]["uri"] == uri
             touch(raw, uri)
             assert stream.until(UPDATED)["params"]["uri"] == uri
     raw.leave()
-    # A stateless server has nothing that it could have forgotten, so that nobody need reconnect.
+    # A stateless server has no session to lose, so no client reconnects.
     if server == "old":
-        assert doorkeeper.counted(restarts) == before + 1
+        assert restarter.counted(restarts) == before + 1
 
 
 def test_clients_carry_on_after_their_session_was_forgotten(street: Street, tmp_path: Path) -> None:
@@ -283,8 +283,8 @@ def answers(client: Handshaker, server: str) -> bool:
     return told == f"{text}: Raw"
 
 
-def test_a_session_that_its_client_ended_stays_ended(doorkeeper: Doorkeeper) -> None:
-    client = Handshaker(doorkeeper.gateway.url)
+def test_a_session_that_its_client_ended_stays_ended(restarter: GatewayRestarter) -> None:
+    client = Handshaker(restarter.gateway.url)
     client.leave()
 
     stream = client.begin("tools/list", {})
@@ -294,13 +294,15 @@ def test_a_session_that_its_client_ended_stays_ended(doorkeeper: Doorkeeper) -> 
 
 
 @pytest.mark.parametrize("server", ["old", "new"])
-def test_a_stream_that_broke_off_is_taken_up_where_it_stopped(doorkeeper: Doorkeeper, server: str) -> None:
-    before = doorkeeper.counted("headgate_streams_resumed_total")
-    client = Handshaker(doorkeeper.gateway.url, ANSWERS_ALL)
+def test_a_stream_that_broke_off_is_taken_up_where_it_stopped(
+    restarter: GatewayRestarter, server: str
+) -> None:
+    before = restarter.counted("headgate_streams_resumed_total")
+    client = Handshaker(restarter.gateway.url, ANSWERS_ALL)
     stream = client.call(f"{server}_ask_twice", text="bridge")
     first = stream.until("elicitation/create")
     stream.close()
-    # Answered while nobody listens: what follows waits for the client.
+    # Answered while no stream is open: what follows waits for the client.
     client.reply(first, result=NAME)
 
     with client.listening(stream.last_id) as again:
@@ -312,20 +314,20 @@ def test_a_stream_that_broke_off_is_taken_up_where_it_stopped(doorkeeper: Doorke
         answer = again.answer()
 
     assert answer["result"]["content"][0]["text"] == "bridge: Raw, thought"
-    assert doorkeeper.counted("headgate_streams_resumed_total") == before + 1
+    assert restarter.counted("headgate_streams_resumed_total") == before + 1
     client.leave()
 
 
-def test_an_answer_that_came_while_the_client_was_away_is_kept(doorkeeper: Doorkeeper) -> None:
+def test_an_answer_that_came_while_the_client_was_away_is_kept(restarter: GatewayRestarter) -> None:
     calls = 'headgate_calls_total{server="old",outcome="ok"}'
-    before = doorkeeper.counted(calls)
-    client = Handshaker(doorkeeper.gateway.url, ANSWERS_ALL)
+    before = restarter.counted(calls)
+    client = Handshaker(restarter.gateway.url, ANSWERS_ALL)
     stream = client.call("old_ask", text="away")
     question = stream.until("elicitation/create")
     place = stream.last_id
     stream.close()
     client.reply(question, result=NAME)
-    wait_until(lambda: doorkeeper.counted(calls) == before + 1, NOTICE_SECONDS, "the call is answered")
+    wait_until(lambda: restarter.counted(calls) == before + 1, NOTICE_SECONDS, "the call is answered")
 
     for _ in range(2):
         with client.listening(place) as again:

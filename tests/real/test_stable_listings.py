@@ -211,7 +211,7 @@ async def test_auto_shows_less_when_there_is_more_and_says_so(tmp_path: Path, st
 
 
 async def said(gateway: GatewayProcess) -> str:
-    """What a client that comes now is told of its list."""
+    """The listing instructions of a client that connects now."""
     greeting = await asyncio.to_thread(Handshaker, gateway.url)
     advice: str = greeting.welcome["instructions"]
     return advice

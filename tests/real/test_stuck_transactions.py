@@ -37,7 +37,7 @@ class Desk:
         )
 
     def script(self, tool: str, said: str | None) -> None:
-        """From now on the tool does that; None lets it do as it is told."""
+        """From now on the tool does that; None lets it work."""
         if said is None:
             (self.place / tool).unlink(missing_ok=True)
         else:
@@ -118,7 +118,7 @@ def test_a_retry_is_made_by_the_gateway_that_runs(desk: Desk) -> None:
         listed = desk.told("transactions", "list")
         assert f"{id}  stuck" in listed
         assert f"headgate transactions show {id} --data-dir" in listed
-        # Whoever looks at recorded calls alone learns of it too.
+        # The list of recorded calls shows it too.
         assert "1 transaction is stuck and waits for a person" in desk.told("operations", "list")
         shown = desk.told("transactions", "show", id[:8])
         assert shown.count("the office is closed today") > 20, "the last error is whole"

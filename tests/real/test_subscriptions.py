@@ -1,4 +1,4 @@
-"""What changes at a server is told to everybody who asked for it, in either era, and to nobody else."""
+"""A change at a server reaches exactly the clients that subscribed to it, in either era."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +40,7 @@ class Square:
     journals: dict[str, Path]
 
     def subscribed(self, server: str, uri: str) -> list[str]:
-        """What a handshake server was told about the resource, in order."""
+        """What a handshake server received about the resource, in order."""
         told = (line.split() for line in lines_of(self.journals[server]))
         return [words[0] for words in told if words[0].endswith("subscribe") and words[1] == uri]
 

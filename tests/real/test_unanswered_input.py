@@ -1,4 +1,4 @@
-"""A client that leaves input requests unanswered keeps nobody else from being asked or served."""
+"""A client that leaves input requests unanswered does not hold up other clients."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

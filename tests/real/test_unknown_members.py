@@ -1,4 +1,4 @@
-"""No own tool drops a member that it does not have: SDK clients of both eras are told what is allowed."""
+"""No own tool drops an unknown argument: SDK clients of both eras read what is allowed."""
 
 import asyncio
 import json

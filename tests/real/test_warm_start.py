@@ -99,7 +99,7 @@ def village(tmp_path_factory: pytest.TempPathFactory) -> Yard:
 
 @pytest.fixture
 def yard(village: Yard) -> Yard:
-    """The servers of the village behind shut doors, and the data of a gateway that knows them."""
+    """The servers of the village, not answering yet, and the data of a gateway that knows them."""
     return put_back(village)
 
 
@@ -222,7 +222,7 @@ def test_servers_that_are_not_what_they_were_are_not_remembered(yard: Yard) -> N
         # Without the bakery.
         "creamery": yard.entry("dairy"),
         "mill": yard.entry("mill", timeout=61),
-        "forge": yard.entry("forge", str(yard.door("forge"))),
+        "forge": yard.entry("forge", str(yard.start_file("forge"))),
         "inn": yard.entry("inn", enabled=False),
     }
     with yard.gateway(configuration(servers)) as gateway:
@@ -241,7 +241,7 @@ def test_servers_that_are_not_what_they_were_are_not_remembered(yard: Yard) -> N
 
 
 def test_another_configuration_in_the_same_directory_erases_nothing(yard: Yard) -> None:
-    other = {"mill": yard.entry("mill"), "forge": yard.entry("forge", str(yard.door("forge")))}
+    other = {"mill": yard.entry("mill"), "forge": yard.entry("forge", str(yard.start_file("forge")))}
     with yard.gateway(configuration(other)) as gateway:
         assert listed(gateway) == ["mill_grind"]
         yard.open("forge")
@@ -253,7 +253,7 @@ def test_another_configuration_in_the_same_directory_erases_nothing(yard: Yard) 
 
 def test_a_server_that_is_replaced_while_the_gateway_runs_is_not_remembered(yard: Yard) -> None:
     config = yard.config()
-    config["mcpServers"]["dairy"] = yard.entry("dairy", str(yard.door("dairy")))
+    config["mcpServers"]["dairy"] = yard.entry("dairy", str(yard.start_file("dairy")))
     del config["mcpServers"]["inn"]
     with yard.gateway() as gateway:
         assert listed(gateway) == KNOWN

@@ -9,8 +9,8 @@ Every function takes the source text of what the server sent and returns what th
    `resultType` and, in resources/read, `ttlMs` and `cacheScope`;
 4. a listing is put together from those of all servers: its items stay, `nextCursor`, `ttlMs`, `cacheScope`
    and `_meta` around them are the gateway's;
-5. what is told besides an answer: an update of a resource reaches only who subscribed to it, log messages and
-   list changes that concern nobody in particular are not sent to anybody in particular;
+5. notifications: an update of a resource reaches only who subscribed to it, log messages and
+   list changes that concern no particular client are sent to no particular client;
 6. of a server some of whose URIs clients know under another name, the links and embedded resources in the
    results of tools and prompts bear that name;
 7. an object of which a member was changed or taken out has no blanks between its other members any more;
@@ -123,7 +123,7 @@ def is_closed(schema: Any) -> bool:
 
 
 def plain_name(server: str, name: str) -> str:
-    """The public name of a tool or prompt that is short enough and that nobody else has."""
+    """The public name of a tool or prompt that is short enough and unique."""
     words = [
         re.sub(r"_+", "_", re.sub(r"[^a-z0-9_]", "_", text.lower())).strip("_") for text in (server, name)
     ]

@@ -1,7 +1,7 @@
 """A stdio server that plays one recorded conversation: python -m tests.replay.player SERVER [respelled].
 
 What a request was answered with is answered again, byte for byte but for ids and progress tokens. Of
-requests that come together the last is answered first, so that whoever mixes up answers is found out.
+requests that come together the last is answered first, so that mixed-up answers are detected.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.replay.recording import (
 
 LISTEN, DISCOVER, INITIALIZE = "subscriptions/listen", "server/discover", "initialize"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-# What nobody recorded because its answer is always the same.
+# Not recorded, because its answer is always the same.
 EMPTY_ANSWERS = {"ping", "logging/setLevel"}
 
 

@@ -120,7 +120,7 @@ def parsed(recorded: dict[str, Any]) -> Conversation:
 
 
 def respelled(recorded: Conversation) -> Conversation:
-    """The same conversation with blanks, escapes and members that nobody knows in every message."""
+    """The same conversation with blanks, escapes and unknown members in every message."""
     exchanges = (
         Exchange(exchange.method, exchange.params, tuple(map(respelled_line, exchange.lines)))
         for exchange in recorded.exchanges

@@ -1,4 +1,4 @@
-"""Clients of both eras that keep the source text of everything they are told."""
+"""Clients of both eras that keep the source text of everything they receive."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from tests.replay.recording import member_text
 
 ANSWER_SECONDS = 20
 BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-# So that log messages come; in the handshake era they come unless somebody says otherwise.
+# So that log messages come; in the handshake era they come by default.
 TALKATIVE = ENVELOPE | {"io.modelcontextprotocol/logLevel": "debug"}
 
 

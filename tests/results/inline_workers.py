@@ -10,7 +10,7 @@ from tests.results.sample_results import parsed_result
 
 
 class InlineWorkers:
-    """Workers that do everything at once, unless they are told to do something else."""
+    """Workers that do everything at once, unless the test sets something else."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Job, str, str]] = []

@@ -1,4 +1,4 @@
-"""What goes when room is needed: what has been idle for long and is large, of whoever holds most."""
+"""What is evicted when space is needed: large and long idle results of the client that holds most."""
 
 from collections.abc import Iterator
 from typing import Any

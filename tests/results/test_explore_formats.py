@@ -1,4 +1,4 @@
-"""Logs with colours, XML, HTML and YAML are told as what they are, and hostile ones end in a short answer."""
+"""Logs with colours, XML, HTML and YAML are recognised, and hostile ones end in a short answer."""
 
 import json
 from typing import Any

@@ -11,7 +11,7 @@ from headgate.results.truncation import fair_shares
 def test_small_ones_get_all_they_need_and_large_ones_the_same(sizes: list[int], room: int) -> None:
     given = fair_shares(sizes, room)
     assert all(0 <= got <= size for got, size in zip(given, sizes, strict=True))
-    # Nothing is left over while somebody could use it, but what cannot be divided.
+    # Nothing is left over while a client could use it, but the remainder of the division.
     assert room - len(sizes) < sum(given) <= room or given == sizes
     cut = [got for got, size in zip(given, sizes, strict=True) if got < size]
     if cut:

@@ -1,4 +1,4 @@
-"""What is known of a result while somebody works on it."""
+"""What is known of a result while it is read."""
 
 import json
 import mmap

@@ -19,7 +19,7 @@ def test_what_is_read_of_it_later_is_spent_again() -> None:
     savings.count_read("proxy_read", LOOKED, fresh=False)
     assert savings.saved_tokens == 8000
     savings.count_read("proxy_read", JobResult(original_tokens=10_000, processed_tokens=20_000), fresh=False)
-    # Whoever reads all of it has saved nothing, and has not lost what was never there.
+    # A client that reads all of it has saved nothing, and the saving is never negative.
     assert savings.saved_tokens == 0
 
 

@@ -1,4 +1,4 @@
-"""What agents may write as arguments of the tools that read results, and what they are told of the rest."""
+"""Accepted arguments of the tools that read results, and the errors for the rest."""
 
 import json
 from typing import Any

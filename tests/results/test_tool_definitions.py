@@ -63,6 +63,6 @@ def test_a_stub_says_less_and_what_it_asks_for_is_enough(name: str) -> None:
 
 
 def test_all_of_them_cost_little() -> None:
-    # Every conversation pays for them; whoever adds a word here has looked at this.
+    # Every conversation pays for them, so each added word must be deliberate.
     assert count_tokens(b",".join(DEFINITIONS.values())) < 900
     assert count_tokens(b",".join(STUBS.values())) < 350

@@ -1,1 +1,1 @@
-"""What clients are told, over real sockets and pipes."""
+"""What clients receive, over real sockets and pipes."""

@@ -11,7 +11,7 @@ from testkit.gateway_process import GatewayProcess, running_gateway
 
 @pytest.fixture(scope="package")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the scripted server notes what it was told."""
+    """Return where the scripted server records what it received."""
     path = tmp_path_factory.mktemp("journal") / "journal"
     path.touch()
     return path

@@ -1,4 +1,4 @@
-"""The audience: whoever sees a difference is told once, and nobody else."""
+"""The change notifier: clients that see a difference are notified once, and no others."""
 
 import asyncio
 import json

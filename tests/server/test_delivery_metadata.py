@@ -1,4 +1,4 @@
-"""What a client asks about the delivery of a call, what it is told, and what never leaves the gateway."""
+"""What a client asks about the delivery of a call, what it gets, and what never leaves the gateway."""
 
 import json
 from typing import Any
@@ -196,7 +196,7 @@ async def test_a_session_remembers_what_was_negotiated_also_after_a_restart() ->
     assert revived.profile.capabilities == b'{"sampling":{}}'
 
 
-# What a client is told of an answer.
+# What a client gets with an answer.
 
 SPOKE = DeliveryRequest(request_id="r-1", features=ALL)
 PROCESSED = {"ack": True, "processed": True, "duplicate": False, "request_id": "r-1", "attempts": 1}
@@ -326,7 +326,7 @@ async def test_a_receipt_says_of_an_answer_what_the_ledger_says(
     assert delivery_status == {**common, **said}
 
 
-# What a client is told of a failure.
+# What a client gets with a failure.
 
 
 def with_attempts(error: HeadgateError, **delivery_status: Any) -> HeadgateError:

@@ -27,7 +27,7 @@ META = "io.modelcontextprotocol/"
 
 
 class Told:
-    """A client that remembers what it was told."""
+    """A client that records what it received."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []

@@ -17,7 +17,7 @@ WAIT_SECONDS = 5.0
 
 
 class Client:
-    """A connection that notes whether it was closed, and reads nothing until it is told to."""
+    """A connection that records whether it was closed, and reads nothing until the test lets it."""
 
     def __init__(self, budget: OutboundBudget) -> None:
         self.closed = False

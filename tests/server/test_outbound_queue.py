@@ -1,4 +1,4 @@
-"""What waits for a client's stream is bounded, and nobody waits for a stream that has ended."""
+"""What waits for a client's stream is bounded, and nothing waits for a stream that has ended."""
 
 import asyncio
 
@@ -50,7 +50,7 @@ async def test_notifications_beyond_the_room_are_dropped() -> None:
 
 
 class SlowWire:
-    """A client that takes nothing until it is told to."""
+    """A client that takes nothing until the test lets it."""
 
     def __init__(self) -> None:
         self.sent = b""

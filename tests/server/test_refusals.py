@@ -27,7 +27,7 @@ from testkit.clients.plain_http import (
 from testkit.gateway_process import HOST, GatewayProcess, HttpAnswer
 
 PING = request("ping")
-# A request whose body nobody must have read before it is refused.
+# A request that is refused before its body is read.
 BROKEN = b"{"
 Start = Callable[..., GatewayProcess]
 Sent = dict[str, str | None]

@@ -145,7 +145,7 @@ def test_who_ends_the_session_leaves_nothing_waiting(gateway: GatewayProcess) ->
     with asking(session, question()) as stream:
         asked(stream)
         assert send(gateway, "DELETE", "/mcp", session.headers).status == 200
-        # Its server ends with it, so the call fails, or it was answered that nobody can be asked.
+        # Its server ends with it, so the call fails, or the answer says that the client cannot be asked.
         assert "result" in stream.message()
 
 

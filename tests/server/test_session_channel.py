@@ -163,7 +163,7 @@ async def test_a_question_waits_for_a_client_that_opens_a_stream() -> None:
     client, client_requests = Mailbox(there=False), ClientRequests()
     asking = asyncio.create_task(client_requests.send_request(client, "ping", b""))
     await eventually(lambda: client_requests.unsent == 1, WAIT_SECONDS, "it waits")
-    # Somebody came, but left before it could be asked.
+    # A client came, but left before it could be asked.
     client_requests.on_stream_opened()
     await asyncio.sleep(0)
     assert not asking.done()

@@ -20,7 +20,7 @@ CHANGED = "notifications/tools/list_changed"
 
 @pytest.fixture(scope="module")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the scripted servers note what they were told."""
+    """Return where the scripted servers record what they received."""
     path = tmp_path_factory.mktemp("notes") / "notes"
     path.touch()
     return path
@@ -60,7 +60,7 @@ def names(listed: dict[str, Any]) -> set[str]:
 
 
 def settle(client: StdioClient, ask: Any) -> None:
-    """Let what the start has changed be told before anything else changes."""
+    """Let the notifications of the start go out before anything else changes."""
     ask("tools/call", {"name": "example_wait", "arguments": {"seconds": 0.3}}, "settle")
 
 

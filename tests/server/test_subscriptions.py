@@ -35,7 +35,7 @@ class Client:
         self.router = MethodRouter(self.harness.gateway, "headgate", self)
         self.preferences = SessionPreferences()
         self.outdated: list[str] = []
-        # What servers tell when somebody is about to list.
+        # What servers send when a client is about to list.
         self.told_late: list[str] = []
 
     def list(self, *uris: str) -> None:
@@ -74,12 +74,12 @@ class Client:
         return NO_HINT
 
     async def set_log_level(self, owner: ClientSession, level: str, caller: Identity) -> None:
-        """Nobody logs."""
+        """Log nothing."""
 
     def forward_notification(
         self, owner: ClientSession, method: str, params: bytes, caller: Identity
     ) -> None:
-        """Nobody is told."""
+        """Notify no client."""
 
 
 async def test_who_could_not_be_subscribed_again_takes_nothing_from_the_others() -> None:
@@ -129,7 +129,7 @@ async def test_who_subscribes_twice_at_the_same_time_counts_once() -> None:
 
 
 async def test_a_stateless_client_may_subscribe_while_servers_are_still_starting() -> None:
-    # With two that are silent nobody can say whose it is, before they have told.
+    # With two silent servers its owner is unknown until they answer.
     client = Client("bank", "other")
     client.told_late = [URI]
     assert not (await client.router.subscribe(URI, LOCAL_IDENTITY)).error

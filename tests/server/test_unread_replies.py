@@ -49,7 +49,7 @@ def raw_request(gateway: GatewayProcess, number: int, pad: int = PAD_BYTES) -> b
 
 @contextmanager
 def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
-    """Write from a thread of its own: the gateway does not read it all before somebody reads the answers."""
+    """Write from a thread of its own: the gateway does not read it all before the test reads the answers."""
     thread = threading.Thread(target=connection.sendall, args=(data,), daemon=True)
     thread.start()
     yield
@@ -145,7 +145,7 @@ def test_a_legacy_client_that_does_not_read_gets_no_more_requests_accepted(alone
 
 @contextmanager
 def gateway_on_pipes(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A gateway whose output nobody reads before the test does."""
+    """A gateway whose output stays unread until the test reads it."""
     config = tmp_path / "headgate.json"
     servers = {"own": scripted(tmp_path / "journal")}
     config.write_text(json.dumps({"mcpServers": servers, "proxySettings": {"enableAutoTruncation": False}}))

@@ -27,7 +27,7 @@ ANSWER = McpResponse(b'{"content":[]}', typed=True)
 
 
 class Clock:
-    """A time of day that goes on when it is told to."""
+    """A time of day that the test sets forward."""
 
     def __init__(self) -> None:
         self.time = START
@@ -101,7 +101,7 @@ def intent(
     principal: str = "local",
     tenant: str = "",
 ) -> Intent:
-    """Somebody wants to make a call."""
+    """A caller begins a call."""
     return Intent(
         op_id=secrets.token_hex(16),
         tenant=tenant,

@@ -27,7 +27,7 @@ ENDED = (OperationState.DONE, OperationState.FAILED, OperationState.ASKED)
 
 @dataclass(frozen=True)
 class Claiming:
-    """Somebody claims a key."""
+    """A gateway claims a key."""
 
     gateway: int
     key: str
@@ -38,7 +38,7 @@ class Claiming:
 
 @dataclass(frozen=True)
 class Finishing:
-    """Somebody says how it ended, perhaps with a fence that is old."""
+    """A gateway records how it ended, perhaps with an old fence."""
 
     gateway: int
     key: str
@@ -49,7 +49,7 @@ class Finishing:
 
 @dataclass(frozen=True)
 class Adopting:
-    """Somebody takes what may have been left behind."""
+    """A gateway takes what may have been left behind."""
 
     gateway: int
     key: str
@@ -129,7 +129,7 @@ class Model:
 
     now: float = START
     entries: dict[str, Entry] = field(default_factory=dict)
-    # Each start of a gateway is somebody else.
+    # Each start of a gateway is another owner.
     running: list[int] = field(default_factory=lambda: [0, 1])
 
     def claim(self, gateway: int, wanted: Intent) -> tuple[ClaimVerdict, str, int, OperationState]:

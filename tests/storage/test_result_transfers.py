@@ -1,4 +1,4 @@
-"""Very large results go in parts to clients that can put them together, and to nobody else."""
+"""Very large results go in parts to clients that can put them together, and to no others."""
 
 import base64
 import hashlib

@@ -294,7 +294,7 @@ def test_a_gateway_is_there_until_it_ends(tmp_path: Path) -> None:
 def test_whoever_comes_clears_away_who_was_killed(tmp_path: Path) -> None:
     owners = tmp_path / "owners"
     owners.mkdir()
-    # What is left of a process: a file whose lock nobody has.
+    # What is left of a process: a file without a lock.
     for name in ("f" * 32, "e" * 32 + ".draft"):
         (owners / name).touch()
     living, newcomer = ProcessLiveness(owners), ProcessLiveness(owners)

@@ -186,7 +186,7 @@ async def test_only_what_no_other_gateway_is_at_work_on_is_unfinished(one: Gatew
 async def test_a_step_that_another_gateway_may_be_about_to_send_says_so(one: Gateway, tmp_path: Path) -> None:
     await saved(one.store, transaction(), step(1, StepState.DONE), step(2))
     async with gateway(tmp_path) as other:
-        # Whoever changes the transaction itself does not take its step over.
+        # A change of the transaction itself does not take its step over.
         changed = structs.replace(transaction(), phase=Phase.COMPENSATING, revision=2)
         assert await other.store.save(changed, EVENT, None)
         for store, elsewhere in ((other.store, [False, True]), (one.store, [False, False])):

@@ -16,14 +16,14 @@ async def test_to_call_the_function_is_to_call_the_tool() -> None:
 
     @app.tool()
     async def pay(amount: int, *, to: str = "nobody", **more: Any) -> None:
-        """Pay somebody."""
+        """Pay an account."""
 
     async with app:
         answer = await pay(5, to="ann", note="thanks")
         await pay(6)
     assert answer.final_status == "completed"
     assert shop.executed == [("pay", {"amount": 5, "to": "ann", "note": "thanks"}), ("pay", {"amount": 6})]
-    assert (pay.__name__, pay.__doc__, app.tools) == ("pay", "Pay somebody.", ("pay",))
+    assert (pay.__name__, pay.__doc__, app.tools) == ("pay", "Pay an account.", ("pay",))
 
 
 async def test_each_tool_is_delivered_as_it_was_declared() -> None:

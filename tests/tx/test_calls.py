@@ -1,4 +1,4 @@
-"""One call: how often it is sent, when it is not sent again, and what the caller is told."""
+"""One call: how often it is sent, when it is not sent again, and what the caller gets."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Clients that were open before the library came: rmcp is negotiated all the same, or the program is told."""
+"""Clients that were open before the library: rmcp is negotiated, or the program gets an error."""
 
 import json
 import logging

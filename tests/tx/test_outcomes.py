@@ -55,7 +55,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @dataclass(frozen=True)
 class Said:
-    """What everybody says of one call; `processed` is None when nobody knows."""
+    """What all parties say of one call; `processed` is None when it is unknown."""
 
     state: str
     processed: bool | None
@@ -78,7 +78,7 @@ def again(first: Said) -> Said:
     return replace(first, duplicate=True)
 
 
-# How a call ends the first time, how often it was executed, and what the same call with its key is told.
+# How a call ends the first time, how often it was executed, and what the same call with its key gets.
 TABLE = {
     "result": (DONE, again(DONE), 1),
     "is_error": (DONE, again(DONE), 1),
@@ -89,7 +89,7 @@ TABLE = {
     "unknown": (replace(REFUSED, code="TOOL_NOT_FOUND"), replace(REFUSED, code="TOOL_NOT_FOUND"), 2),
     "slow": (Said("in_doubt", None, "timeout", "TIMEOUT", library="IN_DOUBT"), DOUBT, 1),
     "die": (Said("in_doubt", None, "failed", "NETWORK_ERROR", library="IN_DOUBT"), DOUBT, 1),
-    # Refused, after an attempt of which nobody knows what became.
+    # Refused, after an attempt with an unknown outcome.
     "die_then_refused": (
         Said("in_doubt", None, "failed", "INVALID_PARAMS"),
         Said("in_doubt", None, "failed", "INVALID_PARAMS"),
@@ -198,7 +198,7 @@ def tool_of(outcome: str, era: str, who: str) -> str:
 
 
 def call(client: Handshaker | Stateless, tool: str, arguments: Message, key: str | None) -> Message:
-    """What is told beside the answer to a call, wherever that stands."""
+    """The metadata of the answer to a call, wherever it stands."""
     limit = 1000 if arguments.get("outcome") == "slow" else 20_000
     said = {"request_id": "r", "timeout_ms": limit} | ({"idempotency_key": key} if key else {})
     told = client.ask("tools/call", {"name": tool, "arguments": arguments, "_meta": {"rmcp": said}})

@@ -162,7 +162,7 @@ async def test_a_compensation_that_is_answered_with_an_error_has_failed() -> Non
         assert t.state == "failed"
 
 
-# What a caller is told of an error.
+# What a caller reads of an error.
 
 
 @ERAS

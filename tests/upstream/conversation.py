@@ -27,7 +27,7 @@ def question(id: Any = "q", method: str = "sampling/createMessage") -> dict[str,
 
 
 class Client:
-    """A client that is told and asked things; it answers when the test lets it."""
+    """A client that gets notifications and input requests; it answers when the test lets it."""
 
     def __init__(self, answer: McpResponse | None = None) -> None:
         self.told: list[tuple[str, Any]] = []

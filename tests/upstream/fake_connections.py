@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class FakeConnection:
-    """One connection, from the moment somebody wants it."""
+    """One connection, from the moment it is requested."""
 
     pid = None
     limits = None

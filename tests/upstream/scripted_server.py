@@ -1,4 +1,4 @@
-"""A server in memory that a test directs, the connections to it, and what the gateway was told."""
+"""A server in memory that a test directs, the connections to it, and the events at the gateway."""
 
 import asyncio
 import json
@@ -46,10 +46,10 @@ class SilentChannel:
     """A client to whom nothing is said."""
 
     def send_notification(self, method: str, params: bytes) -> None:
-        """Nobody listens."""
+        """Discard it."""
 
     async def send_request(self, method: str, params: bytes) -> McpResponse:
-        """Nobody answers."""
+        """No answer comes."""
         return failed(-32601)
 
 
@@ -66,7 +66,7 @@ def clients_own(declared: dict[str, Any]) -> dict[str, Any]:
 
 
 class RecordedUpstreamEvents:
-    """What the gateway was told."""
+    """The events at the gateway."""
 
     def __init__(self) -> None:
         self.listing_lock = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""Whatever clients do and connections suffer, in any order: nobody gets another's line, and none is lost."""
+"""Whatever clients do and connections suffer: none gets another's connection, and none is lost."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -157,7 +157,7 @@ class LinesMachine(RuleBasedStateMachine):
 
 
 class Asking(LinesMachine):
-    """The same with a server that has asked something from the start, so that nobody shares."""
+    """The same with a server that has asked something from the start, so that no clients share."""
 
     async def _begin(self) -> FakeConnectionPool:
         exchange = await super()._begin()

@@ -1,4 +1,4 @@
-"""Large answers of an HTTP server that are nobody's are closed at once, not when somebody clears up."""
+"""Large answers of an HTTP server without a waiting call are closed at once, not at the next clean-up."""
 
 import gc
 import json

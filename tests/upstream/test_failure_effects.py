@@ -1,4 +1,4 @@
-"""What may have happened when a call fails, with real pipes and sockets: nothing, or nobody knows."""
+"""What may have happened when a call fails, with real pipes and sockets: nothing, or unknown."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ def failure(
                 with pytest.raises(UpstreamError) as failed:
                     async with asyncio.timeout(WAIT_SECONDS):
                         await transport.round_trip(outgoing(**settings))
-                # Nobody need wait until it goes by itself.
+                # The test need not wait until it goes by itself.
                 end(transport)
                 return failed.value
         finally:
@@ -104,7 +104,7 @@ def loop(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def no_blocking_calls_on_the_loop() -> None:
-    """Allow them: the watchdog is told of a child in one small write."""
+    """Allow them: the watchdog learns of a child in one small write."""
 
 
 def test_a_child_that_has_closed_its_input_was_sent_nothing(tmp_path: Path, loop: Any) -> None:
@@ -230,7 +230,7 @@ class Unaccepting:
 
 
 async def nothing(request: Received) -> None:
-    """Nobody asks."""
+    """No input request is expected."""
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["given up", "recorded"])

@@ -309,7 +309,7 @@ async def test_a_host_that_does_not_answer_is_given_up_in_time() -> None:
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind((HOST, 0))
         full.listen(0)
-        # The queue of connections that nobody accepts is full now, so the kernel ignores the next one.
+        # The backlog of unaccepted connections is full now, so the kernel ignores the next one.
         for waiting in (first, second):
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
@@ -337,7 +337,7 @@ async def test_a_large_answer_waits_for_a_slow_reader() -> None:
 
 
 async def test_an_answer_that_nobody_reads_does_not_stall_the_next_request() -> None:
-    # Refusals and the answers to notifications may be large too, and nobody reads them.
+    # Refusals and the answers to notifications may be large too, and are not read.
     async def say(request: Received) -> None:
         await request.answer(b"x" * (HIGH_WATER + 1) if len(server.received) == 1 else b"hello")
 

@@ -1,4 +1,4 @@
-"""A cold server runs while it is used; one that does not start is left alone until somebody wants it."""
+"""A cold server runs while it is used; one that does not start is left alone until it is needed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -105,7 +105,7 @@ async def test_a_first_call_learns_why_a_cold_server_does_not_start() -> None:
             await fleet.send_to_server(call())
 
 
-# Stopped when nobody uses it.
+# Stopped when idle.
 
 
 @virtual_time

@@ -1,4 +1,4 @@
-"""An answer that comes after its call was given up goes to whoever wants it, and to nobody else."""
+"""An answer that comes after its call was given up goes to its late receiver, and nowhere else."""
 
 import asyncio
 import json

@@ -58,7 +58,7 @@ class Server:
         return McpResponse(answer) if isinstance(answer, bytes) else answer
 
     async def send_notification(self, message: bytes) -> None:
-        """Nothing is told."""
+        """Ignore it."""
 
     def set_protocol_version(self, version: str) -> None:
         """Nothing changes."""

@@ -22,7 +22,7 @@ WAIT_SECONDS = 5.0
 
 @pytest.fixture(autouse=True)
 def no_blocking_calls_on_the_loop() -> None:
-    """Allow them: the watchdog is told of a child in one small write."""
+    """Allow them: the watchdog learns of a child in one small write."""
 
 
 CHILD = """

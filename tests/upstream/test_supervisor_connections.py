@@ -349,7 +349,7 @@ async def test_a_new_connection_may_be_to_a_new_version_so_every_profile_is_list
             await fleet.wait_for_listing(want(EXTENDED))
             harness.server.main.end()
             await asyncio.sleep(5)
-            # Where no other connection is needed for that, nobody has to wait for it.
+            # Where no other connection is needed for that, there is no wait for it.
             assert len(harness.facts.offers(profile=EXTENDED)) == (1 if version == LEGACY else 2)
             await fleet.wait_for_listing(want(EXTENDED))
             assert [len(harness.facts.offers(profile=profile)) for profile in (PLAIN_PROFILE, EXTENDED)] == [
@@ -381,7 +381,7 @@ async def test_a_server_whose_pages_go_in_circles_is_said_to_do_so() -> None:
         assert len(server.asked("prompts/list")) < 20
 
 
-# Resources that somebody wants to hear of.
+# Subscribed resources.
 
 
 @virtual_time

@@ -41,7 +41,7 @@ def test_the_gateway_is_ready_once_every_server_was_tried(start_gateway: Start, 
     assert before.status == 503
     assert before.json()["ready"] is False
     assert {server["name"]: server["state"] for server in before.json()["servers"]}["slow"] == "starting"
-    # Nobody waits for the slow one.
+    # There is no wait for the slow one.
     assert modern_call(gateway, "example_time")["content"]
     go.touch()
     wait_until(lambda: gateway.get("/ready").status == 200, WAIT_SECONDS, "it is ready")

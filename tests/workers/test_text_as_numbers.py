@@ -300,7 +300,7 @@ def test_dates_and_padded_codes_are_ordered_as_ever() -> None:
         assert note(as_csv(values), "SELECT max(x) FROM rows") == ""
 
 
-# What is told.
+# What is reported.
 
 
 @FORMS

@@ -1,4 +1,4 @@
-"""Work on large results in processes: bounded in time and memory, stopped when nobody waits, none left."""
+"""Work on large results in processes: bounded in time and memory, stopped when no caller waits, none left."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ async def workers_in(directory: Path, seconds: float = JOB_SECONDS) -> AsyncIter
         async with asyncio.timeout(WAIT_SECONDS):
             await workers.close()
         assert processes() == set()
-        # A socket or a process that nobody has closed is told of in this test and not in the next.
+        # A socket or a process that was not closed is reported in this test and not in the next.
         gc.collect()
 
 

@@ -33,7 +33,7 @@ def ends() -> Iterator[Ends]:
 
 
 def meanwhile(work: Callable[[], None]) -> threading.Thread:
-    """More than a socket holds can only be said while somebody listens."""
+    """More than a socket holds can only be sent while the other side reads."""
     thread = threading.Thread(target=work)
     thread.start()
     return thread
@@ -70,7 +70,7 @@ def test_a_file_is_handed_over_without_its_bytes_and_stays_readable_when_it_is_c
     with tempfile.TemporaryFile() as file:
         file.write(b"x" * 5_000_000 + b"end")
         file.flush()
-        # Nobody listens yet, so this would not return if it sent the bytes.
+        # The other side does not read yet, so this would not return if it sent the bytes.
         send_job(ours, b"job", "a", FileRange(file.fileno(), 4_999_999, 4))
     order = receive_job(theirs)
     assert order is not None

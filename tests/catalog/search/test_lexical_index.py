@@ -1,4 +1,4 @@
-"""The index follows the catalog, shows nobody what is not theirs, and always answers the same."""
+"""The index follows the catalog, respects visibility, and is deterministic."""
 
 from random import Random
 

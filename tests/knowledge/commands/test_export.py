@@ -260,7 +260,7 @@ async def test_a_file_that_cannot_be_written_is_named_with_the_way_out(tmp_path:
 
 
 class Growing(MemoryKnowledgeStore):
-    """Somebody is added after the entities were read."""
+    """An entity is added after the entities were read."""
 
     async def iter_entities(self) -> AsyncIterator[Entity]:
         async for entity in super().iter_entities():

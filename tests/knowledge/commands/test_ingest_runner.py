@@ -205,7 +205,7 @@ async def test_a_graph_is_told_again_when_it_has_changed_and_not_with_every_docu
 
 @asynccontextmanager
 async def watched(options: KnowledgeOptions, wish: IngestOptions) -> AsyncIterator[list[IngestionReport]]:
-    """What is told while the block lasts, once everything has been ingested."""
+    """What is reported while the block lasts, once everything has been ingested."""
     told: list[IngestionReport] = []
     watching = asyncio.create_task(
         watch(options, wish, io.StringIO(), interval_seconds=0.01, report=told.append)

@@ -1,4 +1,4 @@
-"""Entities and relationships come from files, and what is wrong with a file is told by its line."""
+"""Entities and relationships come from files, and errors in a file name its line."""
 
 import pytest
 from hypothesis import given, settings

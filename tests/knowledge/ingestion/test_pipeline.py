@@ -83,7 +83,7 @@ class Shelf:
 
 
 class Bar:
-    """Remembers what it was told."""
+    """Records what was reported to it."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int, str]] = []
@@ -93,7 +93,7 @@ class Bar:
 
 
 def names(chunks: Sequence[NewChunk]) -> tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]:
-    """Acme is somebody wherever it stands."""
+    """Acme is an entity wherever it stands."""
     if any("explode" in chunk.text for chunk in chunks):
         raise RuntimeError("a bug")
     mentions = tuple(

@@ -98,7 +98,7 @@ def _assembled(*objects: str) -> bytes:
 
 
 def scan(*, is_broken: bool = False) -> bytes:
-    """A PDF with nothing but a picture on its page; what shows it there may be packed as nobody packs."""
+    """A PDF with nothing but a picture on its page; what shows it there may be packed in an unusual way."""
     writer = PdfWriter()
     picture, content = DecodedStreamObject(), DecodedStreamObject()
     picture.set_data(b"\xff")

@@ -1,4 +1,4 @@
-"""Finding and reading files: only what belongs to the tree, and one that is unreadable is told."""
+"""Finding and reading files: only what belongs to the tree, and an unreadable file is reported."""
 
 import asyncio
 import hashlib

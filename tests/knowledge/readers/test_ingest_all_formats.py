@@ -24,7 +24,7 @@ FILES = {
 
 
 class Silent:
-    """Tells nobody."""
+    """Reports nothing."""
 
     def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Watching: changes are told once, when nobody is writing any more, and none is missed."""
+"""Watching: changes are reported once, when writing has ended, and none is missed."""
 
 import os
 from collections.abc import Iterator, Mapping

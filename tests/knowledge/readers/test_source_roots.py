@@ -14,7 +14,7 @@ from tests.knowledge.memory_store import MemoryKnowledgeStore
 
 
 class Silent:
-    """Nobody waits to be told how far it is."""
+    """Progress is not reported."""
 
     def report(self, phase: str, done: int, total: int, file: str) -> None:
         """Nothing is shown."""

@@ -94,9 +94,9 @@ class _StoreOpener:
 @pytest.fixture
 async def reopen(opening: Opening) -> AsyncIterator[Reopen]:
     """Return a function that closes the store and opens the same data again."""
-    door = _StoreOpener(opening)
-    yield door.reopen
-    await door.close()
+    opener = _StoreOpener(opening)
+    yield opener.reopen
+    await opener.close()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ MODEL = "a model"
 
 
 class Clock:
-    """A time of day that goes on when it is told to."""
+    """A time of day that the test sets forward."""
 
     def __init__(self) -> None:
         self.time = START

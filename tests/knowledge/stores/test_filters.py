@@ -26,7 +26,7 @@ def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
     for sieve in (wide, narrow):
         assert sieve.matching_chunks(connection, first) == frozenset({1, 2, 3})
         assert sieve.matching_chunks(connection, second) == frozenset({4, 5, 6})
-    # What was forgotten is asked again, and nobody sees a difference but the time it takes.
+    # An evicted filter is computed again, with the same result.
     asked: list[str] = []
     connection.set_trace_callback(asked.append)
     wide.matching_chunks(connection, first)

@@ -1,4 +1,4 @@
-"""Lists stay as they were while somebody reads them, and are forgotten in time."""
+"""Lists stay as they were while a client pages through them, and expire."""
 
 from collections.abc import Mapping, Sequence
 

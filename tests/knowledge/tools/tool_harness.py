@@ -17,7 +17,7 @@ NOON = 1_794_830_400.0
 
 
 class Clock:
-    """Stands still until it is told otherwise."""
+    """Stands still until the test sets it forward."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now

@@ -77,7 +77,7 @@ def values_of(schema: dict[str, Any], chance: Random, count: int) -> Iterator[An
 
 
 class _Maker:
-    """Makes values that mostly fit; whoever asks checks them."""
+    """Makes values that mostly fit; the caller checks them."""
 
     def __init__(self, root: dict[str, Any], chance: Random) -> None:
         self._root = root

@@ -1,4 +1,4 @@
-"""Schemas that nobody wrote: whatever they say, the result is of the dialect and means the same."""
+"""Generated schemas: whatever they say, the result is of the dialect and means the same."""
 
 import json
 from random import Random
@@ -172,7 +172,7 @@ OF_ITSELF: Final[dict[str, Any]] = {
 @given(roots(tame=True), st.integers(0, 1000))
 @example(OF_ITSELF, 0)
 def test_what_a_model_writes_strictly_is_what_the_tool_asks_for(schema: dict[str, Any], seed: int) -> None:
-    # Of two lists, or two objects, of which one holds JSON in texts, nobody can say which was meant.
+    # Of two lists, or two objects, of which one holds JSON in texts, it is undecidable which was meant.
     assume(not has_like_alternatives(schema))
     definition = tool(schema)
     strict = schema_of(adapt_tool(definition, Dialect.OPENAI).definition)

@@ -150,7 +150,7 @@ async def test_what_is_noticed_at_a_glance_is_in_the_log(caplog: pytest.LogCaptu
 
 
 async def _refused(store: KnowledgeStore) -> str:
-    """What the operator is told; a caller learns nothing of it."""
+    """What the operator reads; a caller learns nothing of it."""
     with pytest.raises(StoreUnavailable) as away:
         await store.check()
     assert (str(away.value), away.value.hint) == ("Database unavailable, retry in 5s", "retry in 5 seconds")

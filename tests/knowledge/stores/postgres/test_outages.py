@@ -1,4 +1,4 @@
-"""A server goes away and comes back; nobody has to start anything again, and nothing internal is told."""
+"""A server goes away and comes back: no restart is needed, and no internal detail is shown."""
 
 import asyncio
 import logging
@@ -109,7 +109,7 @@ async def _end_connections(url: str) -> int:
         return len(await ended.fetchall())
 
 
-# Nothing internal is told.
+# No internal detail is shown.
 
 
 @pytest.fixture
