@@ -4,7 +4,6 @@ import csv
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from io import StringIO
 from itertools import islice
 from operator import itemgetter
@@ -47,7 +46,13 @@ def detect_delimited(content: Content, *, fewest_records: int = 1) -> DelimitedT
     start = len(BOM_UTF8) if content[: len(BOM_UTF8)] == BOM_UTF8 else 0
     if content.find(b"\n", start, start + _LONGEST_HEADER_BYTES) < 0:
         return None
-    return detect_delimited_lines(partial(_text_lines, content, start), fewest_records=fewest_records)
+
+    def lines() -> Iterator[str]:
+        for window in line_windows(content, start):
+            # Only a newline ends a line; Python would also split at other separators.
+            yield from StringIO(window.decode(errors="replace") + "\n", newline="\n")
+
+    return detect_delimited_lines(lines, fewest_records=fewest_records)
 
 
 def detect_delimited_lines(lines: Lines, *, fewest_records: int = 1) -> DelimitedText | None:
@@ -88,12 +93,6 @@ def write_records(rows: Iterable[Sequence[str]], separator: str) -> bytes:
     text = StringIO()
     csv.writer(text, delimiter=separator, lineterminator="\n").writerows(rows)
     return text.getvalue().encode(errors="replace")
-
-
-def _text_lines(content: Content, start: int) -> Iterator[str]:
-    for window in line_windows(content, start):
-        # Only a newline ends a line; Python would also split at other separators.
-        yield from StringIO(window.decode(errors="replace") + "\n", newline="\n")
 
 
 def line_windows(content: Content, start: int = 0) -> Iterator[bytes]:

@@ -22,10 +22,7 @@ def run_job(job: Job, parsed: ParsedResult, query: Processor | None = None) -> J
 
 
 def validate_job(job: ReadJob) -> bool:
-    """Check a job before any tool is called; true if it is cheap on a small result.
-
-    Raises ProcessingError.
-    """
+    """Whether a job is cheap on a small result; raises ProcessingError for a mistake, before any call."""
     parse_path(job.path)
     for part in (job.exploration, job.reading, job.query):
         if part is not None:

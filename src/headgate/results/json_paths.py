@@ -59,10 +59,7 @@ _container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Deco
 
 
 def parse_path(text: str) -> JsonPath:
-    """The steps of a dotted path, a JSONPath of names and indexes, or a JSON Pointer.
-
-    Raises ProcessingError.
-    """
+    """The steps of a dotted path, a simple JSONPath, or a JSON Pointer; raises ProcessingError."""
     if len(text) > _MOST_CHARACTERS:
         raise ProcessingError(
             f"A path of {len(text)} characters is too long: use at most {_MOST_CHARACTERS}."

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -156,11 +157,8 @@ class LargeResults:
         result = response.result
         if isinstance(result, bytes):
             return self.mark_spoofed_notices(response)
-        try:
+        with _closed_on_failure(result):
             marked = await asyncio.to_thread(self._notices.mark_on_disk, result)
-        except BaseException:
-            _close(result)
-            raise
         return response if marked is result else msgspec.structs.replace(response, result=marked)
 
     async def truncate_if_large(self, call: UpstreamCall, response: McpResponse) -> McpResponse:
@@ -170,15 +168,15 @@ class LargeResults:
         """
         result = response.result
         quick = isinstance(result, bytes) and len(result) <= _INLINE_EXCERPT_BYTES
-        if isinstance(result, bytes) and quick and not self._too_large(result):
-            return self.mark_spoofed_notices(response)
+        if isinstance(result, bytes) and quick:
+            most = self._settings.max_tokens
+            has_many_tokens = most is not None and estimate_tokens(result) > most
+            if not has_many_tokens and visible_size(result) <= self._settings.max_size:
+                return self.mark_spoofed_notices(response)
         agent = result_owner_of(call.request.session, call.request.caller)
         job = self._excerpt_job(call, new_cache_id())
-        try:
+        with _closed_on_failure(result):
             done = await self._run_excerpt(job, agent, response, quick=quick)
-        except BaseException:
-            _close(result)
-            raise
         if not done.result:
             if done.error is not None:
                 log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
@@ -293,12 +291,6 @@ class LargeResults:
             log.warning("result not stored", extra={"tool": request.name, "reason": reason})
             raise ResponseNotStored(call.item.server, request.name, reason) from error
 
-    def _too_large(self, result: bytes) -> bool:
-        most = self._settings.max_tokens
-        return visible_size(result) > self._settings.max_size or (
-            most is not None and estimate_tokens(result) > most
-        )
-
     def _excerpt_job(self, call: UpstreamCall, cache_id: str) -> ExcerptJob:
         settings = self._settings
         names = ", ".join(NAMES[:-1]) + f" or {NAMES[-1]}"
@@ -343,9 +335,14 @@ def _output_schema(call: UpstreamCall) -> bytes | None:
         return None
 
 
-def _close(payload: Payload) -> None:
-    if isinstance(payload, SpooledPayload):
-        payload.close()
+@contextmanager
+def _closed_on_failure(payload: Payload) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if isinstance(payload, SpooledPayload):
+            payload.close()
+        raise
 
 
 class ResultMetrics:

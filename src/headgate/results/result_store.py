@@ -301,10 +301,7 @@ class EvictionIndex:
         return None
 
     def keys_to_evict(self, agent: str, now: float) -> Iterator[EntryKey]:
-        """The entries to evict after this agent has added one.
-
-        The caller removes each before it takes the next.
-        """
+        """The entries to evict after this agent has added one; the caller removes each before the next."""
         while (limited := self._limit_exceeded_by(agent)) and (key := self._victim(agent, limited, now)):
             yield key
         while len(self._by_agent) > self._limits.agents:

@@ -148,10 +148,7 @@ def parse_envelope(result: bytes) -> ResultStructure:
 
 
 def visible_size(result: bytes) -> int:
-    """The number of characters that a model reads.
-
-    A client shows the texts or `structuredContent`, which mostly repeat each other: the larger counts.
-    """
+    """The characters that a model reads: clients show the texts or `structuredContent`, the larger counts."""
     try:
         structure = parse_structure(result)
         texts = sum(len(decode_string(block.text)) for block in structure.blocks if block.text is not None)

@@ -122,10 +122,7 @@ class OutlineBranch:
 
     @cached_property
     def children(self) -> tuple[list["OutlineBranch"], int]:
-        """The branches of the fields of all objects, also of those in arrays, and the number of others.
-
-        An array in an array is one branch.
-        """
+        """The branches of all fields, also of objects in arrays, and the number of fields without one."""
         inside = self.contents
         fields = {} if inside is not None and inside.is_map else self._fields
         names = [name for name in fields if len(name) <= _LONGEST_KEY][:_MOST_FIELDS]

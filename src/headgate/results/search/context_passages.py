@@ -114,31 +114,25 @@ def _paragraph(content: Content, hit: Span, reach: int) -> PassageExtent:
     """From blank line to blank line, but no further than could be shown."""
     start, end = _own_lines(content, hit, reach)
     # A longer blank line is not visible as one.
-    if end - start >= 1_000 or content[start:end].strip():
-        start, end = _paragraph_start(content, start, reach), _paragraph_end(content, end, reach)
-    return PassageExtent(start, end, end + 1, reach)
-
-
-def _paragraph_start(content: Content, start: int, reach: int) -> int:
+    if end - start < 1_000 and not content[start:end].strip():
+        return PassageExtent(start, end, end + 1, reach)
     low = max(start - reach, 0)
-    above = content[low:start]
+    above, below = content[low:start], content[end : end + reach]
     if low == 0:
         # The first line may be blank too.
         low, above = -1, b"\n" + above
     blanks = [blank.end() for blank in _blank_lines.finditer(above)]
     # Else the first complete line.
-    return low + (blanks[-1] if blanks else above.find(b"\n") + 1)
-
-
-def _paragraph_end(content: Content, end: int, reach: int) -> int:
-    below = content[end : end + reach]
+    start = low + (blanks[-1] if blanks else above.find(b"\n") + 1)
     blank = _blank_lines.search(below)
     if blank is not None:
-        return end + blank.start()
-    if end + reach < len(content):
-        return end + max(below.rfind(b"\n"), 0)
-    # Only white space in the last line.
-    return end + (len(below) if below.rpartition(b"\n")[2].strip() else max(below.rfind(b"\n"), 0))
+        end += blank.start()
+    elif end + reach < len(content) or not below.rpartition(b"\n")[2].strip():
+        # The last complete line, or only white space in the last line.
+        end += max(below.rfind(b"\n"), 0)
+    else:
+        end += len(below)
+    return PassageExtent(start, end, end + 1, reach)
 
 
 def _sentence(content: Content, hit: Span, room: int) -> PassageExtent:
@@ -153,12 +147,8 @@ def _sentence(content: Content, hit: Span, room: int) -> PassageExtent:
     ended = _sentence_ends.search(after)
     stop = last + ended[1] if ended else max(min(last + len(after), line[1]), hit[1])
     shown = content[start:stop]
-    return PassageExtent(
-        start + len(shown) - len(shown.lstrip()),
-        max(start + len(shown.rstrip()), hit[1]),
-        stop,
-        min(_MOST_SHOWN, room),
-    )
+    first, behind = start + len(shown) - len(shown.lstrip()), max(start + len(shown.rstrip()), hit[1])
+    return PassageExtent(first, behind, stop, min(_MOST_SHOWN, room))
 
 
 def _headings(content: Content) -> tuple[list[int], list[int]]:

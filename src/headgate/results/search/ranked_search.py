@@ -43,10 +43,7 @@ _SHORTEST_PREFIX = 2
 
 
 def search_bm25(content: Content, params: SearchParams) -> ProcessorResult:
-    """The elements of JSON, or the paragraphs or lines of a text, that the words of the pattern fit best.
-
-    Raises ProcessingError.
-    """
+    """The elements, paragraphs or lines that the words of the pattern fit best; raises ProcessingError."""
     words = _words(params.pattern, "bm25", _LONGEST_BM25_QUERY)
     parts = list(dict.fromkeys(part for word in words for part in word_or_bigrams(word)))
     _check_count(parts, "bm25", _MOST_TERMS)
@@ -181,10 +178,7 @@ _UnitsByForm = Mapping[bytes, "array[int]"]
 
 
 def search_fuzzy(content: Content, params: SearchParams) -> ProcessorResult:
-    """The elements of JSON, or the lines of a text, with words similar to those of the pattern.
-
-    The most similar come first; each score is 0 to 1. Raises ProcessingError.
-    """
+    """The elements or lines with words like those of the pattern, scored 0 to 1; raises ProcessingError."""
     words = _words(params.pattern, "fuzzy", _LONGEST_FUZZY_QUERY)
     _check_count(words, "fuzzy", _MOST_WORDS)
     if not 0 <= params.threshold <= 1:

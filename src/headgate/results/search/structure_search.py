@@ -107,8 +107,13 @@ class PathScanner:
             path = member_path("", name)
             if not self._is_selected(name, path, ""):
                 continue
-            fields = [record[at] for record in _readable(table.records()) if at < len(record) and record[at]]
-            self.found[path] = PathStatistics(Counter(map(_type_of_field, fields)), next(iter(fields), None))
+            fields: list[str] = []
+            # Up to the first invalid record, such as one with an unclosed quotation mark.
+            with suppress(csv.Error):
+                for record in table.records():
+                    fields += record[at : at + 1]
+            filled = list(filter(None, fields))
+            self.found[path] = PathStatistics(Counter(map(_type_of_field, filled)), next(iter(filled), None))
 
     def _walk(self, values: list[Any], path: str, parent: str, name: str | None) -> None:
         if not values:
@@ -147,12 +152,6 @@ class PathScanner:
 
     def _is_selected(self, name: str | None, path: str, parent: str) -> bool:
         return len(self.found) < _MOST_PATHS and self._filter(name, path, parent)
-
-
-def _readable(records: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The records up to the first invalid one, such as one with an unclosed quotation mark."""
-    with suppress(csv.Error):
-        yield from records
 
 
 def _type_of_field(field: str) -> str:
