@@ -1,7 +1,7 @@
 """Claims about entities and relationships: which entity a name means, and the merge of all claims."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -267,10 +267,6 @@ class EndpointResolver:
         return related
 
 
-def endpoint_keys(relationships: Iterable[NewRelationship]) -> set[str]:
-    return {name_key(end) for one in relationships for end in (one.source, one.target)}
-
-
 def candidate_keys(entities: Iterable[NewEntity]) -> set[str]:
     """The keys that find every entity which may be one of these."""
     return {key for one in entities for key in _every_key(one)}
@@ -365,12 +361,6 @@ def imported_relationships(claims: Iterable[tuple[int, int, int, str, str]]) -> 
         for (id, source, target, kind), of_one in sorted(claims_by_relationship.items())
         for confidence, attributes in [merge_relationship_claims(of_one)]
     ]
-
-
-def missing_endpoints(entities: Container[int], relationships: Iterable[Relationship]) -> list[int]:
-    """The ids at the ends of the relationships that are not among the entities."""
-    ends = {end for one in relationships for end in (one.source_id, one.target_id)}
-    return sorted(end for end in ends if end not in entities)
 
 
 def lookup_keys(entity: AnyEntity) -> set[str]:

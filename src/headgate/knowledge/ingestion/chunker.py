@@ -225,35 +225,30 @@ class _TextSplitter:
 
     def _words(self, text: str) -> Iterator[_TextUnit]:
         """Cut between words, and inside of one only when it does not fit by itself."""
-        words = _WORD.findall(text)
-        at, many = 0, self._most
-        while at < len(words):
-            group = "".join(words[at : at + many])
-            tokens = self._count(group)
-            if tokens <= self._most:
-                yield _TextUnit(group, tokens)
-                at += many
-            elif many > 1:
-                many = _fewer(min(many, len(words) - at), self._most, tokens)
-            else:
-                yield from self._letters(group)
-                at, many = at + 1, self._most
+        return self._in_groups(_WORD.findall(text), self._most, self._letters)
 
     def _letters(self, word: str) -> Iterator[_TextUnit]:
-        at, many = 0, self._most * _CHARACTERS
-        while at < len(word):
-            part = word[at : at + many]
-            tokens = self._count(part)
-            if tokens > self._most and len(part) > 1:
-                many = _fewer(len(part), self._most, tokens)
+        return self._in_groups(word, self._most * _CHARACTERS, None)
+
+    def _in_groups(
+        self, parts: Sequence[str], most_parts: int, cut: Callable[[str], Iterator[_TextUnit]] | None
+    ) -> Iterator[_TextUnit]:
+        """As many parts at a time as fit; `cut` is for one that does not fit by itself."""
+        at, many = 0, most_parts
+        while at < len(parts):
+            group = parts[at : at + many]
+            text = "".join(group)
+            tokens = self._count(text)
+            if tokens > self._most and len(group) > 1:
+                # By their share, and a little less, so that the next count most likely fits.
+                many = max(1, min(len(group) - 1, len(group) * self._most * 9 // (tokens * 10)))
+                continue
+            if tokens > self._most and cut is not None:
+                yield from cut(text)
+                many = most_parts
             else:
-                yield _TextUnit(part, tokens)
-                at += len(part)
-
-
-def _fewer(many: int, most: int, tokens: int) -> int:
-    """How many to try next; by their share, and a little less, so that the next count most likely fits."""
-    return max(1, min(many - 1, many * most * 9 // (tokens * 10)))
+                yield _TextUnit(text, tokens)
+            at += len(group)
 
 
 def _blocks(text: str, *, has_fences: bool) -> Iterator[str]:

@@ -102,6 +102,7 @@ def _is_header(row: Sequence[str]) -> bool:
     )
 
 
+_TOO_DEEP: Final = f"is nested too deeply: more than {MOST_DEPTH} levels"
 _WORDS: Final = {True: "true", False: "false", None: "null"}
 # Numbers stay as they are written.
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
@@ -114,7 +115,7 @@ def parse_json(content: bytes) -> ParsedDocument:
     try:
         whole = _DECODER.decode(text)
     except RecursionError as error:
-        raise _too_deep() from error
+        raise DocumentUnreadable(_TOO_DEEP) from error
     except json.JSONDecodeError as error:
         if error.msg != "Extra data" or "\n" not in text[: error.pos + 1]:
             raise DocumentUnreadable(f"is no JSON: line {error.lineno} is wrong") from error
@@ -139,7 +140,7 @@ def _add_lines(text: str, builder: SectionBuilder) -> None:
         try:
             record = _DECODER.decode(line)
         except RecursionError as error:
-            raise _too_deep() from error
+            raise DocumentUnreadable(_TOO_DEEP) from error
         except json.JSONDecodeError:
             builder.add_record(line)
         else:
@@ -171,7 +172,7 @@ def _add_record(record: Any, builder: SectionBuilder) -> None:
 
 def _lines(value: Any, path: str, depth: int) -> Iterator[str]:
     if depth > MOST_DEPTH:
-        raise _too_deep()
+        raise DocumentUnreadable(_TOO_DEEP)
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _lines(inner, f"{path}.{name}" if path else name, depth + 1)
@@ -185,7 +186,3 @@ def _lines(value: Any, path: str, depth: int) -> Iterator[str]:
     else:
         word = _WORDS.get(value, value)
         yield f"{path}: {word}" if path else word
-
-
-def _too_deep() -> DocumentUnreadable:
-    return DocumentUnreadable(f"is nested too deeply: more than {MOST_DEPTH} levels")

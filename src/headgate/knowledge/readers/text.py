@@ -47,9 +47,7 @@ _FOREIGN: Final = {
 
 def codec_of(label: str) -> str | None:
     """The codec for what a page calls its encoding; None where browsers know no such name."""
-    name = label.lower()
-    while name.startswith("x-"):
-        name = name.removeprefix("x-")
+    name = re.sub(r"\A(?:x-)+", "", label.lower())
     if name in _FOREIGN:
         return _FOREIGN[name]
     try:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from headgate.knowledge.data_model import Entity, IngestedDocument, NewEntity, NewRelationship
+from headgate.knowledge.data_model import Entity, IngestedDocument, NewEntity, NewRelationship, name_key
 from headgate.knowledge.graph.entity_resolution import (
     AnyEntity,
     ClaimChanges,
@@ -23,7 +23,6 @@ from headgate.knowledge.graph.entity_resolution import (
     decode_entity_claim,
     decode_relationship_claim,
     encode_claim,
-    endpoint_keys,
     lookup_keys,
     merge_entity_claims,
     merge_relationship_claims,
@@ -298,7 +297,8 @@ async def _endpoints(
     for id, entity in resolved:
         ends.add(id, entity, own=True)
     if relationships:
-        for known in await store_reads.find_by_keys(connection, endpoint_keys(relationships)):
+        keys = {name_key(end) for one in relationships for end in (one.source, one.target)}
+        for known in await store_reads.find_by_keys(connection, keys):
             ends.add(known.id, known, own=False)
     return ends
 

@@ -20,7 +20,6 @@ from headgate.knowledge.graph.entity_resolution import (
     imported_entities_by_id,
     imported_relationships,
     merge_claims_by_id,
-    missing_endpoints,
 )
 from headgate.knowledge.stores.store_connection import RecordT, StoreConnection, record_from_row
 
@@ -133,7 +132,8 @@ async def imported_graph(connection: StoreConnection) -> tuple[list[Entity], lis
     related = await connection.compute(
         imported_relationships, await connection.fetch("imported_relationship_claims")
     )
-    known |= await entities(connection, missing_endpoints(known, related))
+    ends = {end for one in related for end in (one.source_id, one.target_id)}
+    known |= await entities(connection, sorted(ends - known.keys()))
     return [known[id] for id in sorted(known)], related
 
 
