@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +54,7 @@ def ingested(*, quick: bool) -> list[Ingested]:
 
 async def _ingested(name: str, url: str, *, with_vectors: bool) -> Ingested:
     print(f"bench: knowledge, ingestion into {name}", file=sys.stderr, flush=True)
-    embedder = PassageEmbedder(OfflineModel().passage_embedder) if with_vectors else None
+    embedder = PassageEmbedder(partial(OfflineModel().embedder, passages=True)) if with_vectors else None
     if embedder is not None:
         await embedder.load()
     documents = read(MANUAL).documents[:: _EVERY[with_vectors]]

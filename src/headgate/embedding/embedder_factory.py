@@ -41,25 +41,17 @@ class OfflineModel:
         self._lock = threading.Lock()
         self._weights: MiniLMWeights | None = None
 
-    def tool_embedder(self) -> Embedder:
-        """An embedder of tools; call it in a thread."""
-        from headgate.embedding.minilm import MiniLMEmbedder  # noqa: PLC0415
-
-        return MiniLMEmbedder(self._loaded())
-
-    def passage_embedder(self) -> Embedder:
-        """An embedder of passages; call it in a thread."""
-        from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLMEmbedder  # noqa: PLC0415
-
-        return MiniLMEmbedder(self._loaded(), pieces=PASSAGE_PIECES, windows=PASSAGE_WINDOWS)
-
-    def _loaded(self) -> "MiniLMWeights":
-        from headgate.embedding.minilm import MiniLMWeights  # noqa: PLC0415
+    def embedder(self, *, passages: bool = False) -> Embedder:
+        """An embedder of tools, or of the longer passages of documents; call it in a thread."""
+        from headgate.embedding import minilm  # noqa: PLC0415
 
         with self._lock:
-            if self._weights is None:
-                self._weights = MiniLMWeights()
-            return self._weights
+            self._weights = self._weights or minilm.MiniLMWeights()
+        if not passages:
+            return minilm.MiniLMEmbedder(self._weights)
+        return minilm.MiniLMEmbedder(
+            self._weights, pieces=minilm.PASSAGE_PIECES, windows=minilm.PASSAGE_WINDOWS
+        )
 
 
 def embedder_maker(
@@ -77,7 +69,7 @@ def embedder_maker(
     Nothing chosen means the offline model where its packages are. Raises PackagesMissing, and ConfigError
     for options that cannot work. `passages` selects the variant for the longer texts of documents.
     """
-    minilm = offline.passage_embedder if passages else offline.tool_embedder
+    minilm = partial(offline.embedder, passages=passages)
     if embedder is None:
         return minilm if _missing(_SEMANTIC) is None else None
     if embedder == _BM25_ONLY:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -97,21 +98,17 @@ async def open_tool_index(
         await asyncio.gather(following, return_exceptions=True)
 
 
+@dataclass(slots=True)
 class _LoadedEmbedder:
     """The embedder in memory, the vectors that are compared, and whose they are."""
 
-    def __init__(self, embedder: Embedder, offloop: ThreadedEmbedder) -> None:
-        self.embedder, self.offloop, self.model = embedder, offloop, offloop.fingerprint
-        self.index: VectorIndex | None = None
-        # The hash of the text of each tool that has its vector in the index.
-        self.placed: dict[ToolKey, str] = {}
-        # The hashes in the store; None until they are read.
-        self.stored: dict[str, None] | None = None
-
-    def drop(self, keys: Collection[ToolKey]) -> None:
-        gone = [key for key in keys if self.placed.pop(key, None) is not None]
-        if self.index is not None:
-            self.index.remove(gone)
+    embedder: Embedder
+    offloop: ThreadedEmbedder
+    index: VectorIndex | None = None
+    # The hash of the text of each tool that has its vector in the index.
+    placed: dict[ToolKey, str] = field(default_factory=dict)
+    # The hashes in the store; None until they are read.
+    stored: dict[str, None] | None = None
 
 
 class ToolVectorIndex:
@@ -188,8 +185,11 @@ class ToolVectorIndex:
         return self._backoff.remaining_seconds > 0
 
     def _drop(self, keys: Collection[ToolKey]) -> None:
-        if self._loaded is not None:
-            self._loaded.drop(keys)
+        if (loaded := self._loaded) is None:
+            return
+        gone = [key for key in keys if loaded.placed.pop(key, None) is not None]
+        if loaded.index is not None:
+            loaded.index.remove(gone)
 
     # The work beside.
 
@@ -235,7 +235,7 @@ class ToolVectorIndex:
     ) -> None:
         if loaded.stored is not None and not any(texts[one.key].hash in loaded.stored for one in documents):
             return
-        kept = await self._store.vectors(loaded.model)
+        kept = await self._store.vectors(loaded.offloop.fingerprint)
         # A vector that is cut short is no vector; it is made anew.
         length = loaded.embedder.dimensions * BYTES_PER_NUMBER or max(map(len, kept.values()), default=0)
         kept = {digest: vector for digest, vector in kept.items() if vector and len(vector) == length}
@@ -266,7 +266,7 @@ class ToolVectorIndex:
                 if loaded.stored is not None:
                     loaded.stored |= dict.fromkeys(vectors_by_hash)
                 # A stop in between does not undo what was made.
-                await asyncio.shield(self._store.store_vectors(loaded.model, vectors_by_hash))
+                await asyncio.shield(self._store.store_vectors(loaded.offloop.fingerprint, vectors_by_hash))
                 self._made += len(made)
                 self._recover()
                 if self._changed.is_set():
@@ -311,7 +311,7 @@ class ToolVectorIndex:
             if gone and loaded.stored:
                 for digest in gone:
                     del loaded.stored[digest]
-                await asyncio.shield(self._store.delete_vectors(loaded.model, gone))
+                await asyncio.shield(self._store.delete_vectors(loaded.offloop.fingerprint, gone))
                 log.info("vectors forgotten", extra={"vectors": len(gone)})
             await self._changed.wait()
 

@@ -5,7 +5,7 @@ import pytest
 from headgate.knowledge.commands.answer_tables import in_command_terms
 from headgate.knowledge.errors import EntityMatch, VendorAmbiguous
 from headgate.knowledge.search.query import SearchStrategy, route_query
-from headgate.knowledge.search.ranking import unreachable_min_score_notice
+from headgate.knowledge.search.ranking import min_score_notice
 from headgate.search.rank_fusion import ReciprocalRankFusion
 
 
@@ -46,7 +46,7 @@ def test_what_somebody_else_said_stays_as_it_is(quoted: str) -> None:
 
 
 def test_no_argument_of_a_tool_is_left_in_what_a_search_or_a_vendor_says() -> None:
-    high = unreachable_min_score_notice(0.5, SearchStrategy.HYBRID, ReciprocalRankFusion(), None)
+    high = min_score_notice(0.5, SearchStrategy.HYBRID, ReciprocalRankFusion(), None, [])
     assert high is not None
     said = [
         VendorAmbiguous(

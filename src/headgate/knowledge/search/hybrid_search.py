@@ -33,13 +33,12 @@ from headgate.knowledge.search.ranking import (
     ScoredResult,
     ScoreExplanations,
     assign_ranks,
-    below_min_score_notice,
     boost_shares,
     low_similarity_notice,
+    min_score_notice,
     name_spans,
     resolve_mentions,
     score_results,
-    unreachable_min_score_notice,
     validate_boosts,
     with_min_score,
 )
@@ -246,8 +245,7 @@ class HybridSearch:
             lacking.warning if lacking is not None and lacking.is_reported else None,
             await self._no_match_notice(query, strategy) if not found else None,
             low_similarity_notice([one.fused for one in found]) if by_meaning else None,
-            unreachable_min_score_notice(query.min_score, strategy, self._fusion, boosts)
-            or below_min_score_notice(query.min_score, found),
+            min_score_notice(query.min_score, strategy, self._fusion, boosts, found),
             incomplete_vectors_notice(counted) if counted is not None and by_meaning else None,
         ]
         return tuple(notice for notice in notices if notice is not None)

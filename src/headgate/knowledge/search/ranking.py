@@ -253,32 +253,29 @@ class ScoreExplanations(NamedTuple):
         }
 
 
-def unreachable_min_score_notice(
-    min_score: float, strategy: SearchStrategy, fusion: ReciprocalRankFusion, boosts: ScoreBoosts | None
+def min_score_notice(
+    min_score: float,
+    strategy: SearchStrategy,
+    fusion: ReciprocalRankFusion,
+    boosts: ScoreBoosts | None,
+    found: Sequence[ScoredResult],
 ) -> Notice | None:
-    """The notice for a min_score above the maximum of a strategy, where `boosts` are those in use."""
+    """The notice for a min_score that no result can reach, or none of those found; `boosts` are in use."""
     most = fusion.best_possible_score if strategy is SearchStrategy.HYBRID else 1.0
     if boosts is not None:
         most *= 1 + sum(msgspec.structs.asdict(boosts).values())
     most = round(clamp_score(most), _DIGITS)
-    if round(min_score, _DIGITS) <= most:
+    if round(min_score, _DIGITS) > most:
+        message = f"can reach min_score {min_score:g}: strategy '{strategy}' gives at most {most:g}."
+        suggestion = f"up to {most:g}, or strategy 'vector' or 'bm25', which give up to 1."
+    elif found and not with_min_score(found[:1], min_score):
+        message = f"reaches min_score {min_score:g}: the best has {found[0].score:g}."
+        suggestion = f"up to {found[0].score:g}, or take it that the documents do not say."
+    else:
         return None
     return Notice(
         level="warning",
         code="MIN_SCORE_TOO_HIGH",
-        message=f"No result can reach min_score {min_score:g}: strategy '{strategy}' gives at most {most:g}.",
-        suggestion=f"Use a min_score up to {most:g}, or strategy 'vector' or 'bm25', which give up to 1.",
-    )
-
-
-def below_min_score_notice(min_score: float, found: Sequence[ScoredResult]) -> Notice | None:
-    """The notice when all results are below min_score."""
-    if not found or with_min_score(found[:1], min_score):
-        return None
-    best = found[0].score
-    return Notice(
-        level="warning",
-        code="MIN_SCORE_TOO_HIGH",
-        message=f"No result reaches min_score {min_score:g}: the best has {best:g}.",
-        suggestion=f"Use a min_score up to {best:g}, or take it that the documents do not say.",
+        message=f"No result {message}",
+        suggestion=f"Use a min_score {suggestion}",
     )
