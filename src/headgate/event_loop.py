@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 log = logging.getLogger("headgate")
+
+T = TypeVar("T")
 
 # Long enough for a hundred messages, short enough that other clients do not notice.
 _SLICE_SECONDS = 0.005
@@ -64,6 +66,20 @@ class BackgroundTasks:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def finish_uncancelled(work: "asyncio.Future[T]", release: Callable[[T], object]) -> T:
+    """The result of work that cannot be stopped; once its caller is cancelled, `release` gets the result."""
+
+    def release_result(ended: "asyncio.Future[T]") -> None:
+        if not ended.cancelled() and ended.exception() is None:
+            release(ended.result())
+
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        work.add_done_callback(release_result)
+        raise
 
 
 class TimeSlice:

@@ -52,6 +52,7 @@ from headgate.domain.identity import Identity
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
+from headgate.event_loop import finish_uncancelled
 
 log = logging.getLogger("headgate.delivery")
 
@@ -332,16 +333,10 @@ class SagaRunner:
         """Wait for work that continues when its caller is cancelled."""
         task = self._start_task(work)
         self._tasks.add(task)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.add_done_callback(_close_unclaimed_answer)
-            raise
+        return await finish_uncancelled(task, _close_answer)
 
 
-def _close_unclaimed_answer(task: "asyncio.Task[Any]") -> None:
-    if task.cancelled() or task.exception() is not None:
-        return
-    match task.result():
+def _close_answer(result: object) -> None:
+    match result:
         case (UpstreamCall(), McpResponse() as answer):
             close_answer(answer)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from headgate.domain.payload import Payload, payload_size
+from headgate.event_loop import finish_uncancelled
 from headgate.results.result_store import (
     EntryKey,
     EvictionIndex,
@@ -178,14 +179,8 @@ class LocalResultStore:
             return content
 
     async def _write_to_disk(self, content: Payload) -> FileContent:
-        loop = asyncio.get_running_loop()
-        writing = loop.run_in_executor(None, _write, self._directory, content)
-        try:
-            return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            # A thread cannot be stopped; its file is closed once it is written.
-            writing.add_done_callback(_close_written)
-            raise
+        writing = asyncio.get_running_loop().run_in_executor(None, _write, self._directory, content)
+        return await finish_uncancelled(writing, PayloadFile.close)
 
     async def _drop(self, keys: Iterable[EntryKey]) -> int:
         dropped = 0
@@ -226,8 +221,3 @@ def _write(directory: Path, content: Payload) -> PayloadFile:
     finally:
         if not isinstance(content, bytes):
             content.close()
-
-
-def _close_written(writing: "asyncio.Future[PayloadFile]") -> None:
-    if not writing.cancelled() and writing.exception() is None:
-        writing.result().close()

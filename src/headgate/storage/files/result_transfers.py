@@ -20,6 +20,7 @@ from headgate.delivery.errors import TransferNotFound
 from headgate.domain.errors import InvalidArguments
 from headgate.domain.mcp_request import McpRequest, McpResponse, result_owner_of
 from headgate.domain.payload import Payload, payload_size
+from headgate.event_loop import finish_uncancelled
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, RmcpChunk, RmcpResponseMeta, RmcpTransfer
 from headgate.storage.files.payload_file import payload_chunks, write_unnamed
@@ -98,11 +99,7 @@ class ResultTransfers:
         id, result = secrets.token_urlsafe(_ID_BYTES), answer.result
         writing = asyncio.ensure_future(asyncio.to_thread(_write, self._directory, result))
         try:
-            file, digest = await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            # A thread cannot be stopped; its file is closed once it is written.
-            writing.add_done_callback(_close_written)
-            raise
+            file, digest = await finish_uncancelled(writing, lambda written: written[0].close())
         except OSError as error:
             log.warning("result not kept", extra={"path": str(self._directory), "reason": str(error)})
             return answer
@@ -188,11 +185,6 @@ def _write(directory: Path, result: Payload) -> tuple[io.FileIO, str]:
     if not isinstance(result, bytes):
         result.close()
     return file, digest.hexdigest()
-
-
-def _close_written(writing: "asyncio.Future[tuple[io.FileIO, str]]") -> None:
-    if not writing.cancelled() and writing.exception() is None:
-        writing.result()[0].close()
 
 
 def _announcement(chunked: RmcpTransfer) -> bytes:

@@ -236,10 +236,14 @@ class ReplicatedDatabase:
         return await self._replica_first(lambda database: database.read_statement(work))
 
     async def _replica_first(self, look: Callable[[PostgresDatabase], Awaitable[T]]) -> T:
-        replica = self._available_replica()
-        if replica is not None:
+        replica, now = self._replica, self._clock()
+        if replica is not None and now >= self._rested_at:
+            failed = self._rested_at > float("-inf")
+            if failed:
+                # One caller tries it; the others do not wait for that.
+                self._rested_at = now + self._rest_seconds
             try:
-                if self._rested_at == float("-inf") or not await self._is_behind(replica):
+                if not failed or not await self._is_behind(replica):
                     result = await look(replica)
                     self._rested_at = float("-inf")
                     return result
@@ -257,15 +261,6 @@ class ReplicatedDatabase:
         except StoreUnavailable:
             # Without the primary there is no newer state to compare.
             return False
-
-    def _available_replica(self) -> PostgresDatabase | None:
-        now = self._clock()
-        if self._replica is None or now < self._rested_at:
-            return None
-        if self._rested_at > float("-inf"):
-            # One caller tries it; the others do not wait for that.
-            self._rested_at = now + self._rest_seconds
-        return self._replica
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from sqlite3 import Connection
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from headgate.domain.errors import StoreFailed
@@ -103,9 +102,7 @@ class GroupCommit:
             self.used.set()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
     async def write(self, work: Callable[[Connection], T]) -> T:

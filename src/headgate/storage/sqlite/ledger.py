@@ -26,6 +26,7 @@ from headgate.delivery.ledger import (
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload, payload_size
 from headgate.domain.upstream_policy import ToolClass
+from headgate.event_loop import finish_uncancelled
 from headgate.storage.files.ledger_files import AnswerFiles, ProcessLiveness
 from headgate.storage.files.payload_file import PayloadFile
 from headgate.storage.sqlite import ledger_rows as rows
@@ -265,12 +266,7 @@ class SqliteLedger:
         return rows.list_by_key_prefix(connection, (tenant, principal, prefix))
 
     async def read_answer(self, op_id: str) -> McpResponse | None:
-        reading = asyncio.ensure_future(self._read_answer(op_id))
-        try:
-            return await asyncio.shield(reading)
-        except asyncio.CancelledError:
-            reading.add_done_callback(_close_unclaimed_answer)
-            raise
+        return await finish_uncancelled(asyncio.ensure_future(self._read_answer(op_id)), _close_answer)
 
     @reads
     def _read_answer(self, connection: Connection, op_id: str) -> McpResponse | None:
@@ -384,11 +380,9 @@ def _was_sent_with_key(known: Operation) -> bool:
     return known.kind is ToolClass.KEYED
 
 
-def _close_unclaimed_answer(reading: "asyncio.Future[McpResponse | None]") -> None:
-    if not reading.cancelled() and reading.exception() is None:
-        answer = reading.result()
-        if answer is not None and isinstance(answer.result, PayloadFile):
-            answer.result.close()
+def _close_answer(answer: McpResponse | None) -> None:
+    if answer is not None and isinstance(answer.result, PayloadFile):
+        answer.result.close()
 
 
 # The quota: the oldest answers are dropped, never the records of the calls.
