@@ -45,35 +45,6 @@ from headgate.domain.item import Item
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.terminal import ProgressPrinter
 
-
-def why(
-    came_to: ListingMode,
-    *,
-    tools: int,
-    full_tokens: int,
-    slim_tokens: int,
-    budget_tokens: int,
-    most: int | None,
-) -> str:
-    """The reason, with the numbers that decided."""
-    whole = f"in full {_tools(tools)} take {full_tokens:,} tokens"
-    words = f"in few words {slim_tokens:,}"
-    budget = f"the budget is {budget_tokens:,}"
-    if most is not None and tools > most:
-        return f"there are {_tools(tools)}, and the client is known to handle {most}"
-    if came_to is ListingMode.FULL:
-        return f"{whole}, and {budget}"
-    if came_to is ListingMode.SLIM and full_tokens > budget_tokens:
-        return f"{whole} and {words}; {budget}"
-    if came_to is ListingMode.BUDGET and slim_tokens > budget_tokens:
-        return f"{whole} and even {words}; {budget}"
-    return f"{whole}, and servers that have a listing of their own decide too"
-
-
-def _tools(number: int) -> str:
-    return "1 tool" if number == 1 else f"{number:,} tools"
-
-
 # In the order in which an operator weighs them.
 _MODES: Final = (
     ListingMode.FULL,
@@ -144,18 +115,14 @@ class _ListingPreview:
         remembered: RecordedCatalog,
         unreached: Sequence[UnreachedServer],
     ) -> None:
-        clients = client_overrides_of(settings)
+        self._settings = settings
+        self._clients = clients = client_overrides_of(settings)
         self._client = options.client
-        self._client_mode = clients.mode(options.client)
-        self._default = ListingMode(settings.listing)
         self._dialect = options.dialect or clients.dialect(options.client)
         self._budget_tokens = options.budget_tokens or settings.listing_budget_tokens
         self._most = clients.most_tools(options.client)
-        self._searches_itself = clients.searches_itself(options.client)
         self._unreached = tuple(unreached)
         self._ranks = remembered.ranks
-        self._prefixed = settings.prefix
-        self._limit = settings.tool_name_limit or default_limit(settings.name)
         self._catalog = remembered.catalog
         self._items = self._catalog.visible(PLAIN_PROFILE)
         self._hidden = tuple(NamedTool(server, name) for server, name in remembered.hidden)
@@ -179,7 +146,11 @@ class _ListingPreview:
         for mode in _MODES:
             seen[mode] = self._mode_lister.list_mode(mode)
             progress.show_count("modes counted", len(seen), len(_MODES))
-        names = [self._name_is(item) for item in self._items]
+        tools = [self._tool(item, seen[ListingMode.FULL]) for item in self._items]
+        names = [tool.name_is for tool in tools]
+        by_server: dict[str, list[Item]] = {}
+        for item in self._items:
+            by_server.setdefault(item.server, []).append(item)
         return ListingOverview(
             **self._report_head(),
             choice=self._choice(seen),
@@ -190,18 +161,17 @@ class _ListingPreview:
                     tokens=one.tokens,
                     share=round(one.tokens / seen[ListingMode.FULL].tokens, 4),
                     own=len(one.own),
-                    whole=one.count(WHOLE),
-                    partitioned=one.count(PARTITIONED),
-                    slim=one.count(SLIM),
-                    stub=one.count(STUB),
-                    search=one.count(SEARCH),
+                    **{form: one.count(form) for form in (WHOLE, PARTITIONED, SLIM, STUB, SEARCH)},
                 )
                 for mode, one in seen.items()
             ),
-            servers=self._servers(seen),
-            pinned=sum(self._pinned(item) for item in self._items),
+            servers=tuple(
+                ServerCount(server, len(own), {mode: one.tokens_of(own) for mode, one in seen.items()})
+                for server, own in by_server.items()
+            ),
+            pinned=sum(tool.pinned for tool in tools),
             hidden=len(self._hidden),
-            renamed=sum(self._configured_name(item) is not None for item in self._items),
+            renamed=sum(tool.renamed for tool in tools),
             names_cut=names.count(CUT),
             names_hashed=names.count(HASHED),
         )
@@ -237,55 +207,45 @@ class _ListingPreview:
         }
 
     def _choice(self, seen: Mapping[ListingMode, ModeListing]) -> ModeChoice:
-        mode = self._client_mode or self._default
-        decided_by = "listing" if self._client_mode is None else "clientListings"
-        if mode is ListingMode.AUTO and self._searches_itself:
+        own = self._clients.mode(self._client)
+        mode, decided_by = own or ListingMode(self._settings.listing), "clientListings" if own else "listing"
+        if mode is ListingMode.AUTO and self._clients.searches_itself(self._client):
             return ModeChoice(mode, decided_by, ListingMode.FULL, "the client searches its tools itself")
         reason = self._why(seen) if mode is ListingMode.AUTO else ""
         return ModeChoice(mode, decided_by, seen[mode].came_to, reason)
 
     def _why(self, seen: Mapping[ListingMode, ModeListing]) -> str:
+        """Why auto comes to its mode, with the numbers that decided."""
         full, slim = (
-            seen.get(mode) or self._mode_lister.list_mode(mode)
+            (seen.get(mode) or self._mode_lister.list_mode(mode)).tokens
             for mode in (ListingMode.FULL, ListingMode.SLIM)
         )
-        return why(
-            seen[ListingMode.AUTO].came_to,
-            tools=len(self._items),
-            full_tokens=full.tokens,
-            slim_tokens=slim.tokens,
-            budget_tokens=self._budget_tokens,
-            most=self._most,
-        )
-
-    def _servers(self, seen: Mapping[ListingMode, ModeListing]) -> tuple[ServerCount, ...]:
-        by_server: dict[str, list[Item]] = {}
-        for item in self._items:
-            by_server.setdefault(item.server, []).append(item)
-        return tuple(
-            ServerCount(server, len(own), {mode: one.tokens_of(own) for mode, one in seen.items()})
-            for server, own in by_server.items()
-        )
+        came_to, limit = seen[ListingMode.AUTO].came_to, self._budget_tokens
+        tools = "1 tool" if len(self._items) == 1 else f"{len(self._items):,} tools"
+        whole = f"in full {tools} take {full:,} tokens"
+        words, budget = f"in few words {slim:,}", f"the budget is {limit:,}"
+        if self._most is not None and len(self._items) > self._most:
+            return f"there are {tools}, and the client is known to handle {self._most}"
+        if came_to is ListingMode.FULL:
+            return f"{whole}, and {budget}"
+        if came_to is ListingMode.SLIM and full > limit:
+            return f"{whole} and {words}; {budget}"
+        if came_to is ListingMode.BUDGET and slim > limit:
+            return f"{whole} and even {words}; {budget}"
+        return f"{whole}, and servers that have a listing of their own decide too"
 
     def _tool(self, item: Item, seen: ModeListing) -> Tool:
-        rank = self._ranks.get((item.server, item.name))
+        rank, curation = self._ranks.get((item.server, item.name)), self._catalog.curation(item.server)
+        name, limit = curation.renamed.get(item.name), self._settings.tool_name_limit
+        limit = limit or default_limit(self._settings.name)
         return Tool(
             public_name=item.public_name,
             server=item.server,
             name=item.name,
             form=seen.forms[item.public_name],
             tokens=seen.costs.get(item.public_name, 0),
-            pinned=self._pinned(item),
-            renamed=self._configured_name(item) is not None,
-            name_is=self._name_is(item),
+            pinned=curation.pins(item.name),
+            renamed=name is not None,
+            name_is=name_is(item, name, limit) if self._settings.prefix else "",
             rank=None if rank is None else rank + 1,
         )
-
-    def _pinned(self, item: Item) -> bool:
-        return self._catalog.curation(item.server).pins(item.name)
-
-    def _configured_name(self, item: Item) -> str | None:
-        return self._catalog.curation(item.server).renamed.get(item.name)
-
-    def _name_is(self, item: Item) -> str:
-        return name_is(item, self._configured_name(item), self._limit) if self._prefixed else ""
