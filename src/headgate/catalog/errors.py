@@ -7,8 +7,6 @@ class ServerNotFound(HeadgateError):
     """No server has this name; the nearest names are given."""
 
     code = "SERVER_NOT_FOUND"
-    number = 1031
-    http_status = 404
 
     def __init__(self, name: str, nearest: list[str], *, finder: str = "tools/list shows all") -> None:
         super().__init__(
@@ -20,8 +18,6 @@ class ServerNotRunning(HeadgateError):
     """The configured server is disabled, or its entry is invalid."""
 
     code = "SERVER_NOT_FOUND"
-    number = 1031
-    http_status = 404
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(
@@ -34,8 +30,6 @@ class ToolNotFound(HeadgateError):
     """No tool has this name for this caller; the nearest names are given."""
 
     code = "TOOL_NOT_FOUND"
-    number = 1030
-    http_status = 404
 
     def __init__(self, name: str, nearest: list[str], *, finder: str = "tools/list shows all") -> None:
         self.name = name
@@ -47,8 +41,6 @@ class SchemaNotFound(HeadgateError):
     """No tool has this name for this caller, so there is no schema to expand; the nearest names are given."""
 
     code = "TOOL_NOT_FOUND"
-    number = 1030
-    http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
         given = name[:200]
@@ -63,8 +55,6 @@ class InvalidExpansionRequest(HeadgateError):
     """Invalid arguments of expandSchema; the message is the whole text that a model reads."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint='call it with {"toolName": "a tool"}, or with a path as well')
@@ -74,7 +64,6 @@ class PromptNotFound(HeadgateError):
     """No prompt has this name for this caller; the nearest names are given."""
 
     code = "INVALID_PARAMS"
-    number = 1040
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
@@ -86,7 +75,6 @@ class ResourceNotFound(HeadgateError):
     """No server has a resource of this URI for this caller."""
 
     code = "INVALID_PARAMS"
-    number = 1040
     http_status = 404
 
     def __init__(self, uri: str) -> None:

@@ -10,8 +10,6 @@ class InputRequestWithdrawn(HeadgateError):
     """
 
     code = "RESOURCE_EXHAUSTED"
-    number = 1005
-    http_status = 503
     # The server may have begun before it requested input.
     effect = Effect.UNKNOWN
 
@@ -26,8 +24,6 @@ class TaskNotFound(HeadgateError):
     """A task that does not exist for the caller; nothing was sent."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
     def __init__(self, id: str) -> None:
         super().__init__(
@@ -39,8 +35,6 @@ class RequestStateRefused(HeadgateError):
     """A `requestState` that cannot be accepted; nothing happened."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
     def __init__(self, reason: str) -> None:
         super().__init__(

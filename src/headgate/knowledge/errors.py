@@ -14,16 +14,12 @@ class InvalidKnowledgeArgument(KnowledgeError):
     """An argument of a knowledge tool that cannot be used; the message says what is allowed."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
 
 
 class QueryTooLong(KnowledgeError):
     """A query with more characters than are taken."""
 
     code = "QUERY_TOO_LONG"
-    number = 1041
-    http_status = 400
 
     def __init__(self, longest: int) -> None:
         super().__init__(
@@ -35,8 +31,6 @@ class VendorNotFound(KnowledgeError):
     """No entity has this name or alias."""
 
     code = "VENDOR_NOT_FOUND"
-    number = 1050
-    http_status = 404
 
     def __init__(self, name: str, nearest: list[str], other: "EntityMatch | None" = None) -> None:
         """`other` is an entity of that name that is no vendor."""
@@ -76,8 +70,6 @@ class EntityAmbiguous(KnowledgeError):
     """Several entities of any type have this name or alias; they are listed and none is guessed."""
 
     code = "VENDOR_AMBIGUOUS"
-    number = 1051
-    http_status = 409
     # What is looked for, and the argument that names it.
     _kind: ClassVar = ("Entity", "entity")
 
@@ -109,8 +101,6 @@ class EntityNotFound(KnowledgeError):
     """No entity or chunk has this name or id."""
 
     code = "RESULT_NOT_FOUND"
-    number = 1032
-    http_status = 404
 
     def __init__(self, message: str, *, hint: str, nearest: Sequence[str] = ()) -> None:
         """`nearest` are names that may have been meant."""
@@ -123,8 +113,6 @@ class TokenBudgetExceeded(KnowledgeError):
     """The caller's tokens of the day do not suffice for this answer."""
 
     code = "RATE_LIMIT"
-    number = 1006
-    http_status = 429
     retryable = True
 
     def __init__(
@@ -144,8 +132,6 @@ class SearchFailed(KnowledgeError):
     """A search that ended in an error of ours; the log has it under `entry`."""
 
     code = "SEARCH_FAILED"
-    number = 1061
-    http_status = 503
     retryable = True
 
     def __init__(self, entry: str) -> None:
@@ -160,8 +146,6 @@ class VectorSearchUnavailable(KnowledgeError):
     """A search by meaning alone that cannot be made now; the message says what to do instead."""
 
     code = "SERVICE_UNAVAILABLE"
-    number = 1062
-    http_status = 503
     retryable = True
 
     def __init__(self, reason: str, remedy: str, *, retry_after_seconds: float = 5.0) -> None:
@@ -176,8 +160,6 @@ class InvalidGraph(KnowledgeError):
     """A file of entities and relationships that cannot be imported; the message says where and why."""
 
     code = "INVALID_PARAMS"
-    number = 1040
-    http_status = 400
     hint_for_operators = True
 
 

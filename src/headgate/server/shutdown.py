@@ -13,7 +13,6 @@ class GatewayShuttingDown(HeadgateError):
     """The gateway ended before the call was answered."""
 
     code = "NETWORK_ERROR"
-    number = 1003
     http_status = 503
     effect = Effect.UNKNOWN
 

@@ -15,8 +15,6 @@ class UpstreamNack(UpstreamError):
     """The server sent a NACK: it did not process the call; nothing happened."""
 
     code = "TEMPORARY_FAILURE"
-    number = 1004
-    http_status = 503
 
     def __init__(self, upstream: str, what: str, code: str) -> None:
         self.upstream_code = code
@@ -30,8 +28,6 @@ class UpstreamOutcomeUnknown(UpstreamError):
     """The server is a gateway itself, and does not know the outcome of the call."""
 
     code = "NETWORK_ERROR"
-    number = 1003
-    http_status = 502
     effect = Effect.UNKNOWN
     may_still_run = True
 
@@ -47,8 +43,6 @@ class TransferIntegrityError(HeadgateError):
     """A chunk of a large result does not match its hash; the call itself was executed."""
 
     code = "INTEGRITY_ERROR"
-    number = 1014
-    http_status = 502
     retryable = True
     effect = Effect.DONE
 
@@ -60,8 +54,6 @@ class VersionMismatch(UpstreamError):
     """The server speaks no protocol version of the gateway."""
 
     code = "VERSION_MISMATCH"
-    number = 1013
-    http_status = 400
 
     def __init__(self, upstream: str, theirs: str) -> None:
         super().__init__(
@@ -74,8 +66,6 @@ class UpstreamAuthRefused(UpstreamError):
     """The server refused the gateway's credentials; nothing happened."""
 
     code = "AUTH_INVALID"
-    number = 1021
-    http_status = 401
 
     def __init__(self, upstream: str, status: int) -> None:
         super().__init__(
@@ -88,8 +78,6 @@ class UpstreamRequestRefused(UpstreamError):
     """The server refused the request as such; nothing happened."""
 
     code = "CONNECTION_ERROR"
-    number = 1002
-    http_status = 502
 
     def __init__(self, upstream: str, reason: str) -> None:
         self.reason = reason
@@ -102,8 +90,6 @@ class UpstreamRateLimited(UpstreamError):
     """The server limits the rate of requests; nothing happened."""
 
     code = "RATE_LIMIT"
-    number = 1006
-    http_status = 429
     retryable = True
 
     def __init__(self, upstream: str, retry_after_seconds: float) -> None:
