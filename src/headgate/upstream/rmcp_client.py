@@ -139,7 +139,8 @@ class RmcpClient:
                     await asyncio.to_thread(assembly.add, part)
             if digest.hexdigest() != chunked.sha256.lower():
                 raise TransferIntegrityError(f"the result of {what!r}")
-            result = await asyncio.to_thread(_finish_transfer, assembly)
+            await asyncio.to_thread(assembly.add, _CLOSING)
+            result = (await asyncio.to_thread(assembly.finish)).result
         except (MalformedMessage, MessageTooLarge) as error:
             raise unusable_answer(self._spec.name, what, error) from error
         finally:
@@ -172,12 +173,6 @@ class RmcpClient:
             if part is not None:
                 return part
         raise TransferIntegrityError(f"part {index} of the result of {what!r}")
-
-
-def _finish_transfer(assembly: MessageAssembler) -> Payload:
-    """The result of all chunks; raises MalformedMessage or MessageTooLarge."""
-    assembly.add(_CLOSING)
-    return assembly.finish().result
 
 
 async def _split_result(result: Payload) -> tuple[RmcpResponseMeta, Payload]:

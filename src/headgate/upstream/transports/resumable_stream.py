@@ -168,8 +168,7 @@ class LateExchanges:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._given_up: dict[asyncio.Task[McpResponse], asyncio.TimerHandle] = {}
-        self._sent: dict[asyncio.Task[McpResponse], SendAttempt] = {}
+        self._given_up: dict[asyncio.Task[McpResponse], tuple[asyncio.TimerHandle, SendAttempt]] = {}
 
     def __len__(self) -> int:
         return len(self._given_up)
@@ -187,30 +186,27 @@ class LateExchanges:
             if not sending.begun:
                 task.cancel()
             elif not task.cancelled():
-                self._sent[task] = sending
-                until = started + outgoing.late_seconds
                 on_late = outgoing.on_late
                 assert on_late is not None
                 if len(self._given_up) >= MOST_EXCHANGES:
                     oldest = next(iter(self._given_up))
-                    self._given_up.pop(oldest).cancel()
+                    self._given_up.pop(oldest)[0].cancel()
                     oldest.cancel()
                 # Cancelling it closes its response, which frees the socket.
-                self._given_up[task] = self._loop.call_at(until, task.cancel)
+                timer = self._loop.call_at(started + outgoing.late_seconds, task.cancel)
+                self._given_up[task] = timer, sending
                 task.add_done_callback(lambda _: self._ended(task, on_late))
             raise
 
     def drop(self, sending: SendAttempt) -> None:
         """End an exchange that goes on, in the era in which closing the response cancels the request."""
-        for task, sent in list(self._sent.items()):
+        for task, (_, sent) in list(self._given_up.items()):
             if sent is sending:
                 task.cancel()
 
     def _ended(self, task: asyncio.Task[McpResponse], on_late: Callable[[McpResponse], None]) -> None:
-        self._sent.pop(task, None)
-        timer = self._given_up.pop(task, None)
-        if timer is not None:
-            timer.cancel()
+        if task in self._given_up:
+            self._given_up.pop(task)[0].cancel()
         if task.cancelled():
             return
         error = task.exception()
