@@ -90,7 +90,7 @@ class RuleBasedExtractor:
     """The entity extractor that needs no model; it also finds the names of the known entities."""
 
     def __init__(self, known: Sequence[NewEntity] = ()) -> None:
-        self._known = KnownNames.of(known)
+        self._known = KnownNames(known)
         # Changes with the known names, so that unchanged documents are searched for new ones.
         names = sorted(
             msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known

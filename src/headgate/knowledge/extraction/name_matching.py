@@ -4,9 +4,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from headgate.knowledge.data_model import VENDOR_TYPES, Entity, NewEntity
+from headgate.knowledge.data_model import VENDOR_TYPES, NewEntity
 from headgate.knowledge.extraction import lexicon
 from headgate.knowledge.extraction.name_candidates import NameCandidate
 from headgate.knowledge.extraction.type_evidence import ORG, PERSON, is_common
@@ -144,13 +144,9 @@ class _TrieNode:
 class KnownNames:
     """Finds known names in any text; how long that takes does not depend on how many there are."""
 
-    def __init__(self, known: Iterable[KnownEntity] = ()) -> None:
-        self._known = tuple(known)
+    def __init__(self, entities: Iterable["NewEntity | KnownEntity"]) -> None:
+        self._known = [KnownEntity(one.type, one.name, one.aliases, one.confidence) for one in entities]
         self._cut: dict[str, _TrieNode] = {}
-
-    @classmethod
-    def of(cls, entities: Iterable[Entity | NewEntity]) -> Self:
-        return cls(KnownEntity(one.type, one.name, one.aliases, one.confidence) for one in entities)
 
     def find(self, text: str) -> list[KnownNameMatch]:
         """The spans of known names as whole words, in order; of two that overlap the first and longest."""

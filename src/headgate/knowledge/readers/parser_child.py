@@ -33,9 +33,13 @@ class ParseReply(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     """Parse the files that the parent sends; the job is a file's extension, the content its bytes."""
     collector = _LogCollector()
-    collector.install()
+    # Our own warnings only: those of parsing libraries are for their developers.
+    logging.getLogger().setLevel(logging.CRITICAL + 1)
+    log.setLevel(logging.WARNING)
+    log.propagate = False
+    log.addHandler(collector)
     warnings.simplefilter("ignore")
-    serve_jobs(lambda job: _parse(job, collector), _LIMITS)
+    serve_jobs(lambda job: _parse(job, collector.messages), _LIMITS)
 
 
 class _LogCollector(logging.Handler):
@@ -43,25 +47,15 @@ class _LogCollector(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._messages: list[str] = []
-
-    def install(self) -> None:
-        """Collect our own warnings only: those of parsing libraries are for their developers."""
-        logging.getLogger().setLevel(logging.CRITICAL + 1)
-        log.setLevel(logging.WARNING)
-        log.propagate = False
-        log.addHandler(self)
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self._messages) < _MOST_LOG_RECORDS:
-            self._messages.append(self.format(record))
-
-    def drain(self) -> str:
-        messages, self._messages = self._messages, []
-        return "\n".join(messages)
+        if len(self.messages) < _MOST_LOG_RECORDS:
+            self.messages.append(self.format(record))
 
 
-def _parse(job: WorkerJob, collector: _LogCollector) -> bytes:
+def _parse(job: WorkerJob, messages: list[str]) -> bytes:
+    messages.clear()
     try:
         reply = ParseReply(parsed=parse(job.job.decode(), bytes(job.content)))
     except DocumentUnreadable as unreadable:
@@ -75,7 +69,7 @@ def _parse(job: WorkerJob, collector: _LogCollector) -> bytes:
     except Exception:  # noqa: BLE001 (the parent logs it)
         reply = ParseReply(reason="is broken, or written in a way that nobody here reads; save it again")
         log.warning(traceback.format_exc(limit=-20))
-    return msgspec.msgpack.encode(structs.replace(reply, trouble=collector.drain()))
+    return msgspec.msgpack.encode(structs.replace(reply, trouble="\n".join(messages)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
@@ -133,7 +133,9 @@ def _taken_off(page: _PageEdges, number: int, running: Mapping[Hashable, int]) -
     """The positions of running lines, from the outermost inwards, and never most of a page."""
     taken: set[int] = set()
     has_number, room = False, page.filled // 2
-    for line in chain(_outer(page.top, running), _outer(page.bottom, running)):
+    # From the outside up to the first line that belongs to the page: what is inside of that does so too.
+    edges = (takewhile(lambda line: not running.keys().isdisjoint(line.kinds), edge) for edge in page[:2])
+    for line in chain.from_iterable(edges):
         if min(running[kind] for kind in line.kinds if kind in running) == number or line.place in taken:
             continue
         # One number is no evidence; several are rather a list.
@@ -145,11 +147,6 @@ def _taken_off(page: _PageEdges, number: int, running: Mapping[Hashable, int]) -
             continue
         taken.add(line.place)
     return taken
-
-
-def _outer(edge: Sequence[_EdgeLine], running: Mapping[Hashable, int]) -> Iterator[_EdgeLine]:
-    """The lines up to the first that belongs to the page: what is inside of that does so too."""
-    return takewhile(lambda line: any(kind in running for kind in line.kinds), edge)
 
 
 def with_whole_words(pages: Sequence[str]) -> list[str]:
