@@ -3,7 +3,8 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -50,10 +51,15 @@ def search_bm25(content: Content, params: SearchParams) -> ProcessorResult:
     terms = list(dict.fromkeys(map(_term, parts)))
     page = _RankedPage(params, default_limit=params.top_k, between=b"\n--\n")
     units = elements_or_paragraphs(content)
-    counts, capped = _term_frequencies(units, terms)
+    texts = _FoldedWindows(units)
+    counts, capped = _term_frequencies(texts, terms)
     hits = _rank_by_bm25(units, counts)
     metadata: dict[str, Any] = {"mode": "bm25"} | ({"at_least": True} if capped else {})
-    return page.render(units, hits, lambda index: _term_positions(units, index, terms), metadata)
+
+    def find(text: bytes) -> Iterable[int]:
+        return chain.from_iterable(term.occurrences(text) for term in terms)
+
+    return page.render(texts, hits, find, metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +127,18 @@ def _term(word: str) -> _QueryTerm:
     return _QueryTerm((f" {word} ".encode(),))
 
 
-def _term_frequencies(units: RankingUnits, terms: Sequence[_QueryTerm]) -> tuple[list[dict[int, int]], bool]:
+def _term_frequencies(
+    texts: "_FoldedWindows", terms: Sequence[_QueryTerm]
+) -> tuple[list[dict[int, int]], bool]:
     """The frequency of each term in each unit that has it, and whether the counting ended early."""
     counts: list[dict[int, int]] = [{} for _ in terms]
     left = [_MOST_HITS_PER_TERM] * len(terms)
-    for base, window in units.windows():
-        text = b" %b " % fold_bytes(window, escaped=units.is_json)
+    for base, text in texts.fold(texts.units.windows()):
         for number, term in enumerate(terms):
             if left[number] > 0:
                 found, count = term.occurrences(text), counts[number]
                 left[number] -= len(found)
-                for index in units.indexes_at(base, found):
+                for index in texts.units.indexes_at(base, found):
                     count[index] = count.get(index, 0) + 1
     return counts, min(left) <= 0
 
@@ -146,18 +153,6 @@ def _rank_by_bm25(units: RankingUnits, counts: Sequence[dict[int, int]]) -> list
             added = _BM25.score(weight, times, ends[index] - starts[index], average)
             scores[index] = scores.get(index, 0.0) + added
     return best_first((score, index) for index, score in scores.items())
-
-
-def _term_positions(units: RankingUnits, index: int, terms: Sequence[_QueryTerm]) -> list[int]:
-    start = units.starts[index]
-    found: list[int] = []
-    for base, window in units.windows_of(start, units.ends[index]):
-        text = b" %b " % fold_bytes(window, escaped=units.is_json)
-        for term in terms:
-            found += [base - start + at for at in term.occurrences(text)]
-        if len(found) > _MOST_PLACES:
-            break
-    return sorted(found)
 
 
 _LONGEST_FUZZY_QUERY = 200
@@ -196,29 +191,38 @@ def search_fuzzy(content: Content, params: SearchParams) -> ProcessorResult:
     metadata: dict[str, Any] = {"mode": "fuzzy", "words": [json_unescaped(form) for form in list(forms)[:10]]}
     if capped or vocabulary.is_cut:
         metadata["at_least"] = True
-    return page.render(units, hits, lambda index: _form_positions(texts, index, forms), metadata)
+    return page.render(texts, hits, partial(_form_occurrences, forms), metadata)
 
 
 class _FoldedWindows:
-    """The folded windows of all units; those of a small content are folded only once."""
+    """The folded windows of all units; iteration folds those of a small content only once."""
 
-    def __init__(self, units: RankingUnits, *, digits: bool) -> None:
+    def __init__(self, units: RankingUnits, *, digits: bool = True) -> None:
         self.units = units
         self._digits = digits
         self._kept: list[tuple[int, bytes]] | None = None
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         if self._kept is None and len(self.units.content) <= _LARGEST_KEPT_BYTES:
-            self._kept = list(self._fold(self.units.windows()))
-        return self._fold(self.units.windows()) if self._kept is None else iter(self._kept)
+            self._kept = list(self.fold(self.units.windows()))
+        return self.fold(self.units.windows()) if self._kept is None else iter(self._kept)
 
     def of(self, index: int) -> Iterator[tuple[int, bytes]]:
         """The windows of one unit."""
-        return self._fold(self.units.windows_of(self.units.starts[index], self.units.ends[index]))
+        return self.fold(self.units.windows_of(self.units.starts[index], self.units.ends[index]))
 
-    def _fold(self, windows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    def fold(self, windows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         for base, window in windows:
             yield base, b" %b " % fold_bytes(window, escaped=self.units.is_json, digits=self._digits)
+
+    def positions(self, index: int, find: "Find") -> list[int]:
+        """What is found in a unit, as offsets from its start, in order."""
+        found: list[int] = []
+        for base, text in self.of(index):
+            found += [base - self.units.starts[index] + at for at in find(text)]
+            if len(found) > _MOST_PLACES:
+                break
+        return sorted(found)
 
 
 def _forms(words: Sequence[str], vocabulary: FuzzyVocabulary, threshold: float) -> _Forms:
@@ -301,22 +305,16 @@ def _rerank_by_phrase(texts: _FoldedWindows, words: Sequence[str], hits: list[Ra
     return sorted(hits[:_MOST_COMPARED], key=sort_key) + hits[_MOST_COMPARED:]
 
 
-def _form_positions(texts: _FoldedWindows, index: int, forms: _Forms) -> list[int]:
-    start = texts.units.starts[index]
-    found: list[int] = []
-    for base, text in texts.of(index):
-        for form in forms:
-            at = text.find(b" %b " % form)
-            while at >= 0:
-                found.append(base - start + at)
-                at = text.find(b" %b " % form, at + 1)
-        if len(found) > _MOST_PLACES:
-            break
-    return sorted(found)
+def _form_occurrences(forms: _Forms, text: bytes) -> Iterator[int]:
+    for form in forms:
+        at = text.find(b" %b " % form)
+        while at >= 0:
+            yield at
+            at = text.find(b" %b " % form, at + 1)
 
 
-# The offsets of query terms in a unit, in order and from its start.
-HitPositions = Callable[[int], Sequence[int]]
+# The offsets of query terms in a folded text.
+Find = Callable[[bytes], Iterable[int]]
 # In characters, of a unit that fits on no page.
 _LONGEST_EXCERPT = 1_000
 
@@ -345,49 +343,47 @@ class _RankedPage:
             raise ProcessingError(f"`max_results` and `top_k` must be at least 1, not {self._limit}.")
 
     def render(
-        self,
-        units: RankingUnits,
-        hits: Sequence[RankedHit],
-        positions: HitPositions,
-        metadata: dict[str, Any],
+        self, texts: _FoldedWindows, hits: Sequence[RankedHit], find: Find, metadata: dict[str, Any]
     ) -> ProcessorResult:
         """The page: an array of JSON elements byte for byte, or the units of a text.
 
         A unit that fits on no page is truncated around most of its matches; another that does not fit ends
         the page.
         """
-        selected = hits[self._offset : self._offset + self._limit]
+        units, selected = texts.units, hits[self._offset : self._offset + self._limit]
         between = b"," if units.is_json else self._between
         whole = self._room - 2 if units.is_json else self._room
-        left, cut, texts = whole, 0, list[bytes]()
+        left, cut, pieces = whole, 0, list[bytes]()
         for _, index in selected:
-            text, is_cut = _unit_text(units, index, whole, positions)
-            left -= character_count(text) + (len(between) if texts else 0)
+            text, is_cut = _unit_text(texts, index, whole, find)
+            left -= character_count(text) + (len(between) if pieces else 0)
             if left < 0:
                 break
             cut += is_cut
-            texts.append(text)
-        shown = selected[: len(texts)]
-        after = self._offset + len(texts)
-        metadata |= {"matches": len(hits), "shown": len(texts), "scores": [round(hit[0], 2) for hit in shown]}
+            pieces.append(text)
+        shown = selected[: len(pieces)]
+        after = self._offset + len(pieces)
+        metadata |= {"matches": len(hits), "shown": len(pieces)}
+        metadata["scores"] = [round(score, 2) for score, _ in shown]
         if cut:
             metadata["cut"] = cut
         if after < len(hits):
             metadata["next_offset"] = after
-        made = between.join(texts)
+        made = between.join(pieces)
         places = [units.starts[index] for _, index in shown]
         return processed(units.content, b"[%b]" % made if units.is_json else made, metadata, places=places)
 
 
-def _unit_text(units: RankingUnits, index: int, room: int, positions: HitPositions) -> tuple[bytes, bool]:
+def _unit_text(texts: _FoldedWindows, index: int, room: int, find: Find) -> tuple[bytes, bool]:
     """The text of a unit alone on a page, and whether it is truncated."""
+    units = texts.units
     before, behind = (ELLIPSIS.encode() * is_cut for is_cut in units.cut_sides(index))
     # A character has at most four bytes; a unit that large is not even read.
     if units.size(index) <= 4 * room:
         text = before + units.text(index) + behind
         if character_count(text) <= room:
             return text, bool(before or behind)
-    return _excerpt(units, index, min(room, _LONGEST_EXCERPT), positions(index)), True
+    return _excerpt(units, index, min(room, _LONGEST_EXCERPT), texts.positions(index, find)), True
 
 
 def _excerpt(units: RankingUnits, index: int, room: int, found: Sequence[int]) -> bytes:

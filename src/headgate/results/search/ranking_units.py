@@ -91,20 +91,14 @@ class JsonElements:
         mark = len(self.starts)
         rows = len(members) > _FEWEST_ROWS
         found = rows
-        end = at + 1
         try:
             for name_at, value_at, value in _locate_members(self._content, at + 1, members):
-                end = value_at + len(value)
                 if not rows and self._add_nested(value_at, value, depth + 1, apart=True):
                     found = True
                 else:
                     self.members.add(name_at)
-                    self._add(name_at, end)
+                    self._add(name_at, value_at + len(value))
         except _DuplicateKey:
-            self._truncate_to(mark)
-            return None
-        brace = _skip_bytes(self._content, end, _BLANK)
-        if self._content[brace : brace + 1] != b"}":
             self._truncate_to(mark)
             return None
         return found
@@ -157,6 +151,9 @@ def _locate_members(content: Content, at: int, members: dict[str, Raw]) -> Itera
             raise _DuplicateKey
         yield at, value_at, value
         at = value_at + len(value)
+    brace = _skip_bytes(content, at, _BLANK)
+    if content[brace : brace + 1] != b"}":
+        raise _DuplicateKey
 
 
 def _skip_bytes(content: Content, at: int, signs: bytes) -> int:

@@ -48,45 +48,42 @@ class _ValueOrigin(Enum):
 
 Origin = int | _ValueOrigin
 
-_ARITHMETIC_NAMES: Final = """
-    Add Subtract Multiply Divide Remainder BitAnd BitOr ShiftLeft ShiftRight
-"""
-_ARITHMETIC: Final = frozenset(_ARITHMETIC_NAMES.split())
-_ORDERING: Final = frozenset(("Lt", "Le", "Gt", "Ge"))
-_EQUALITY: Final = frozenset(("Eq", "Ne"))
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ARITHMETIC: Final = _words("Add Subtract Multiply Divide Remainder BitAnd BitOr ShiftLeft ShiftRight")
+_ORDERING: Final = _words("Lt Le Gt Ge")
+_EQUALITY: Final = _words("Eq Ne")
 SUMS: Final = ("sum", "avg", "total")
-_NUMERIC_AGGREGATES: Final = frozenset((*SUMS, "median", "percentile", "percentile_cont", "percentile_disc"))
-_NUMERIC_FUNCTION_NAMES: Final = """
+_NUMERIC_AGGREGATES: Final = _words("median percentile percentile_cont percentile_disc").union(SUMS)
+_NUMERIC_FUNCTIONS: Final = _words("""
     abs round sign ceil ceiling floor trunc sqrt exp ln log log10 log2 mod pow power sin cos tan
     asin acos atan atan2 sinh cosh tanh asinh acosh atanh degrees radians
-"""
-_NUMERIC_FUNCTIONS: Final = frozenset(_NUMERIC_FUNCTION_NAMES.split())
-_EXTREMES: Final = frozenset(("min", "max"))
-_NUMBERS: Final = frozenset(("number", "length", "instr", "unicode", "count", *_NUMERIC_FUNCTIONS))
+""")
+_EXTREMES: Final = _words("min max")
+_NUMBERS: Final = _words("number length instr unicode count") | _NUMERIC_FUNCTIONS
 # This and higher affinities are numeric.
 _NUMERIC_AFFINITY: Final = ord("C")
 
 # The operand with the register that an instruction writes.
-_WRITES_P2_NAMES: Final = """
+_WRITES_P2: Final = _words("""
     Integer Int64 Real String String8 Blob Variable Rowid Count NewRowid Sequence SCopy IntCopy Not
     BitNot SorterData RowData IsTrue Null Copy Move
-"""
-_WRITES_P2: Final = frozenset(_WRITES_P2_NAMES.split())
-_WRITES_P3: Final = frozenset(
-    ("Column", "VColumn", "Function", "PureFunc", "Concat", "And", "Or", "MakeRecord", "AggValue")
-)
-_WRITES_P1: Final = frozenset(("Cast", "AggFinal"))
-_FALLS_NOT_THROUGH: Final = frozenset(("Goto", "Halt", "Gosub", "Jump", "EndCoroutine", "Init"))
+""")
+_WRITES_P3: Final = _words("Column VColumn Function PureFunc Concat And Or MakeRecord AggValue")
+_WRITES_P1: Final = _words("Cast AggFinal")
+_FALLS_NOT_THROUGH: Final = _words("Goto Halt Gosub Jump EndCoroutine Init")
 # Instructions whose second operand is a jump address.
-_JUMP_NAMES: Final = """
+_JUMPS: Final = _words("""
     Init Goto Gosub If IfNot IsNull NotNull Once Rewind Next Prev Last Sort SorterSort SorterNext Eq
     Ne Lt Le Gt Ge ElseEq ElseNotEq SeekGE SeekGT SeekLE SeekLT SeekRowid SeekScan NotExists
     NotFound Found NoConflict IfNoHope IfNotOpen IfPos IfNotZero IfNullRow IfSmaller IfEmpty
     DecrJumpZero Filter InitCoroutine Yield VFilter VNext RowSetRead RowSetTest IdxGE IdxGT IdxLE
     IdxLT IsType VInitIn
-"""
-_JUMPS: Final = frozenset(_JUMP_NAMES.split())
-_INSERTS: Final = frozenset(("Insert", "IdxInsert", "SorterInsert"))
+""")
+_INSERTS: Final = _words("Insert IdxInsert SorterInsert")
 
 
 class SqliteProgram:
