@@ -88,3 +88,8 @@ def test_lists_are_told_apart_also_where_one_begins() -> None:
     assert (
         len({fingerprint_lists(lists) for lists in ([[1, 2], []], [[1], [2]], [[2, 1], []], [[1, 2]])}) == 4
     )
+
+
+def test_a_cursor_that_somebody_made_is_refused_where_it_has_no_place() -> None:
+    for places in ((), (-1,)):
+        assert "cursor is damaged" in refusal(written(SnapshotCursor(-1, b"abc", places)))

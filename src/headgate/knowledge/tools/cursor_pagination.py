@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ _PRINT_BYTES: Final = 3
 _PART_BYTES: Final = 1
 _WHOLE_BYTES: Final = 2
 _CHECK_BYTES: Final = 3
+_Place = Annotated[int, msgspec.Meta(ge=0)]
 _START_AGAIN: Final = "leave it out to start again"
 
 
@@ -68,7 +69,11 @@ def read_cursor(text: str, tool: str, caller: Identity, bound: Mapping[str, obje
     if rest[:_WHOLE_BYTES] != _digest(tied, _WHOLE_BYTES):
         raise _refusal("cursor belongs to other arguments")
     rest = rest[_WHOLE_BYTES:]
-    revision, *places = msgspec.msgpack.decode(rest[_PRINT_BYTES:], type=list[int])
+    try:
+        revision, *places = msgspec.msgpack.decode(rest[_PRINT_BYTES:], type=list[_Place])
+    except (msgspec.MsgspecError, ValueError) as error:
+        # Its maker knows how to make the checksum.
+        raise _refusal("cursor is damaged: it has no place in the list") from error
     return SnapshotCursor(revision, rest[:_PRINT_BYTES], tuple(places))
 
 
