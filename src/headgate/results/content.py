@@ -86,6 +86,12 @@ def count_lines(content: Content) -> int:
     return ends + (len(content) > 0 and content[len(content) - 1 :] != b"\n")
 
 
+def line_end(content: Content, position: int) -> int:
+    """The end of the line at a position."""
+    end = content.find(b"\n", position)
+    return len(content) if end < 0 else end
+
+
 def count_characters(content: Content | Raw | memoryview) -> int:
     """The number of characters; bytes that are no UTF-8 count as their replacement characters."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -281,8 +287,7 @@ def json_lines(content: Content) -> JsonLines | None:
     start, size = 0, len(content)
     with memoryview(content) as view:
         while start < size:
-            end = content.find(b"\n", start)
-            end = size if end < 0 else end
+            end = line_end(content, start)
             if _is_object(view[start:end]):
                 spans.extend((start, end))
             elif bytes(view[start : min(end, start + _WINDOW)]).strip():

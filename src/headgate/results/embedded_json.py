@@ -16,6 +16,7 @@ from headgate.results.content import (
     first_byte,
     is_json,
     join_windows,
+    line_end,
 )
 from headgate.results.result_structure import decode_text
 
@@ -108,18 +109,17 @@ def _values(content: Content, view: memoryview) -> Iterator[tuple[int, int]]:
             position = end
             continue
         failures += 1
-        line_end = _line_end(content, start)
-        if failed_at > line_end:
+        following = line_end(content, start)
+        if failed_at > following:
             # Broken JSON of several lines: what looks like values in the rest of it are its parts.
             return
-        position = end or line_end
+        position = end or following
 
 
 def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, int]:
     """The end of the value that starts here, or 0 and the position of the error."""
-    line_end = _line_end(content, start)
     # Most values are one line, and success costs a tenth of an exception.
-    for stop in (line_end, len(content)):
+    for stop in (line_end(content, start), len(content)):
         end = stop
         try:
             decode_raw(view[start:stop])
@@ -139,14 +139,9 @@ def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, 
     return 0, len(content)
 
 
-def _line_end(content: Content, position: int) -> int:
-    end = content.find(b"\n", position)
-    return len(content) if end < 0 else end
-
-
 def _is_alone(content: Content, start: int, end: int) -> bool:
     """Whether its lines hold nothing else but white space or the `data:` of an event stream."""
-    return _begins_line(content, start) and not content[end : _line_end(content, end)].strip()
+    return _begins_line(content, start) and not content[end : line_end(content, end)].strip()
 
 
 def _begins_line(content: Content, start: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain, pairwise, takewhile
 from typing import NamedTuple
 
-from headgate.results.content import Content, character_count, first_characters
+from headgate.results.content import Content, character_count, first_characters, line_end
 from headgate.results.regex import RegexPattern
 from headgate.results.search.match_page import (
     ELLIPSIS,
@@ -76,11 +76,6 @@ def is_longer(content: Content, span: Span, most: int) -> bool:
 
 def line_start(content: Content, position: int) -> int:
     return content.rfind(b"\n", 0, position) + 1
-
-
-def line_end(content: Content, position: int) -> int:
-    end = content.find(b"\n", position)
-    return len(content) if end < 0 else end
 
 
 class _ShownLine(NamedTuple):

@@ -109,13 +109,17 @@ class SqlSandbox:
         indexes = self._columns_read()
         with self._translate_errors():
             try:
-                self._reopen()
-                self._fill(indexes)
+                self._fill(indexes, _LONG_VALUE)
             except sqlite3.DataError:
-                self._reopen(_LONGEST_VALUE)
-                self._fill(indexes)
+                self._fill(indexes, _LONGEST_VALUE)
 
-    def _fill(self, indexes: Sequence[int]) -> None:
+    def _fill(self, indexes: Sequence[int], longest_value: int) -> None:
+        """Load the rows into a new database."""
+        self._database.close()
+        self._database = self._open_database()
+        self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest_value)
+        self._longest_value = longest_value
+        self.rows = 0
         # If only the second name is used, it becomes the table itself, so that it has a rowid.
         only_other = _RESULT.search(self._sql) and not _ROWS.search(self._sql)
         name, other = reversed(TABLES) if only_other else TABLES
@@ -154,13 +158,6 @@ class SqlSandbox:
         if self._number.unread is not None:
             notes.append(f"number() is NULL for {quote_example(self._number.unread)}")
         return notes
-
-    def _reopen(self, longest_value: int = _LONG_VALUE) -> None:
-        self._database.close()
-        self._database = self._open_database()
-        self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest_value)
-        self._longest_value = longest_value
-        self.rows = 0
 
     def _open_database(self) -> sqlite3.Connection:
         database = sqlite3.connect(":memory:", isolation_level=None)
