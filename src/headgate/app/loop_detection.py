@@ -69,9 +69,8 @@ def _has_servers(settings: Settings) -> bool:
 
 def refuse_own_entry(spec: ServerSpec, settings: Settings) -> None:
     """Raises GatewayLoop for an entry whose definition is this gateway."""
-    if spec.transport is TransportType.STDIO and _starts_itself(spec, settings.config_path):
-        raise GatewayLoop(spec.name, itself=True)
-    if spec.transport in _OVER_HTTP and _is_own_address(spec.url, settings):
+    starts_itself = spec.transport is TransportType.STDIO and _starts_itself(spec, settings.config_path)
+    if starts_itself or (spec.transport in _OVER_HTTP and _is_own_address(spec.url, settings)):
         raise GatewayLoop(spec.name, itself=True)
 
 

@@ -77,7 +77,19 @@ def format_transactions(listing: TransactionListing, *, as_json: bool, options: 
         return format_json([_document(transaction) for transaction in found])
     if not found:
         return printable(listing.empty_message)
-    lines = format_table(_HEAD, [_row(transaction) for transaction in found])
+    rows = [
+        (
+            one.id,
+            phase_name(one.phase),
+            format_time(one.created),
+            format_age(time.time() - one.created),
+            principal_label(one.transaction_key),
+            f"{sum(step.state not in _NOT_DONE for step in one.steps)} of {len(one.steps)}",
+            redact_secrets(one.reason),
+        )
+        for one in found
+    ]
+    lines = format_table(_HEAD, rows)
     if listing.total > len(found):
         lines.append(f"{len(found)} of {listing.total} are shown, the most at once: --state narrows them.")
     stuck = [transaction.id for transaction in found if transaction.phase is Phase.STUCK]
@@ -86,19 +98,6 @@ def format_transactions(listing: TransactionListing, *, as_json: bool, options: 
         what = "how to resolve it" if len(stuck) == 1 else "how to resolve one of them"
         lines.append(stuck_transactions_line(len(stuck), command, what))
     return "\n".join(lines)
-
-
-def _row(transaction: TransactionRecord) -> tuple[str, ...]:
-    made = [step for step in transaction.steps if step.state not in _NOT_DONE]
-    return (
-        transaction.id,
-        phase_name(transaction.phase),
-        format_time(transaction.created),
-        format_age(time.time() - transaction.created),
-        principal_label(transaction.transaction_key),
-        f"{len(made)} of {len(transaction.steps)}",
-        redact_secrets(transaction.reason),
-    )
 
 
 def _document(transaction: TransactionRecord) -> dict[str, Any]:
@@ -313,16 +312,10 @@ def _step_facts(step: StepRecord) -> str:
 
 
 def _advice_lines(known: str, commands: Sequence[tuple[str, str]]) -> Iterator[str]:
-    if not commands:
-        return
-    yield ""
-    yield "What is known"
-    yield f"  {printable(redact_secrets(known))}"
-    yield ""
-    yield "To resolve it"
-    longest = max(len(command) for command, _ in commands)
-    for command, effect in commands:
-        yield f"  {command:<{longest}}  # {effect}"
+    if commands:
+        yield from ("", "What is known", f"  {printable(redact_secrets(known))}", "", "To resolve it")
+        longest = max(len(command) for command, _ in commands)
+        yield from (f"  {command:<{longest}}  # {effect}" for command, effect in commands)
 
 
 def _line(label: str, value: str, indent: str = "  ") -> str:

@@ -74,7 +74,10 @@ class TxApp:
 
         def declare(function: Callable[P, Awaitable[Any]]) -> Callable[P, Coroutine[Any, Any, TxResult]]:
             called = name or function.__name__
-            signature = _signature(function)
+            signature = inspect.signature(function)
+            kinds = {parameter.kind for parameter in signature.parameters.values()}
+            if not inspect.iscoroutinefunction(function) or inspect.Parameter.VAR_POSITIONAL in kinds:
+                raise TypeError("a tool is an async function whose parameters have names")
             if called in self._tools:
                 raise TxError(
                     f"a tool {called!r} is declared already; give this one another name", "INVALID_PARAMS"
@@ -108,14 +111,6 @@ class TxApp:
             timeout_ms=declared.timeout_ms,
             retry_policy=declared.retry_policy,
         )
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    signature = inspect.signature(function)
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    if not inspect.iscoroutinefunction(function) or inspect.Parameter.VAR_POSITIONAL in kinds:
-        raise TypeError("a tool is an async function whose parameters have names")
-    return signature
 
 
 def _arguments(signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         _check("max_attempts", self.max_attempts, 1, 10)
-        _check("base_delay_ms", self.base_delay_ms, 100, None)
-        _check("max_delay_ms", self.max_delay_ms, 1000, None)
+        _check("base_delay_ms", self.base_delay_ms, 100)
+        _check("max_delay_ms", self.max_delay_ms, 1000)
         _check("backoff_multiplier", self.backoff_multiplier, 1, 10)
         codes: object = self.retryable_errors
         if isinstance(codes, str) or not isinstance(codes, Collection):
@@ -78,9 +78,9 @@ class TxConfig:
         _check("default_timeout_ms", self.default_timeout_ms, 1000, 600_000)
         _check("max_concurrent_requests", self.max_concurrent_requests, 1, 100)
         _check("deduplication_window_ms", self.deduplication_window_ms, 10_000, 3_600_000)
-        _check("max_keys", self.max_keys, 1, None)
+        _check("max_keys", self.max_keys, 1)
         _check("transaction_timeout_ms", self.transaction_timeout_ms, 1, 7_200_000)
-        _check("max_transfer_bytes", self.max_transfer_bytes, 1, None)
+        _check("max_transfer_bytes", self.max_transfer_bytes, 1)
         check_policy(self.retry_policy)
         if unknown := sorted(set(self.features) - set(FEATURES)):
             raise ValueError(f"features must be among {', '.join(FEATURES)}, not {unknown[0]!r}")
@@ -123,12 +123,9 @@ def check_policy(policy: RetryPolicy) -> RetryPolicy:
     return policy
 
 
-def _check(name: str, value: object, least: float, most: float | None) -> None:
+def _check(name: str, value: object, least: float, most: float = inf) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Written so that NaN is refused too.
-    if not is_number or not least <= value <= (inf if most is None else most):  # type: ignore[operator]
-        raise ValueError(f"{name} must be {_range(least, most)}, not {value!r}")
-
-
-def _range(least: float, most: float | None) -> str:
-    return f"at least {least:.15g}" if most is None else f"from {least:.15g} to {most:.15g}"
+    if not is_number or not least <= value <= most:  # type: ignore[operator]
+        limits = f"at least {least:.15g}" if most == inf else f"from {least:.15g} to {most:.15g}"
+        raise ValueError(f"{name} must be {limits}, not {value!r}")

@@ -169,11 +169,8 @@ class Transaction:
         Raises TxError when the step fails, when its tool answers with `isError`, or when the transaction has
         ended; and ValueError or TypeError for an invalid parameter.
         """
-        remedy, key, arguments = (
-            checked_compensation(compensate),
-            check_key(idempotency_key),
-            check_arguments(arguments),
-        )
+        remedy, key = checked_compensation(compensate), check_key(idempotency_key)
+        arguments = check_arguments(arguments)
         if retry_policy is not None:
             check_policy(retry_policy)
         async with self._step_lock:
@@ -235,11 +232,8 @@ class Transaction:
             # An error of the server means that it did not execute the step, as with `isError`.
             state = StepState.FAILED if answer.answered else _STEP_AFTER[answer.effect]
             self._set_step_state(step, state, answer.error_message or "")
-            if (
-                step.state is StepState.FAILED
-                and answer.error_code == "TOOL_NOT_FOUND"
-                and self._peer_keeps_transactions
-            ):
+            not_found = step.state is StepState.FAILED and answer.error_code == "TOOL_NOT_FOUND"
+            if not_found and self._peer_keeps_transactions:
                 # The peer refused it before it became a step, and expects its number with the next one.
                 self._steps.remove(step)
             answer.unwrap()
@@ -287,7 +281,7 @@ class Transaction:
             self._add_event("compensation sent", step, tool)
             # A new key after a failed attempt, whose failure the old key would only replay.
             part = f"undo/{step.number}/{step.failed_undos}"
-            answer = await self._session.deliver(self._request(tool, arguments, part, None, None))
+            answer = await self._session.deliver(self._request(tool, arguments, part))
         except Exception as error:
             log.warning("the compensation of step %d failed", step.number, exc_info=True)
             # Other errors come from the program's own function, before anything was sent.
@@ -307,8 +301,8 @@ class Transaction:
         tool: str,
         arguments: dict[str, Any] | None,
         part: str,
-        timeout_ms: float | None,
-        policy: RetryPolicy | None,
+        timeout_ms: float | None = None,
+        policy: RetryPolicy | None = None,
     ) -> TxRequest:
         config = self._session.config
         limit = config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
@@ -326,13 +320,10 @@ class Transaction:
 
     async def _register(self) -> None:
         """Begin the transaction on a peer that keeps transactions, and use its id."""
-        if self._is_begun or not self._peer_keeps_transactions:
-            return
-        self.transaction_id = (
-            await peer_session.begin_peer_transaction(self._call_peer_tool, self._remaining_ms())
-            or self.transaction_id
-        )
-        self._is_begun = True
+        if not self._is_begun and self._peer_keeps_transactions:
+            begin = peer_session.begin_peer_transaction(self._call_peer_tool, self._remaining_ms())
+            self.transaction_id = await begin or self.transaction_id
+            self._is_begun = True
 
     @property
     def _peer_keeps_transactions(self) -> bool:
@@ -344,7 +335,7 @@ class Transaction:
                 await peer_session.close_peer_transaction(self._call_peer_tool, self.transaction_id)
 
     async def _call_peer_tool(self, tool: str, arguments: dict[str, Any]) -> TxResult:
-        return await self._session.deliver(self._request(tool, arguments, tool, None, None))
+        return await self._session.deliver(self._request(tool, arguments, tool))
 
     def _check_open(self) -> None:
         if self._phase is not Phase.RUNNING:

@@ -56,7 +56,8 @@ def open_database_file(
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
     try:
         inspect(connection, migrations.checked_version(connection))
-        _use_wal(connection, busy_seconds)
+        # With retries, because SQLite does not wait for another process that switches to WAL too.
+        execute_unlocked(connection, "PRAGMA journal_mode = WAL", busy_seconds, _POLL_SECONDS)
         # A commit is on disk when it returns, not only in the page cache.
         connection.execute("PRAGMA synchronous = FULL")
         migrations.apply(connection)
@@ -92,11 +93,6 @@ def is_damage(error: Exception) -> bool:
     )
 
 
-def is_locked(error: sqlite3.Error) -> bool:
-    """Whether another connection holds a lock."""
-    return _sqlite_code(error) in _LOCKED
-
-
 def check_database_files(path: Path) -> None:
     """Raise OSError if one of the files of a database is a pipe or a device, which would block SQLite."""
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -104,17 +100,19 @@ def check_database_files(path: Path) -> None:
         check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
 
 
-def _use_wal(connection: Connection, busy_seconds: float) -> None:
-    """Switch to WAL, with retries, because SQLite does not wait for another process that does it too."""
+def execute_unlocked(
+    connection: Connection, statement: str, busy_seconds: float, poll_seconds: float
+) -> None:
+    """Execute a statement once no other connection holds a lock; raises sqlite3.Error after so long."""
     give_up_at = time.monotonic() + busy_seconds
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(statement)
             return
         except sqlite3.OperationalError as error:
-            if not is_locked(error) or time.monotonic() > give_up_at:
+            if _sqlite_code(error) not in _LOCKED or time.monotonic() > give_up_at:
                 raise
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
 
 
 def _sqlite_code(error: Exception) -> int:

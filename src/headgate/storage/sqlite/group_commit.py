@@ -4,7 +4,6 @@ import asyncio
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from sqlite3 import Connection
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from headgate.domain.errors import StoreFailed
-from headgate.storage.sqlite.database_file import is_locked, open_database_file, store_failure
+from headgate.storage.sqlite.database_file import execute_unlocked, open_database_file, store_failure
 from headgate.storage.sqlite.migrations import Migrations
 
 T = TypeVar("T")
@@ -174,16 +173,8 @@ class GroupCommit:
             self._guard.note_commit(mark)
 
     def _begin(self, connection: Connection) -> None:
-        """Begin a transaction; poll often, because with the long sleeps of SQLite a busy process wins."""
-        give_up_at = time.monotonic() + self._busy_seconds
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if not is_locked(error) or time.monotonic() > give_up_at:
-                    raise
-            time.sleep(_LOCK_POLL_SECONDS)
+        # Polled often, because with the long sleeps of SQLite a busy process wins.
+        execute_unlocked(connection, "BEGIN IMMEDIATE", self._busy_seconds, _LOCK_POLL_SECONDS)
 
 
 def reads(work: Callable[Concatenate[Any, Connection, P], T]) -> Callable[Concatenate[Any, P], _Running[T]]:
