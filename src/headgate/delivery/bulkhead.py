@@ -126,17 +126,13 @@ class Bulkhead:
 
 def _timed_out_early(call: UpstreamCall, error: Exception) -> bool:
     """Whether the call timed out only because its client allowed it little time."""
-    delivery_request = call.request.delivery_request
-    if (
-        not isinstance(error, UpstreamTimeout)
-        or delivery_request is None
-        or delivery_request.timeout_seconds is None
-    ):
+    request, options = call.request.delivery_request, call.delivery_options
+    seconds = request.timeout_seconds if request is not None else None
+    deadline = options.deadline if options is not None else None
+    if not isinstance(error, UpstreamTimeout) or seconds is None or deadline is None:
         return False
-    deadline = call.delivery_options.deadline if call.delivery_options is not None else None
-    if delivery_request.timeout_seconds >= _SHORT_TIMEOUT_SECONDS or deadline is None:
-        return False
-    return asyncio.get_running_loop().time() >= deadline - _MOMENT_SECONDS
+    ended = asyncio.get_running_loop().time() >= deadline - _MOMENT_SECONDS
+    return seconds < _SHORT_TIMEOUT_SECONDS and ended
 
 
 class CircuitBreaker:

@@ -121,10 +121,9 @@ class IdempotentDelivery:
             in_flight = self._in_flight.get(owned_key)
         if in_flight is not None:
             if in_flight.call_fingerprint != call_fingerprint:
-                raise IdempotencyKeyReused(
-                    delivery_request.key,
-                    describe_key_conflict(call.item, in_flight.item.server, in_flight.item.name),
-                )
+                first = in_flight.item
+                difference = describe_key_conflict(call.item, first.server, first.name)
+                raise IdempotencyKeyReused(delivery_request.key, difference)
             return await self._wait_with_others(in_flight, call, seconds, duplicate=True)
         intent = self._intent(call, delivery_request, op_id, call_fingerprint, seconds)
         in_flight = self._in_flight[owned_key] = InFlightOperation(op_id, call_fingerprint, call.item)
@@ -330,11 +329,8 @@ class IdempotentDelivery:
         state = OperationState.DONE if happened else OperationState.FAILED
         outcome = OperationOutcome(state=state, attempts=found.attempts, resolved_by=by)
         if found.state is not OperationState.DOUBT or not await self._recorder.finish(found, outcome):
-            raise InvalidArguments(
-                "resolve_operation",
-                f"operation {op_id} is not in doubt",
-                hint="get_operation tells its state",
-            )
+            problem = f"operation {op_id} is not in doubt"
+            raise InvalidArguments("resolve_operation", problem, hint="get_operation tells its state")
         return await self.find_operation(caller, op_id)
 
     async def close(self) -> None:

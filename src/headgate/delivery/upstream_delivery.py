@@ -166,9 +166,8 @@ class UpstreamDelivery:
         return replace(call, delivery_options=delivery_options)
 
     async def _admit(self, bulkhead: Bulkhead, call: UpstreamCall) -> bool:
-        delivery_request, priority = call.request.delivery_request, None
-        if delivery_request is not None:
-            priority = delivery_request.priority
+        delivery_request = call.request.delivery_request
+        priority = delivery_request.priority if delivery_request is not None else None
         if priority is None:
             policy = self._delivery_policy.configured_safety(call.item)
             priority = policy.priority if policy is not None else None
@@ -228,21 +227,12 @@ class UpstreamDelivery:
         self, bulkhead: Bulkhead, call: UpstreamCall, failures: int, error: HeadgateError, kind: ToolClass
     ) -> float | None:
         deadline = call.delivery_options.deadline if call.delivery_options is not None else None
-        seconds = retry_delay_seconds(
-            bulkhead.policy.retry_settings,
-            failures,
-            error,
-            kind,
-            chance=self._random(),
-            seconds_left=None if deadline is None else deadline - asyncio.get_running_loop().time(),
-        )
-        if (
-            seconds is None
-            or bulkhead.breaker.retry_after_seconds() is not None
-            or not bulkhead.budget.try_spend()
-        ):
+        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        settings, chance = bulkhead.policy.retry_settings, self._random()
+        seconds = retry_delay_seconds(settings, failures, error, kind, chance=chance, seconds_left=left)
+        if seconds is None or bulkhead.breaker.retry_after_seconds() is not None:
             return None
-        return seconds
+        return seconds if bulkhead.budget.try_spend() else None
 
     def _tool_class(self, call: UpstreamCall) -> ToolClass:
         """The class that decides whether a second attempt is safe."""

@@ -189,19 +189,13 @@ class SagaRunner:
     async def _leave_step(self, transaction: TransactionRecord, number: int) -> TransactionRecord:
         move, at = next_rollback_action(transaction.steps)
         if move is not RollbackAction.PARK or at != number:
-            raise InvalidArguments(
-                "transaction_rollback",
-                f"the transaction is not stuck at step {number}",
-                hint=f"leave step {at}",
-            )
+            problem = f"the transaction is not stuck at step {number}"
+            raise InvalidArguments("transaction_rollback", problem, hint=f"leave step {at}")
         step = msgspec.structs.replace(transaction.step(number), state=StepState.LEFT)
-        steps = (*transaction.steps[: number - 1], step, *transaction.steps[number:])
+        reason = steps_left_reason((*transaction.steps[: number - 1], step, *transaction.steps[number:]))
+        text = f"step {number}: left as it is"
         return await self._repository.save_change(
-            transaction,
-            f"step {number}: left as it is",
-            step,
-            phase=Phase.COMPENSATING,
-            reason=steps_left_reason(steps),
+            transaction, text, step, phase=Phase.COMPENSATING, reason=reason
         )
 
     async def _continue_stuck(self, transaction: TransactionRecord, *, retries: bool) -> TransactionRecord:

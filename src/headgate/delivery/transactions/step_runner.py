@@ -191,15 +191,11 @@ class StepRunner:
         if unsettled_step(transaction.steps) is not None:
             raise blocked_error(transaction)
         if transaction.deadline <= self._repository.now:
-            raise TransactionFailed(
-                f"transaction {transaction.id!r} is past its time limit and is rolled back",
-                hint="begin another one, with a longer timeout_ms if need be",
-            )
+            problem = f"transaction {transaction.id!r} is past its time limit and is rolled back"
+            raise TransactionFailed(problem, hint="begin another one, with a longer timeout_ms if need be")
         if len(transaction.steps) >= _MAX_STEPS:
-            raise TransactionFailed(
-                f"transaction {transaction.id!r} has {_MAX_STEPS} steps, which is the most",
-                hint="commit it and begin another one",
-            )
+            problem = f"transaction {transaction.id!r} has {_MAX_STEPS} steps, which is the most"
+            raise TransactionFailed(problem, hint="commit it and begin another one")
         return transaction
 
     async def _repeat(self, transaction: TransactionRecord, step: StepRecord) -> _StepOutcome:
