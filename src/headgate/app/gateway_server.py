@@ -236,10 +236,8 @@ def _listener(settings: Settings) -> socket.socket:
         listener.bind((settings.host, settings.port))
     except OSError as error:
         listener.close()
-        raise ConfigError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
-            hint="choose another --port, or stop what uses this one",
-        ) from error
+        problem = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        raise ConfigError(problem, hint="choose another --port, or stop what uses this one") from error
     listener.listen(_BACKLOG)
     listener.setblocking(False)
     return listener

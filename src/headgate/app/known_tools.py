@@ -28,10 +28,8 @@ async def known_tools(
     enabled = [server.name for server in settings.servers if server.enabled]
     if not enabled:
         where = settings.config_path or "the configuration"
-        raise ConfigError(
-            f"{where} has no enabled server, so there is no tool",
-            hint="enable one there, or name another configuration with --config",
-        )
+        problem = f"{where} has no enabled server, so there is no tool"
+        raise ConfigError(problem, hint="enable one there, or name another configuration with --config")
     # This gateway serves no client, so it needs neither search nor hook, and keeps the data.
     quiet = msgspec.structs.replace(
         settings, listing="full", embedder="BM25", list_changed_exec=None, reset_data=False

@@ -75,10 +75,8 @@ async def preview_listing(
     """The listings of clients; progress goes to `stream`. Raises ConfigError where there is no tool."""
     if not any(server.enabled for server in settings.servers):
         where = settings.config_path or "the configuration"
-        raise ConfigError(
-            f"{where} has no enabled server, so there is no tool to list",
-            hint="name a configuration with --config",
-        )
+        problem = f"{where} has no enabled server, so there is no tool to list"
+        raise ConfigError(problem, hint="name a configuration with --config")
     progress = ProgressPrinter(stream)
     remembered, unreached = await _complete_catalog(settings, progress, refresh=options.refresh)
     preview = await asyncio.to_thread(_ListingPreview, settings, options, remembered, unreached)
@@ -98,10 +96,8 @@ async def _complete_catalog(
     remembered = await load_recorded_catalog(settings)
     missed = {one.name for one in unreached}
     if not missed.issuperset(remembered.unknown):
-        raise ConfigError(
-            f"what the servers listed cannot be kept in {settings.data_dir}",
-            hint="name a directory that can be written with --data-dir",
-        )
+        problem = f"what the servers listed cannot be kept in {settings.data_dir}"
+        raise ConfigError(problem, hint="name a directory that can be written with --data-dir")
     return remembered, unreached
 
 

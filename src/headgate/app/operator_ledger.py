@@ -68,10 +68,8 @@ class LedgerFilesSource:
             raise self._unusable(str(failure)) from failure
 
     def _unusable(self, reason: str) -> ConfigError:
-        return ConfigError(
-            f"{self.path} cannot be used: {reason}",
-            hint="mend the data directory, or name another with --data-dir",
-        )
+        problem = f"{self.path} cannot be used: {reason}"
+        return ConfigError(problem, hint="mend the data directory, or name another with --data-dir")
 
 
 async def recover_ledger_files(settings: Settings, *, accept_loss: bool) -> LedgerRecoveryResult:

@@ -108,10 +108,8 @@ def change_for_decision(
 def not_stuck_error(transaction: TransactionRecord) -> TransactionFailed:
     state = transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out)
     why = f" ({transaction.reason})" if transaction.reason else ""
-    return TransactionFailed(
-        f"transaction {transaction.id} is {state}{why}, not stuck, so there is nothing to resolve",
-        hint="`headgate transactions list` names those that are stuck",
-    )
+    problem = f"transaction {transaction.id} is {state}{why}, not stuck, so there is nothing to resolve"
+    return TransactionFailed(problem, hint="`headgate transactions list` names those that are stuck")
 
 
 def _retried(

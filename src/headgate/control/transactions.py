@@ -188,10 +188,8 @@ def principal_label(place: TransactionKey) -> str:
 
 
 def _unknown(id: str) -> TransactionFailed:
-    return TransactionFailed(
-        f"transaction {id[:100]!r} not found or expired",
-        hint="`headgate transactions list --all` names those that are recorded",
-    )
+    problem = f"transaction {id[:100]!r} not found or expired"
+    return TransactionFailed(problem, hint="`headgate transactions list --all` names those that are recorded")
 
 
 def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
@@ -203,7 +201,5 @@ def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
         )
     named = ", ".join(place.id for place in places[:_MOST_NAMED])
     more = ", ..." if len(places) > _MOST_NAMED else ""
-    return TransactionFailed(
-        f"the ids of {len(places)} transactions begin with {id[:100]!r}: {named}{more}",
-        hint="give more of the id",
-    )
+    problem = f"the ids of {len(places)} transactions begin with {id[:100]!r}: {named}{more}"
+    return TransactionFailed(problem, hint="give more of the id")

@@ -213,10 +213,8 @@ def not_running_error(transaction: TransactionRecord) -> TransactionFailed:
     """The error of a step or a commit after the transaction has ended or rolls back."""
     state = transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out)
     why = f" ({transaction.reason})" if transaction.reason else ""
-    return TransactionFailed(
-        f"transaction {transaction.id!r} is {state}{why}",
-        hint="get_transaction shows every step; begin another one to go on",
-    )
+    problem = f"transaction {transaction.id!r} is {state}{why}"
+    return TransactionFailed(problem, hint="get_transaction shows every step; begin another one to go on")
 
 
 def blocked_error(transaction: TransactionRecord) -> HeadgateError:

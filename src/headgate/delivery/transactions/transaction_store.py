@@ -189,10 +189,8 @@ class TransactionRepository:
         """The transaction of that key; raises TransactionFailed when there is none."""
         found = await self.find(transaction_key)
         if found is None:
-            raise TransactionFailed(
-                f"transaction {transaction_key.id[:100]!r} not found or expired",
-                hint="transaction_begin begins one and gives its id",
-            )
+            problem = f"transaction {transaction_key.id[:100]!r} not found or expired"
+            raise TransactionFailed(problem, hint="transaction_begin begins one and gives its id")
         return found
 
     async def save_change(
