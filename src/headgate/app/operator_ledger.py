@@ -105,7 +105,7 @@ class _RecoverableLedgerFiles:
         return ProcessLiveness(self._owners).any_other_alive()
 
     def find_damage(self) -> str:
-        report = self._guard.read_damage_report()
+        report = self._guard.report.read()
         if report is not None:
             return report.reason
         try:

@@ -187,7 +187,7 @@ class IdempotentDelivery:
             # The first caller has no timeout here: the operation itself ends at its deadline.
             result = await in_flight.wait_result(seconds)
             if not duplicate:
-                in_flight.take_answer()
+                in_flight.answer_taken = True
         except asyncio.CancelledError as cancelled:
             # With a message the client cancelled the call; without one it was disconnected.
             grace_seconds = 0.0 if cancelled.args else self._rejoin_seconds
@@ -202,12 +202,7 @@ class IdempotentDelivery:
             raise error
         if result.error is not None:
             raise result.error
-        return await self._answer_for_caller(call, result, duplicate=duplicate)
-
-    async def _answer_for_caller(
-        self, call: UpstreamCall, result: OperationResult, *, duplicate: bool
-    ) -> McpResponse:
-        """The answer; the first caller gets one that is on disk, and the others get it from the ledger."""
+        # The answer; the first caller gets one that is on disk, and the others get it from the ledger.
         answer, delivery_status = result.answer, result.delivery_status
         assert answer is not None
         if duplicate:
@@ -249,7 +244,7 @@ class IdempotentDelivery:
             for orphan in orphans
             if orphan.op_id not in self._redriven_ids
             and _owned_key(orphan) not in self._in_flight
-            and not self._recorder.has_unwritten(orphan.op_id)
+            and orphan.op_id not in self._recorder.unwritten
         ]
         for orphan in orphans:
             since = self._repeatable_since(orphan.server, orphan.tool, orphan.kind)

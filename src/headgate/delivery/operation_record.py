@@ -46,7 +46,7 @@ class OperationRecorder:
         self._ledger = ledger
         self._late_tasks = BackgroundTasks()
         # Outcomes that could not be written, oldest first.
-        self._unwritten: dict[str, tuple[Operation, OperationOutcome]] = {}
+        self.unwritten: dict[str, tuple[Operation, OperationOutcome]] = {}
 
     async def finish(self, operation: Operation, outcome: OperationOutcome) -> bool:
         """Record an outcome, with retries; False if it has another owner by now. Raises LedgerUnavailable."""
@@ -59,7 +59,7 @@ class OperationRecorder:
                 await asyncio.sleep(pause)
             else:
                 # It replaces an earlier outcome that could not be written.
-                self._unwritten.pop(operation.op_id, None)
+                self.unwritten.pop(operation.op_id, None)
                 return recorded
         raise AssertionError("the last pause is None")
 
@@ -79,13 +79,13 @@ class OperationRecorder:
         ):
             # Its answer is lost, so that the outcome counts as unknown.
             outcome = doubt_outcome(operation)
-        if len(self._unwritten) >= _MAX_UNWRITTEN:
-            del self._unwritten[next(iter(self._unwritten))]
-        self._unwritten[operation.op_id] = operation, outcome
+        if len(self.unwritten) >= _MAX_UNWRITTEN:
+            del self.unwritten[next(iter(self.unwritten))]
+        self.unwritten[operation.op_id] = operation, outcome
 
     async def write_unwritten(self, op_id: str) -> bool:
         """Write a kept outcome; False when there is none. Raises LedgerUnavailable."""
-        unwritten = self._unwritten.get(op_id)
+        unwritten = self.unwritten.get(op_id)
         if unwritten is None:
             return False
         # `finish` removes it: the caller may be cancelled before that.
@@ -96,16 +96,8 @@ class OperationRecorder:
         """Write all kept outcomes that can be written within so many seconds."""
         with suppress(LedgerUnavailable, TimeoutError):
             async with asyncio.timeout(seconds):
-                for op_id in list(self._unwritten):
+                for op_id in list(self.unwritten):
                     await self.write_unwritten(op_id)
-
-    def has_unwritten(self, op_id: str) -> bool:
-        """Whether the operation has ended and its outcome is not written yet."""
-        return op_id in self._unwritten
-
-    def discard_unwritten(self, op_id: str) -> None:
-        """Drop the kept outcome of an operation that is executed again."""
-        self._unwritten.pop(op_id, None)
 
     async def read_answer(self, op_id: str, tool: str) -> McpResponse:
         """The recorded answer of a call of that tool; raises LedgerUnavailable or RecordedResponseExpired."""

@@ -113,7 +113,8 @@ class InFlightOperation:
         self._abandon_timer: asyncio.TimerHandle | None = None
         # Whether all callers have left.
         self.is_abandoned = False
-        self._answer_taken = False
+        # Whether a caller has taken the answer, which it closes.
+        self.answer_taken = False
 
     def add_waiter(self) -> None:
         """Count a caller that waits."""
@@ -166,13 +167,9 @@ class InFlightOperation:
         if not self.waiters:
             self._close_untaken_answer()
 
-    def take_answer(self) -> None:
-        """Mark the answer as taken by a caller, which closes it."""
-        self._answer_taken = True
-
     def _close_untaken_answer(self) -> None:
         answer = self._result.result().answer
-        if not self._answer_taken and answer is not None and not isinstance(answer.result, bytes):
+        if not self.answer_taken and answer is not None and not isinstance(answer.result, bytes):
             answer.result.close()
 
 
@@ -245,7 +242,8 @@ class OperationRunner:
                     difference = describe_key_conflict(self._call.item, operation.server, operation.tool)
                     raise IdempotencyKeyReused(intent.key, difference)
                 case ClaimVerdict.GRANTED:
-                    self._recorder.discard_unwritten(operation.op_id)
+                    # It is executed again.
+                    self._recorder.unwritten.pop(operation.op_id, None)
                     return await self._send_and_record(operation)
             if await self._recorder.write_unwritten(operation.op_id):
                 continue

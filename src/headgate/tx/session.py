@@ -206,7 +206,15 @@ class TxSession:
             if answer is not None:
                 return replace(answer, duplicate=True) if joined else answer
             if joined and time_of() >= deadline:
-                return _still_running(request)
+                return TxResult(
+                    processed=None,
+                    final_status=RequestState.TIMEOUT,
+                    error_code="IN_PROGRESS",
+                    error_message=f"the first call of {request.tool!r} with this key is still under way; "
+                    "send the same call with the same key again later",
+                    retryable=True,
+                    request_id=request.request_id,
+                )
 
     def _begin(self, request: TxRequest, key: str, call_fingerprint: bytes) -> "DeduplicationEntry":
         entry = self._deduplication.begin(key, call_fingerprint, request.tool)
@@ -259,18 +267,6 @@ class TxSession:
 
 
 _RAISED = frozenset({"CONFLICT", "IN_DOUBT"})
-
-
-def _still_running(request: TxRequest) -> TxResult:
-    return TxResult(
-        processed=None,
-        final_status=RequestState.TIMEOUT,
-        error_code="IN_PROGRESS",
-        error_message=f"the first call of {request.tool!r} with this key is still under way; "
-        "send the same call with the same key again later",
-        retryable=True,
-        request_id=request.request_id,
-    )
 
 
 @dataclass(slots=True, eq=False)

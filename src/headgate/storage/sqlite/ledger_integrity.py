@@ -45,8 +45,8 @@ class LedgerGuard(DatabaseGuard):
         """`on_damage` gets the reason once, in any thread."""
         super().__init__(path)
         self._on_damage = on_damage
-        self._mark = LedgerMarkFile(path.with_suffix(".mark"))
-        self._report = DamageFile(path.with_suffix(".damaged"))
+        self.mark = LedgerMarkFile(path.with_suffix(".mark"))
+        self.report = DamageFile(path.with_suffix(".damaged"))
         self._lock = threading.Lock()
         # The last commit that this process read or made.
         self._last = LedgerMark(b"", 0)
@@ -66,12 +66,12 @@ class LedgerGuard(DatabaseGuard):
         with self._lock:
             # Under the lock, because another thread may just have found damage.
             self.raise_if_damaged()
-            report = self._report.read()
+            report = self.report.read()
             if report is not None:
                 self._set_damage(report.reason)
                 raise LedgerDamaged(report.reason)
             # Before the ledger, which may only get more commits meanwhile.
-            mark = self._mark.read()
+            mark = self.mark.read()
             if mark is not None:
                 try:
                     size = self.path.stat().st_size
@@ -100,7 +100,7 @@ class LedgerGuard(DatabaseGuard):
         found = read_identity(connection)
         if mark is None:
             compact(connection)
-            self._mark.create(found)
+            self.mark.create(found)
         elif found.id != mark.id:
             raise LedgerDamaged(f"{self.path.name} is not the ledger that was here before")
         elif found.commits < mark.commits:
@@ -118,7 +118,7 @@ class LedgerGuard(DatabaseGuard):
 
     def note_commit(self, mark: LedgerMark) -> None:
         self._last = mark
-        self._mark.advance(mark)
+        self.mark.advance(mark)
 
     def note_failure(self, error: Exception) -> None:
         """Refuse the ledger from now on if the error is LedgerDamaged."""
@@ -129,7 +129,7 @@ class LedgerGuard(DatabaseGuard):
             # A file that never was a ledger has no records to lose.
             if not self.damage and os.path.exists(self.path.with_suffix(".mark")):
                 report = DamageReport(str(error), time.time())
-                self._report.write(report)
+                self.report.write(report)
                 self._set_damage(report.reason)
 
     def _set_damage(self, reason: str) -> None:
@@ -137,27 +137,13 @@ class LedgerGuard(DatabaseGuard):
         self._on_damage(reason)
 
     def close(self) -> None:
-        self._mark.close()
-
-    # For recovery.
-
-    def read_mark(self) -> LedgerMark | None:
-        """The commits that the ledger must have; None without a mark. Raises LedgerDamaged or OSError."""
-        return self._mark.read()
-
-    def read_damage_report(self) -> DamageReport | None:
-        """The damage found before; raises OSError."""
-        return self._report.read()
+        self.mark.close()
 
     def accept_replacement(self, identity: LedgerMark) -> None:
         """Accept another ledger in place of the damaged one; raises OSError."""
-        self._mark.remove()
-        self._mark.create(identity)
-        self._report.remove()
-
-    def remove_mark(self) -> None:
-        """Remove the mark before the file is renamed; raises OSError."""
-        self._mark.remove()
+        self.mark.remove()
+        self.mark.create(identity)
+        self.report.remove()
 
 
 def check_schema(connection: Connection, version: int) -> None:

@@ -72,7 +72,7 @@ def recover(path: Path, *, since: float, doubts_since: float) -> tuple[LedgerRec
     report = _report(found)
     new = path.with_name(f"{path.name}.recovered")
     # Left by an interrupted recovery.
-    LedgerGuard(new).remove_mark()
+    LedgerGuard(new).mark.remove()
     for left in _files(new):
         left.unlink(missing_ok=True)
     identity = _write(new, found)
@@ -133,7 +133,7 @@ def _add_record(found: _RecoveredLedger, values: list[Any]) -> None:
 
 
 def _without_answer(call: _RecoveredCall) -> _RecoveredCall:
-    return _RecoveredCall(rows.without_answer(call.facts), b"", b"", lost_answer=True)
+    return _RecoveredCall(rows.changed(call.facts, **rows.DROPPED_ANSWER), b"", b"", lost_answer=True)
 
 
 def _recency(call: _RecoveredCall) -> tuple[object, ...]:
@@ -249,7 +249,7 @@ def _transaction_label(connection: Connection, number: int) -> str:
 
 def _has_every_commit(connection: Connection | None, path: Path) -> bool:
     try:
-        mark = LedgerGuard(path).read_mark()
+        mark = LedgerGuard(path).mark.read()
         if connection is None or mark is None:
             return False
         identity = read_identity(connection)
@@ -291,7 +291,9 @@ def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
         for call in found.calls.values():
             facts, error, result, _ = call
             if _doubtful(facts):
-                facts, error, result = rows.doubtful_facts(facts, _RECOVERED), b"", b""
+                state = OperationState.DOUBT.value
+                facts = rows.changed(facts, state=state, error=_RECOVERED, **rows.NO_ANSWER)
+                error = result = b""
             keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
             rows.insert_row(connection, facts, error, result)
         for number, facts, steps, events in found.transactions:
@@ -303,7 +305,7 @@ def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
         connection.execute("COMMIT")
         # Into the main file, so that the new ledger is one file.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    guard.remove_mark()
+    guard.mark.remove()
     return identity
 
 

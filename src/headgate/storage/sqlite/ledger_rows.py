@@ -62,10 +62,11 @@ _NAMES_ANSWER_FILE: Final = """
     SELECT 1 FROM operations
     WHERE op_id = ? AND (body = ? OR (fence = ? AND state IN ('intent', 'in_doubt')))
 """
-_NO_ANSWER: Final[dict[str, Any]] = {
+NO_ANSWER: Final[dict[str, Any]] = {
     "answered": 0, "dropped": 0, "typed": 0, "body": "", "body_size": 0, "body_checksum": 0,
     "answer_checksum": 0,
 }  # fmt: skip
+DROPPED_ANSWER: Final = NO_ANSWER | {"dropped": 1}
 _KINDS: Final = {kind.value: kind for kind in ToolClass}
 _STATES: Final = {state.value: state for state in OperationState}
 _encode = msgspec.msgpack.Encoder().encode
@@ -183,8 +184,8 @@ def insert_row(connection: Connection, facts: Facts, error: bytes, result: bytes
 def grant(connection: Connection, op_id: str, intent: Intent, owner: str, now: float) -> WrittenRow:
     """Make a known operation an INTENT again, without its earlier answer."""
     row = _existing(connection, op_id)
-    facts = _changed(
-        row,
+    facts = changed(
+        row.facts,
         state=OperationState.INTENT.value,
         fence=row.fact("fence") + 1,
         public_name=intent.public_name,
@@ -198,7 +199,7 @@ def grant(connection: Connection, op_id: str, intent: Intent, owner: str, now: f
         error="",
         resolved_by="",
         doubted=int(row.fact("doubted") or row.fact("state") in ("intent", "in_doubt")),
-        **_NO_ANSWER,
+        **NO_ANSWER,
     )
     return _write(connection, row.number, facts, (b"", b""))
 
@@ -207,14 +208,20 @@ def change_owner(connection: Connection, op_id: str, lease_until: float, owner: 
     """Give an INTENT to another owner."""
     row = _existing(connection, op_id)
     fence = row.fact("fence") + 1
-    facts = _changed(row, fence=fence, lease_until=float(lease_until), owner=owner, updated=now, doubted=1)
+    facts = changed(
+        row.facts, fence=fence, lease_until=float(lease_until), owner=owner, updated=now, doubted=1
+    )
     _write(connection, row.number, facts)
 
 
 def mark_in_doubt(connection: Connection, op_id: str, reason: str, now: float) -> None:
     """Change an INTENT whose outcome is unknown to DOUBT; its owner may still end it."""
     row = _existing(connection, op_id)
-    _write(connection, row.number, _changed(row, state=OperationState.DOUBT.value, error=reason, updated=now))
+    _write(
+        connection,
+        row.number,
+        changed(row.facts, state=OperationState.DOUBT.value, error=reason, updated=now),
+    )
 
 
 def finish(
@@ -262,20 +269,20 @@ def _finished(
     dropped: bool,
 ) -> list[Any]:
     answer, state = None if dropped else outcome.answer, outcome.state
-    changed = list(facts)
-    changed[_STATE] = state.value
-    changed[_ATTEMPTS] = outcome.attempts
-    changed[_UPDATED] = now
-    doubted = changed[_DOUBTED] and state is not OperationState.FAILED
+    new = list(facts)
+    new[_STATE] = state.value
+    new[_ATTEMPTS] = outcome.attempts
+    new[_UPDATED] = now
+    doubted = new[_DOUBTED] and state is not OperationState.FAILED
     # From the code of the error to the checksum of the answer, in the order of the columns.
-    changed[_ERROR_CODE:_ARGUMENTS] = (
+    new[_ERROR_CODE:_ARGUMENTS] = (
         valid_text(outcome.error_code), valid_text(outcome.error), outcome.resolved_by,
         int(answer is not None), int(dropped), int(doubted), int(answer is not None and answer.typed),
         *stored, answer_checksum_of(*written),
     )  # fmt: skip
     if state is OperationState.DONE or state is OperationState.FAILED:
-        changed[_ARGUMENTS] = b""
-    return changed
+        new[_ARGUMENTS] = b""
+    return new
 
 
 def drop_answer(connection: Connection, number: int) -> str:
@@ -283,15 +290,16 @@ def drop_answer(connection: Connection, number: int) -> str:
     row = next(_rows(connection, "WHERE number = ?", (number,)), None)
     if row is None:
         raise LedgerDamaged(f"an index names row {number} of the recorded calls, which is missing")
-    _write(connection, number, _changed(row, **(_NO_ANSWER | {"dropped": 1})), (b"", b""))
+    _write(connection, number, changed(row.facts, **DROPPED_ANSWER), (b"", b""))
     return str(row.fact("body"))
 
 
-def _changed(row: _VerifiedRow, **changes: Any) -> list[Any]:
-    facts = list(row.facts)
+def changed(facts: Facts, **changes: Any) -> list[Any]:
+    """The facts of a row with other values in these columns."""
+    new = list(facts)
     for name, value in changes.items():
-        facts[_COLUMN_INDEX[name]] = value
-    return facts
+        new[_COLUMN_INDEX[name]] = value
+    return new
 
 
 def _write(
@@ -404,16 +412,6 @@ def body_of(connection: Connection, op_id: str) -> str:
 
 
 # For recovery.
-
-
-def doubtful_facts(facts: Facts, reason: str) -> Facts:
-    """The facts of an operation whose outcome is lost."""
-    return _changed(_VerifiedRow(0, facts), state=OperationState.DOUBT.value, error=reason, **_NO_ANSWER)
-
-
-def without_answer(facts: Facts) -> Facts:
-    """The facts of an operation whose answer is lost."""
-    return _changed(_VerifiedRow(0, facts), **(_NO_ANSWER | {"dropped": 1}))
 
 
 def stored_of(facts: Facts) -> StoredResultLocation:
