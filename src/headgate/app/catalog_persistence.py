@@ -85,7 +85,6 @@ class CatalogPersistence:
             await self._record_usage()
 
     async def close(self) -> None:
-        """Write everything that is still pending."""
         await self._record_usage()
         await self._file.flush()
 

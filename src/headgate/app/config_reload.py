@@ -34,15 +34,12 @@ class ConfigurationState:
         return self._read_error or self._restart_reason
 
     def record_read(self, error: ConfigError | None) -> None:
-        """Record whether the file could be read."""
         self._read_error = redact(f"{error.message}; {error.hint}") if error is not None else None
 
     def record_applied(self, settings: Settings) -> None:
-        """Record that the servers of these settings run."""
         self._rejected, self._restart_reason = settings.left_out, None
 
     def record_restart_needed(self, reason: str) -> None:
-        """Record that the edit takes effect after a restart."""
         self._restart_reason = reason
 
 

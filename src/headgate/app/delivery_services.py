@@ -71,7 +71,6 @@ class DeliveryServices:
         return self.ledger.damage
 
     def gauges(self) -> Gauges:
-        """The calls of each server now."""
         found: Gauges = {}
         for server, stats in self.delivery.stats().items():
             label = server_label(server)

@@ -174,7 +174,6 @@ class ServerMetrics(NamedTuple):
     outbound: OutboundBudget
 
     def gauges(self) -> Gauges:
-        """The present values."""
         runtime = self.runtime
         values = {
             "sessions": len(self.sessions) + len(self.legacy),
@@ -192,7 +191,6 @@ class ServerMetrics(NamedTuple):
         return {(name, ""): value for name, value in values.items()} | runtime.delivery_services.gauges()
 
     def counters(self) -> Counters:
-        """The counts since the start."""
         runtime = self.runtime
         revived = {
             ("sessions_revived", f'{{reason="{reason}"}}'): count

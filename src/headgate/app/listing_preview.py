@@ -137,7 +137,6 @@ class _ListingPreview:
         return self.overview(progress) if mode is None else self.listing(mode)
 
     def overview(self, progress: ProgressPrinter) -> ListingOverview:
-        """Every mode beside the others."""
         seen: dict[ListingMode, ModeListing] = {}
         for mode in _MODES:
             seen[mode] = self._mode_lister.list_mode(mode)

@@ -72,7 +72,6 @@ class ListChangedHook:
         self._runs = CoalescedRuns(tasks, "list-changed command", self._run_command)
 
     def list_changed(self, capability: str, visibility_groups: Container[str] | None) -> None:
-        """Run the command if tools have changed."""
         if capability == "tools":
             self._runs.request()
 

@@ -221,7 +221,6 @@ class _ReportText:
 
 
 def _client_line(report: PreviewReport) -> str:
-    """The client, and its known limits."""
     whom = f"Client {report.client!r}" if report.client else "A client of no known name"
     known = [f"at most {report.most_tools} tools"] if report.most_tools is not None else []
     if report.dialect is not Dialect.PLAIN:

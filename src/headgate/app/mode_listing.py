@@ -52,7 +52,6 @@ class ModeListing(msgspec.Struct, frozen=True):
     changes: Mapping[str, tuple[str, ...]] = {}
 
     def count(self, form: str) -> int:
-        """The number of tools in this form."""
         return Counter(self.forms.values())[form]
 
     def tokens_of(self, items: Iterable[Item]) -> int:

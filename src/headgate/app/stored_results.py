@@ -134,7 +134,6 @@ def result_limits_of(settings: Settings) -> ResultStoreLimits:
 
 
 def result_display_of(settings: Settings) -> TruncationSettings:
-    """The limits of the results that clients get."""
     return TruncationSettings(
         max_size=settings.max_response_size,
         max_tokens=settings.max_response_tokens,

@@ -77,7 +77,6 @@ class ToolSearch:
         )
 
     def listings(self) -> dict[str, object]:
-        """The listings of all clients, for an operator."""
         return {
             "default": self.tool_listings.default,
             "budget_tokens": self.tool_listings.budget_tokens,
@@ -100,7 +99,6 @@ class ToolSearch:
         return gauges
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """The changes of listings since the start."""
         return {
             ("listing_changes", f'{{listing="{label}"}}'): changes
             for label, changes in self.tool_listings.changes.counts().items()
@@ -137,7 +135,6 @@ class SearchTools:
         }
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """The uses of the tools since the start."""
         return {
             ("expand_schema_requests", ""): self._expand.expansions,
             ("expand_schema_refused", ""): self._expand.refused,

@@ -85,7 +85,6 @@ class UpstreamEventDispatcher:
             listener(server)
 
     def resource_updated(self, server: str, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """Notify the clients that subscribed to the resource."""
         members = decode_object(params or b"{}")
         members.pop("_meta", None)
         # A client may have subscribed under either name.

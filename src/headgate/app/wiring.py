@@ -320,7 +320,6 @@ class GatewayRuntime(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             )
 
     def on_catalog_changed(self, kind: ItemKind) -> None:
-        """Notify the clients that see a difference."""
         groups = self.search.tool_listings.changed_groups(kind)
         change = self.catalog.take_change(kind)
         self.change_notifier.list_changed(kind.capability, groups, change.is_seen_by)

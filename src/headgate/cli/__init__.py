@@ -12,7 +12,6 @@ TERMINATED = 143
 
 
 def main() -> None:
-    """The entry point of `headgate`."""
     try:
         # Imported here, so that Ctrl-C during the import prints no traceback.
         from headgate.cli.commands import cli

@@ -64,7 +64,6 @@ class LazyGroup(click.Group):
         self._load = load
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands."""
         return self._load().list_commands(ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -107,7 +106,6 @@ def _exit_with(sentence: str, *, verbose: bool) -> NoReturn:
 
 
 def _system_sentence(error: OSError) -> str:
-    """The refusal of the operating system, and the file."""
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return f"the system refused something: {reason}; run it again with -v to see what"

@@ -89,7 +89,6 @@ def operation_document(operation: Operation) -> dict[str, Any]:
 
 
 def format_json(document: object) -> str:
-    """A JSON document as a person reads it."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 

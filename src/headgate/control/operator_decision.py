@@ -40,7 +40,6 @@ class TransactionChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_change(transaction: TransactionRecord, change: TransactionChange, at: float) -> TransactionRecord:
-    """The transaction after the change."""
     steps = {step.number: step for step in (*transaction.steps, *change.steps)}
     return replace(
         transaction,
@@ -206,7 +205,6 @@ def _compensation_in_doubt(
 
 
 def resolve_command(op_id: str) -> str:
-    """The command that settles a call in doubt."""
     return f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`"
 
 

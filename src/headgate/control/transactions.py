@@ -74,7 +74,6 @@ class TransactionResolution(NamedTuple):
 
 
 def phase_name(phase: Phase) -> str:
-    """The operator's word for it."""
     return next(word for word, known in PHASES.items() if known is phase)
 
 
@@ -183,7 +182,6 @@ async def _find_transaction(ledger: OperatorLedger, id: str, principal: str | No
 
 
 def principal_label(place: TransactionKey) -> str:
-    """Whose it is, in one word."""
     return f"{place.tenant}/{place.principal}" if place.tenant else place.principal
 
 

@@ -114,7 +114,6 @@ class Bulkhead:
         return answer
 
     def stats(self) -> BulkheadStats:
-        """The current state."""
         return BulkheadStats(
             in_flight=self.limiter.in_flight,
             queued=self.limiter.queued,
@@ -156,7 +155,6 @@ class CircuitBreaker:
 
     @property
     def state(self) -> Literal["closed", "open", "half_open"]:
-        """The state that a call meets now."""
         if not self.is_open:
             return "closed"
         return "open" if self._open_until > self._now() else "half_open"

@@ -34,7 +34,6 @@ class TokenBucket:
         self._tokens -= 1.0
 
     def return_token(self) -> None:
-        """Return a token that was not used."""
         self._tokens += 1.0
 
 
@@ -67,7 +66,6 @@ class UpstreamRateLimit:
             bucket.take_token()
 
     def return_tokens(self, tool: str) -> None:
-        """Return the tokens of a call that was not sent."""
         for bucket in self._buckets(tool):
             bucket.return_token()
 

@@ -49,7 +49,6 @@ class DeliveryPolicy:
         self.apply(servers)
 
     def apply(self, servers: Iterable[ServerSpec]) -> None:
-        """Replace the policies of all servers."""
         self.revision += 1
         self._policies = {server.name: server.policy for server in servers}
         self._configured_servers = frozenset(

@@ -121,7 +121,6 @@ def _json_string(text: str) -> str:
 
 
 def _ecmascript_number(value: float) -> str:
-    """A number in the notation of ECMAScript."""
     if abs(value) <= _LARGEST_EXACT and value == int(value):
         return str(int(value))
     sign = "-" if value < 0 else ""

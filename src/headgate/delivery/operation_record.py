@@ -72,7 +72,6 @@ class OperationRecorder:
             log.warning("operation not recorded", extra={"operation": operation.op_id, "reason": str(away)})
 
     def keep_unwritten(self, operation: Operation, outcome: OperationOutcome) -> None:
-        """Keep an outcome that could not be written."""
         answer = outcome.answer
         if answer is not None and not (
             isinstance(answer.result, bytes) and len(answer.result) <= _MAX_UNWRITTEN_ANSWER_BYTES

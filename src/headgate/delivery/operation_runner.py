@@ -117,7 +117,6 @@ class InFlightOperation:
         self.answer_taken = False
 
     def add_waiter(self) -> None:
-        """Count a caller that waits."""
         self.waiters += 1
         if self._abandon_timer is not None:
             self._abandon_timer.cancel()
@@ -138,7 +137,6 @@ class InFlightOperation:
             self._abandon_timer = self._loop.call_later(grace_seconds, self.abandon)
 
     def abandon(self) -> None:
-        """Cancel the call."""
         self.is_abandoned = True
         if self._send_task is not None:
             self._send_task.cancel()
@@ -160,7 +158,6 @@ class InFlightOperation:
         return self._result.result() if self._result.done() else None
 
     def set_result(self, ended: OperationResult) -> None:
-        """Give the result to all callers."""
         if self._abandon_timer is not None:
             self._abandon_timer.cancel()
         self._result.set_result(ended)
@@ -208,7 +205,6 @@ class OperationRunner:
         return await self._captured_result(self._adopt_and_send(orphan))
 
     async def _captured_result(self, work: Awaitable[OperationResult]) -> OperationResult:
-        """The result of the work, whatever it raises."""
         try:
             return await work
         except HeadgateError as error:

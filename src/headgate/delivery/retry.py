@@ -61,7 +61,6 @@ class RetryBudget:
         self.is_full = True
 
     def record_answer(self) -> None:
-        """Earn a tenth of a retry."""
         self._set(self._tenths + _PER_ANSWER)
 
     def try_spend(self) -> bool:
@@ -81,5 +80,4 @@ class RetryBudget:
 
     @property
     def available(self) -> float:
-        """How many retries are left."""
         return self._tenths / _PER_RETRY

@@ -135,7 +135,6 @@ class UpstreamDelivery:
             self._count(server, outcome, self._now() - started)
 
     def _bulkhead_of(self, server: str) -> Bulkhead:
-        """The bulkhead of a server, with its current policy."""
         policy = self._delivery_policy.for_upstream(server)
         bulkhead = self._bulkheads.get(server)
         if bulkhead is None:

@@ -30,7 +30,6 @@ class ClientProfile(msgspec.Struct, frozen=True):
 
     @property
     def accepts_input_requests(self) -> bool:
-        """Whether a server may put any question to the client."""
         return bool(self.input_capabilities)
 
     def supports_input_request(self, method: str, params: bytes) -> bool:

@@ -356,7 +356,6 @@ class KnowledgeError(HeadgateError):
 
     @property
     def sentence(self) -> str:
-        """The text for a model."""
         return self.message
 
     @property

@@ -33,7 +33,6 @@ class GatewayIdentity(msgspec.Struct, frozen=True):
 
     @property
     def pseudonym(self) -> bytes:
-        """The pseudonym in the Via header."""
         return b"headgate-" + self.instance.encode()
 
 

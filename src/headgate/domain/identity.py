@@ -115,11 +115,9 @@ class _Unrestricted(msgspec.Struct, frozen=True):
     label: str = ""
 
     def allows(self, item: Item) -> bool:
-        """Whether it exists: always."""
         return True
 
     def allows_server(self, server: str) -> bool:
-        """Whether it exists: always."""
         return True
 
 
@@ -129,5 +127,4 @@ VisibilityRule = Callable[[Identity], Visibility]
 
 
 def everything_visible(identity: Identity) -> Visibility:
-    """The rule that hides nothing."""
     return EVERYTHING

@@ -38,7 +38,6 @@ Payload = bytes | SpooledPayload
 
 
 def payload_size(payload: Payload) -> int:
-    """How many bytes the payload has."""
     return len(payload) if isinstance(payload, bytes) else payload.size
 
 

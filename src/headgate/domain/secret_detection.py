@@ -84,7 +84,6 @@ def is_word(value: str) -> bool:
 
 
 def is_path(value: str) -> bool:
-    """Whether a value is the path of a file."""
     return (
         value.startswith(("/", "./", "../", "~/", "~", "file:"))
         or re.fullmatch(

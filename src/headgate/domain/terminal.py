@@ -42,7 +42,6 @@ def wrap_text(text: str, width: int) -> list[str]:
 
 
 def _parts(word: str, width: int) -> Iterator[str]:
-    """The word, cut where it is wider than a line."""
     while display_width(word) > width:
         part = cut_to_width(word, width)
         yield part
@@ -157,7 +156,6 @@ class ProgressPrinter:
         self._next = self._clock() + self._interval_seconds
 
     def clear(self) -> None:
-        """Remove the changing line."""
         if self._length:
             self._stream.write(f"\r{' ' * self._length}\r")
             self._stream.flush()

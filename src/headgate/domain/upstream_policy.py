@@ -118,7 +118,6 @@ class UpstreamPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_default(self) -> bool:
-        """Whether no tool has settings."""
         return self.all == _DEFAULT_TOOL_SAFETY and not self.tools
 
 

@@ -64,7 +64,6 @@ class CallRunner:
         return await self.is_safe_to_repeat(request)
 
     async def is_safe_to_repeat(self, request: TxRequest) -> bool:
-        """Whether a second execution does no harm."""
         try:
             async with asyncio.timeout(_LISTING_SECONDS):
                 return (await self._peer.kind_of(request.tool)).repeatable

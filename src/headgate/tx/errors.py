@@ -56,6 +56,5 @@ _BY_CODE: dict[str, type[TxError]] = {
 
 
 def error_for(message: str, error_code: str, *, retryable: bool, effect: Effect, detail: str = "") -> TxError:
-    """The error of the class that belongs to the code."""
     kind = _BY_CODE.get(error_code, TxError)
     return kind(message, error_code, retryable, effect=effect, detail=detail)

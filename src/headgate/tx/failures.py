@@ -48,7 +48,6 @@ class CallFailure:
 
 
 def timeout_failure(tool: str, timeout_ms: float, *, sent: bool) -> CallFailure:
-    """The failure of an attempt without an answer in time."""
     if sent:
         message = f"no answer to {tool!r} within {timeout_ms:g} ms, so it may have been carried out"
         return CallFailure(code="TIMEOUT", message=message)
@@ -180,7 +179,6 @@ def _server_error_failure(refusal: str, message: str, data: object) -> CallFailu
 
 
 def _operation(meta: object) -> Mapping[str, Any]:
-    """The record of the call in a gateway."""
     operation = meta.get(OPERATION_META) if isinstance(meta, Mapping) else None
     return operation if isinstance(operation, Mapping) else {}
 

@@ -54,7 +54,6 @@ class PeerSession:
 
     @property
     def fallback(self) -> str | None:
-        """Why plain MCP is used; None when rmcp is."""
         if self.features is not None:
             return None
         if not self._offered:
@@ -243,18 +242,15 @@ def _annotated_class(annotations: Any) -> ToolClass:
 
 
 def meta_of(reply: Any) -> Mapping[str, Any]:
-    """The `_meta` of an answer."""
     meta = getattr(reply, "meta", None)
     return meta if isinstance(meta, Mapping) else {}
 
 
 def is_error(reply: Any) -> bool:
-    """Whether the tool answered with `isError`."""
     return getattr(reply, "is_error", False) is True
 
 
 def text_of(reply: Any) -> str:
-    """The first text of an answer."""
     for block in getattr(reply, "content", None) or ():
         text = getattr(block, "text", None)
         if isinstance(text, str):

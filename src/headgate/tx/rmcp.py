@@ -53,7 +53,6 @@ def delivery_metadata_of(meta: object) -> Mapping[str, Any]:
 
 
 def request_meta(request: TxRequest, features: frozenset[str], now: float) -> dict[str, Any]:
-    """The rmcp metadata of one attempt."""
     is_keyed = request.idempotency_key is not None and "idempotency" in features
     is_step = request.transaction_id is not None and "transactions" in features
     request_metadata = RmcpRequestMeta(

@@ -33,7 +33,6 @@ class ClientHolder:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was opened and has not ended since."""
         return self._opened.is_set() and not self.is_closed
 
     async def open(self) -> None:
@@ -58,7 +57,6 @@ class ClientHolder:
         await task
 
     async def close(self) -> None:
-        """Close the client in any state."""
         self._close_requested.set()
         if self._task is not None and not self._task.done():
             await asyncio.wait({self._task}, timeout=_CLOSING_SECONDS)

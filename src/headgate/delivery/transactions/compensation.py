@@ -64,7 +64,6 @@ class RollbackRunner:
         return await asyncio.shield(self._rollback_task(transaction_key))
 
     def start_rollback(self, transaction_key: TransactionKey) -> None:
-        """Roll it back in the background."""
         self._running[transaction_key] = self._rollback_task(transaction_key)
 
     def _rollback_task(self, transaction_key: TransactionKey) -> "asyncio.Task[TransactionRecord]":

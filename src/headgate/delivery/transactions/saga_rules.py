@@ -20,7 +20,6 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the phase never changes again."""
         return self in (Phase.DONE, Phase.COMPENSATED, Phase.LEFT)
 
 

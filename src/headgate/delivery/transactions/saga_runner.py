@@ -267,7 +267,6 @@ class SagaRunner:
             self._start_advance(transaction_key)
 
     async def wait_until_idle(self) -> None:
-        """Wait until no background task runs."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

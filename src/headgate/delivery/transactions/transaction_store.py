@@ -85,14 +85,12 @@ class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def transaction_key(self) -> TransactionKey:
-        """Its owner and id."""
         return TransactionKey(self.tenant, self.principal, self.id)
 
     def step(self, number: int) -> StepRecord:
         return self.steps[number - 1]
 
     def step_key(self, step: StepRecord) -> str:
-        """The idempotency key of a step."""
         return f"headgate:tx/{self.id}/{step.number}"
 
     def compensation_key(self, step: StepRecord) -> str:

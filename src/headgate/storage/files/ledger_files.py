@@ -129,7 +129,6 @@ class ProcessLiveness:
         return any(not _removed_if_dead(path) for path in found if path.suffix != _DRAFT)
 
     def close(self) -> None:
-        """Remove the file."""
         with self._lock:
             self._closed = True
             if self._descriptor is not None:

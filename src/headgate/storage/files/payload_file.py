@@ -28,7 +28,6 @@ class PayloadFile:
         return self._file.fileno()
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
         end = self.start + self.size
         for start in range(self.start, end, _CHUNK_BYTES):
             yield os.pread(self.fileno(), min(_CHUNK_BYTES, end - start), start)
@@ -39,7 +38,6 @@ class PayloadFile:
 
 
 def payload_chunks(payload: Payload) -> Iterator[bytes]:
-    """The bytes of a payload in order."""
     if isinstance(payload, bytes):
         for start in range(0, len(payload), _CHUNK_BYTES):
             yield payload[start : start + _CHUNK_BYTES]

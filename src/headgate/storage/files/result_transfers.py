@@ -49,7 +49,6 @@ class _ResultTransfer(msgspec.Struct):
 
     @property
     def total(self) -> int:
-        """How many chunks it has."""
         return -(-self.size // CHUNK_BYTES)
 
 
@@ -167,13 +166,11 @@ class ResultTransfers:
             transfer.file.close()
 
     def close(self) -> None:
-        """Remove all transfers."""
         while self._transfers:
             self._transfers.popitem()[1].file.close()
 
 
 def _write(directory: Path, result: Payload) -> tuple[io.FileIO, str]:
-    """An unnamed file with the result, and its hash."""
     digest = hashlib.sha256()
 
     def hashed_chunks() -> Iterator[bytes]:

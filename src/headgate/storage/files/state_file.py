@@ -75,7 +75,6 @@ class StateFile:
         return owner
 
     def claim(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Remember the first owner of each name."""
         known = self._state.names
         if not names.items() <= known.items():
             known.update(names)
@@ -88,13 +87,11 @@ class StateFile:
         return self._state.versions.get(server)
 
     def remember_version(self, server: str, version: str) -> None:
-        """Remember the negotiated version."""
         if self._state.versions.get(server) != version:
             self._state.versions[server] = version
             self._schedule_write()
 
     def ability(self, server: str) -> ServerDeclaration | None:
-        """The last declaration of the server."""
         return self._state.abilities.get(server)
 
     def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
@@ -151,7 +148,6 @@ class StateFile:
         return self._state.favourites
 
     def remember_favourites(self, at: float, tools: list[tuple[str, str]]) -> None:
-        """Remember the most used tools."""
         self._state.favourites = (at, tools)
         self._schedule_write()
 
@@ -235,7 +231,6 @@ def _digest(path: Path) -> bytes | None:
 
 
 def _size(uris: list[str]) -> int:
-    """How many bytes the URIs take in the file."""
     return len(msgspec.json.encode(uris))
 
 

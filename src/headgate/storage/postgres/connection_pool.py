@@ -197,7 +197,6 @@ async def _connection_error(conninfo: str) -> Exception | None:
 
 
 async def _is_alive(connection: Connection) -> bool:
-    """Whether the server still answers on the connection."""
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             await connection.execute("SELECT 1")

@@ -219,7 +219,6 @@ class SqliteCatalogStore:
         return await self._run(usage, {})
 
     async def vectors(self, model: str) -> dict[str, bytes]:
-        """Every vector of a model, by the hash of its tool."""
         select = "SELECT hash, vector FROM vectors WHERE model = ?"
         return await self._run(lambda: dict(self._opened().execute(select, (model,))), {})
 

@@ -137,7 +137,6 @@ class GroupCommit:
             return None
 
     async def close(self) -> None:
-        """Finish queued work, and close the file."""
         self._closed = True
         for worker in (self._writer, self._reader):
             await worker.close()
@@ -240,7 +239,6 @@ class _QueuedWork(Generic[T]):
         self.error: Exception | None = None
 
     def run(self, connection: Connection) -> Exception | None:
-        """Run it: the error, if it fails."""
         self.error = None
         try:
             self._result = self._do(connection)
@@ -293,7 +291,6 @@ class _DatabaseWorker:
         return await done
 
     async def close(self) -> None:
-        """Finish queued work, and end the thread."""
         if not self._closed and self._ended is not None:
             self._closed = True
             self._queue.put(None)

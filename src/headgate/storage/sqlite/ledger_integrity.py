@@ -257,7 +257,6 @@ class _CheckProgress:
         self.fold = 0
 
     def add_key(self, hashed: bytes) -> None:
-        """Add a known key, or the key of a row."""
         self.fold ^= int.from_bytes(hashed)
 
     def count_row(self) -> None:

@@ -33,7 +33,6 @@ def hash_of(kind: str, owned_key: OwnedKey) -> bytes:
 
 
 def insert_buckets(connection: Connection) -> None:
-    """Add the empty buckets of a new file."""
     connection.executemany(
         "INSERT OR IGNORE INTO key_hashes VALUES (?, ?, x'')",
         ((bucket, _checksum(bucket, b"")) for bucket in range(BUCKETS)),
@@ -84,7 +83,6 @@ def verified_buckets(connection: Connection) -> Iterator[bytes]:
 
 
 def split_hashes(hashes: bytes) -> Iterator[bytes]:
-    """The single hashes of a bucket."""
     return (hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES))
 
 

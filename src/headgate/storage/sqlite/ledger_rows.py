@@ -82,7 +82,6 @@ class WrittenRow(NamedTuple):
 
     @property
     def fence(self) -> int:
-        """The fence of its owner."""
         return int(self.facts[_COLUMN_INDEX["fence"]])
 
 
@@ -113,7 +112,6 @@ class _VerifiedRow(NamedTuple):
     facts: Facts
 
     def fact(self, name: str) -> Any:
-        """The value of the column."""
         return self.facts[_COLUMN_INDEX[name]]
 
 
@@ -205,7 +203,6 @@ def grant(connection: Connection, op_id: str, intent: Intent, owner: str, now: f
 
 
 def change_owner(connection: Connection, op_id: str, lease_until: float, owner: str, now: float) -> None:
-    """Give an INTENT to another owner."""
     row = _existing(connection, op_id)
     fence = row.fact("fence") + 1
     facts = changed(
@@ -415,17 +412,14 @@ def body_of(connection: Connection, op_id: str) -> str:
 
 
 def stored_of(facts: Facts) -> StoredResultLocation:
-    """The file with the result of its answer."""
     return StoredResultLocation(*facts[_COLUMN_INDEX["body"] : _COLUMN_INDEX["answer_checksum"]])
 
 
 def answer_checksum(facts: Facts) -> int:
-    """The checksum that its answer must have."""
     return int(facts[_COLUMN_INDEX["answer_checksum"]])
 
 
 def forget(connection: Connection, op_id: str) -> None:
-    """Remove an operation."""
     _remove(connection, [_existing(connection, op_id)])
 
 
@@ -443,7 +437,6 @@ def _remove(connection: Connection, ended: list[_VerifiedRow]) -> None:
 
 
 def owned_key_of(facts: Facts) -> keys.OwnedKey:
-    """The owner and the key of a row."""
     return (facts[_COLUMN_INDEX["tenant"]], facts[_COLUMN_INDEX["principal"]], facts[_COLUMN_INDEX["key"]])
 
 

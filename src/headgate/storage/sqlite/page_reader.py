@@ -55,7 +55,6 @@ def records(path: Path, columns: int) -> Iterator[Record]:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """The content of a file; empty when it does not exist."""
     if not path.exists() or not path.stat().st_size:
         yield b""
         return

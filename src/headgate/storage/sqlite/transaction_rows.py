@@ -45,7 +45,6 @@ def insert_transaction(connection: Connection, number: int | None, facts: Facts)
 
 
 def upsert_step(connection: Connection, facts: Facts) -> None:
-    """Add a step, or replace it."""
     marks = ", ".join("?" * (len(STEP_FACTS) + 1))
     connection.execute(
         f"INSERT OR REPLACE INTO steps ({STEP_COLUMNS}, checksum) VALUES ({marks})",
@@ -88,7 +87,6 @@ class RecoveredTransaction(NamedTuple):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether an operator has to decide about it."""
         return bool(self.facts[_PHASE] == Phase.STUCK.value)
 
 

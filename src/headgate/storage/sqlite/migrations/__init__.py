@@ -46,7 +46,6 @@ class Migrations:
 
     @property
     def latest_version(self) -> int:
-        """The version that `apply` leads to."""
         return self.all[-1].version
 
     def checked_version(self, connection: Connection) -> int:
