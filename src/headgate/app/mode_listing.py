@@ -104,7 +104,10 @@ class ModeLister:
         there = dict(listed)
         costs = {name: count_tokens(definition) for name, definition in listed}
         # The slim form and the stub of a tool without arguments may be equal; only some modes have stubs.
-        stubs = self._stubs() if came_to is ListingMode.BUDGET else {}
+        stubs: dict[str, bytes] = {}
+        if came_to is ListingMode.BUDGET:
+            worded = self._tool_forms.reduced(self._items)
+            stubs = {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
         forms = {
             item.public_name: self._form(
                 item, came_to, there.get(item.public_name), stubs.get(item.public_name)
@@ -115,23 +118,16 @@ class ModeLister:
         array = b"[" + b",".join(definition for _, definition in listed) + b"]"
         return ModeListing(came_to, count_tokens(array), own, forms, costs)
 
-    def _stubs(self) -> dict[str, bytes]:
-        worded = self._tool_forms.reduced(self._items)
-        return {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
-
     def _form(self, item: Item, came_to: ListingMode, listed: bytes | None, stub: bytes | None) -> str:
         """The form of the listed definition, found by comparison: a small tool is whole in its slim form."""
         if listed is None:
             return SEARCH
         if listed == self._builder.adapted(item.handshake_definition, self._dialect):
             return WHOLE
-        if ListingMode.PARTITIONED in (
-            came_to,
-            self._curation(item.server).mode,
-        ) and listed == self._builder.adapted(
-            self._tool_forms.partitioned(item.definition, self._dialect), self._dialect
-        ):
-            return PARTITIONED
+        if ListingMode.PARTITIONED in (came_to, self._curation(item.server).mode):
+            partitioned = self._tool_forms.partitioned(item.definition, self._dialect)
+            if listed == self._builder.adapted(partitioned, self._dialect):
+                return PARTITIONED
         is_stub = stub is not None and listed == self._builder.adapted(stub, self._dialect)
         return STUB if is_stub else SLIM
 

@@ -126,6 +126,7 @@ _NAMED: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _BEARER: Final = re.compile(r"\b(bearer\s{1,3})([\w.~+/=-]{8,}+)", re.IGNORECASE)
+_CHALLENGE: Final = re.compile(r"(?:realm|error|scope|resource_metadata|charset)\w{0,20}=")
 _BASIC: Final = re.compile(r"\b(basic\s{1,3})([A-Za-z0-9+/]{8,}+={0,2})", re.IGNORECASE)
 # A user and a password before the host of a URL, or a token; the password may not be encoded as it should.
 _USER: Final = re.compile(
@@ -322,11 +323,8 @@ def _named(match: _Match) -> str:
 
 
 def _credential(match: _Match) -> str:
-    return f"{match[1]}{REDACTED}" if is_credential(match[2]) and not _is_challenge(match[2]) else match[0]
-
-
-def _is_challenge(value: str) -> bool:
-    return re.match(r"(?:realm|error|scope|resource_metadata|charset)\w{0,20}=", value) is not None
+    secret = is_credential(match[2]) and not _CHALLENGE.match(match[2])
+    return f"{match[1]}{REDACTED}" if secret else match[0]
 
 
 def _user_and_password(match: _Match) -> str:

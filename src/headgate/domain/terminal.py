@@ -17,7 +17,10 @@ Row = Sequence[str]
 def table_lines(head: Row, rows: Sequence[Row], width: int) -> list[str]:
     """The lines of a table no wider than `width`: numbers to the right, the last column wrapped."""
     cells = [[printable(cell) for cell in row] for row in (head, *rows)]
-    widths = _widths(cells, width)
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
+    # The widest gives way, again and again; a name loses letters, the last column gets more lines.
+    while sum(widths) > width - len(_GAP) * len(widths) and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
     numeric = [all(_is_number(row[place]) for row in cells[1:]) for place in range(len(head))]
     return [line for row in cells for line in _lines(row, widths, numeric)]
 
@@ -63,15 +66,6 @@ def display_width(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text if not combining(letter))
     return wide + sum(not combining(letter) for letter in text)
-
-
-def _widths(cells: Sequence[Row], width: int) -> list[int]:
-    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
-    room = width - len(_GAP) * len(widths)
-    # The widest gives way, again and again; a name loses letters, the last column gets more lines.
-    while sum(widths) > room and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    return widths
 
 
 def _is_number(cell: str) -> bool:

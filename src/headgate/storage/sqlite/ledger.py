@@ -309,7 +309,6 @@ class SqliteLedger:
             found = await asyncio.to_thread(self._answer_files.names)
         except OSError as error:
             raise store_failure(error) from error
-
         for body in await self._unneeded(found) if found else ():
             await asyncio.to_thread(self._answer_files.remove, body)
         return forgotten

@@ -35,7 +35,12 @@ def records(path: Path, columns: int) -> Iterator[Record]:
     """The number and the values of every record with so many columns; raises OSError."""
     with _mapped(path) as content, _mapped(path.with_name(path.name + "-wal")) as log:
         size = _page_size(content)
-        frames = list(_frames(log, size))
+        step = _FRAME_HEADER_BYTES + size
+        # Number and offset of each page in the write-ahead log, even after a damaged frame.
+        frames = [
+            (int.from_bytes(log[at : at + 4]), at + _FRAME_HEADER_BYTES)
+            for at in range(_LOG_HEADER_BYTES, len(log) - step + 1, step)
+        ]
 
         def newest(number: int) -> bytes:
             """The newest copy of a page, in which the rest of a large record is."""
@@ -68,13 +73,6 @@ def _page_size(content: bytes | mmap.mmap) -> int:
     size = int.from_bytes(content[16:18])
     size = 65_536 if size == 1 else size
     return size if size in _PAGE_SIZES else _USUAL_PAGE_BYTES
-
-
-def _frames(content: bytes | mmap.mmap, size: int) -> Iterator[tuple[int, int]]:
-    """Number and offset of each page in a write-ahead log, even after a damaged frame."""
-    step = _FRAME_HEADER_BYTES + size
-    for at in range(_LOG_HEADER_BYTES, len(content) - step + 1, step):
-        yield int.from_bytes(content[at : at + 4]), at + _FRAME_HEADER_BYTES
 
 
 def _page_records(page: bytes, start: int, newest: _NewestPage, columns: int) -> Iterator[Record]:
