@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from testkit.faults.tcp_proxy import FaultProxy
+
 HOST = "127.0.0.1"
 # What the servers are called; no resolver knows it.
 NAME = "mcp.corp.test"
@@ -126,34 +128,12 @@ def serving(serve: Serve, context: ssl.SSLContext | None = None) -> Iterator[int
         loop.close()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    with suppress(OSError):
-        writer.transport.abort()
-
-
-async def join(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, first: bytes = b""
-) -> None:
-    """Pass everything between a connection and a port on loopback, until one side ends."""
-    there_reader, there_writer = await asyncio.open_connection(HOST, port)
-    try:
-        there_writer.write(first)
-        await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
-    finally:
-        there_writer.transport.abort()
-
-
 @contextmanager
 def behind_tls(url: str, context: ssl.SSLContext) -> Iterator[str]:
     """Put TLS before a plain server; give the address by which the proxy alone finds it."""
     parts = urlsplit(url)
     assert parts.port is not None
-    plain_port = parts.port
-    with serving(lambda reader, writer: join(reader, writer, plain_port), context) as port:
+    with serving(FaultProxy(parts.port).relay, context) as port:
         yield f"https://{NAME}:{port}{parts.path}"
 
 
@@ -187,13 +167,13 @@ class Proxy:
             host, _, port = target.rpartition(":")
             assert host in (NAME, HOST)
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await join(reader, writer, int(port))
+            await FaultProxy(int(port)).relay(reader, writer)
         else:
             # Requests on this connection go on as they are: servers take absolute URLs too.
             there = urlsplit(target)
             assert there.port is not None
             lines = [line for line in head.split("\r\n") if not line.lower().startswith("proxy-")]
-            await join(reader, writer, there.port, "\r\n".join(lines).encode())
+            await FaultProxy(there.port).relay(reader, writer, "\r\n".join(lines).encode())
 
 
 @contextmanager

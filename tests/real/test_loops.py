@@ -2,20 +2,20 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testkit.faults.tcp_proxy import FaultProxy, Faults
 from testkit.gateway_process import HOST, GatewayProcess, free_port, running_gateway
+from testkit.network import serving
 from testkit.procfs import descendants
 from testkit.upstreams import configuration, echo_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
@@ -179,42 +179,10 @@ def test_the_documents_of_the_same_configuration_may_be_a_server_of_their_own(tm
 
 
 @contextmanager
-def forwarder(port: int, *replace: tuple[bytes, bytes]) -> Iterator[int]:
+def forwarder(port: int, *replaced: tuple[bytes, bytes]) -> Iterator[int]:
     """Forward connections to a port, with some bytes replaced by others of the same length."""
-    with socket.create_server((HOST, 0)) as listener, ThreadPoolExecutor(200) as pool:
-        open_sockets: set[socket.socket] = set()
-
-        def pump(source: socket.socket, sink: socket.socket) -> None:
-            try:
-                while data := source.recv(65536):
-                    for old, new in replace:
-                        data = data.replace(old, new)
-                    sink.sendall(data)
-            except OSError:
-                pass
-            finally:
-                for end in (source, sink):
-                    with suppress(OSError):
-                        end.shutdown(socket.SHUT_RDWR)
-
-        def accept() -> None:
-            while True:
-                try:
-                    client, _ = listener.accept()
-                    server = socket.create_connection((HOST, port))
-                except OSError:
-                    return
-                open_sockets.update((client, server))
-                pool.submit(pump, client, server)
-                pool.submit(pump, server, client)
-
-        threading.Thread(target=accept, daemon=True).start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            for one in open_sockets:
-                one.close()
+    with serving(FaultProxy(port, Faults(replacements=replaced)).relay) as listening:
+        yield listening
 
 
 def test_every_address_of_the_gateway_itself_is_refused(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxInDoubtError, TxResult, TxSession
+from testkit.faults.tcp_proxy import FaultProxy, Faults, fault_proxy
 from testkit.gateway_process import GatewayProcess, free_port, running_gateway
 from testkit.sdk_servers.rmcp_shop import FEATURES
 from testkit.upstreams import configuration, http_server, server_command, stdio_entry
 from testkit.waiting import eventually
-from tests.tx.cuttable_proxy import Proxy
 
 START_SECONDS = 30.0
 QUICK = TxConfig(retry_policy=RetryPolicy(max_attempts=2, base_delay_ms=100))
@@ -57,14 +57,14 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(tmp_path, gateways)
 
 
-async def lost_answer(tx: TxSession, proxy: Proxy) -> TxResult:
+async def lost_answer(tx: TxSession, proxy: FaultProxy) -> TxResult:
     """A call that is carried out and recorded, and whose answer is lost in an outage."""
     # Nothing of the opening is under way any more.
     await tx.list_tools()
-    proxy.swallows = True
+    proxy.faults.withhold_answers = True
     calling = asyncio.create_task(tx.call_tool("s_pay", PAYMENT, idempotency_key="order 17"))
-    await eventually(lambda: b"paid 5" in proxy.swallowed, START_SECONDS, "the call is answered")
-    proxy.cut()
+    await eventually(lambda: b"paid 5" in proxy.withheld, START_SECONDS, "the call is answered")
+    proxy.close()
     return await calling
 
 
@@ -74,8 +74,10 @@ async def test_a_repeat_after_the_outage_gets_the_recorded_answer(
     site: Site, era: str, *, killed: bool
 ) -> None:
     gateway = await asyncio.to_thread(site.start)
-    proxy = Proxy(site.port, site.proxy_port)
-    async with proxy, TxSession(Client(proxy.url, mode=era), QUICK) as tx:
+    async with (
+        fault_proxy(site.port, site.proxy_port) as proxy,
+        TxSession(Client(proxy.url, mode=era), QUICK) as tx,
+    ):
         lost = await lost_answer(tx, proxy)
         assert (lost.final_status, lost.processed, lost.durable) == ("failed", None, True)
         assert tx.features == set(FEATURES)
@@ -86,6 +88,7 @@ async def test_a_repeat_after_the_outage_gets_the_recorded_answer(
         if killed:
             await asyncio.to_thread(gateway.kill)
             await asyncio.to_thread(site.start)
+        proxy.faults = Faults()
         await proxy.open()
         back = await tx.call_tool("s_pay", PAYMENT, idempotency_key="order 17")
         assert (back.final_status, back.duplicate, back.processed) == ("completed", True, True)
@@ -114,13 +117,13 @@ async def test_a_plain_server_in_the_place_of_the_gateway_is_not_sent_the_call(
 ) -> None:
     command = server_command("sdk_servers.rmcp_shop", site=True)
     with http_server([*command, "--rmcp"]) as knowing, http_server(command) as plain:
-        async with Proxy(port_of(knowing)) as proxy, TxSession(Client(proxy.url), QUICK) as tx:
-            proxy.swallows = True
+        async with fault_proxy(port_of(knowing)) as proxy, TxSession(Client(proxy.url), QUICK) as tx:
+            proxy.faults.withhold_answers = True
             calling = asyncio.create_task(tx.call_tool("pay", idempotency_key="k"))
-            await eventually(lambda: b"pay 1" in proxy.swallowed, START_SECONDS, "the call is answered")
-            proxy.cut()
+            await eventually(lambda: b"pay 1" in proxy.withheld, START_SECONDS, "the call is answered")
+            proxy.close()
             assert (await calling).processed is None
-            proxy.target = port_of(plain)
+            proxy.target_port, proxy.faults = port_of(plain), Faults()
             await proxy.open()
             with pytest.raises(TxInDoubtError, match="may have been carried out"):
                 await tx.call_tool("pay", idempotency_key="k")
