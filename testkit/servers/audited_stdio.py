@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
+from testkit.servers import jsonrpc
 from testkit.servers.audit_log import DONE_FAULTS, LISTED, UNDONE_FAULTS, AuditLog
-
-_READ_BYTES = 1 << 20
 
 
 class AuditedStdioServer:
@@ -19,16 +18,12 @@ class AuditedStdioServer:
 
     def __init__(self, deeds: AuditLog) -> None:
         self._deeds = deeds
-        self._lock = threading.Lock()
         self._refs: dict[bytes, str] = {}
 
     def serve(self) -> None:
         """Answer until stdin ends."""
-        buffer = b""
-        while data := os.read(0, _READ_BYTES):
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                self._receive(msgspec.json.decode(line))
+        for line in jsonrpc.lines():
+            self._receive(msgspec.json.decode(line))
 
     def _receive(self, message: dict[str, Any]) -> None:
         method, params = message.get("method", ""), message.get("params") or {}
@@ -37,16 +32,9 @@ class AuditedStdioServer:
             threading.Thread(target=self._call, args=(message["id"], params), daemon=True).start()
         elif method == "notifications/cancelled":
             self._deeds.cancelled(self._refs.get(msgspec.json.encode(params.get("requestId")), ""))
-        elif method == "initialize":
-            info = {"name": "ledger", "version": "1"}
-            about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
-            self._reply(message["id"], result=about)
-        elif method == "tools/list":
-            self._reply(message["id"], result={"tools": LISTED})
-        elif method == "ping":
-            self._reply(message["id"], result={})
         elif "id" in message:
-            self._reply(message["id"], error={"code": -32601, "message": "Method not found"})
+            answer = jsonrpc.answer_lifecycle(message, "ledger", {"result": {"tools": LISTED}})
+            self._reply(message["id"], **answer)
 
     def _call(self, request_id: Any, params: dict[str, Any]) -> None:
         arguments = params.get("arguments") or {}
@@ -70,20 +58,14 @@ class AuditedStdioServer:
             return
         line = msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "result": result})
         if fault == "garbage":
-            self._write(line.replace(b'"nonce', b'\xff"nonce') + b"\n")
+            jsonrpc.write(line.replace(b'"nonce', b'\xff"nonce') + b"\n")
             return
         if fault == "half":
-            self._write(line[: len(line) // 2])
+            jsonrpc.write(line[: len(line) // 2])
         os._exit(9)
 
     def _reply(self, request_id: Any, **members: object) -> None:
-        self._write(msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, **members}) + b"\n")
-
-    def _write(self, data: bytes) -> None:
-        with self._lock:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(1, view) :]
+        jsonrpc.write(msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, **members}) + b"\n")
 
 
 def main() -> None:
@@ -93,8 +75,6 @@ def main() -> None:
     parser.add_argument("--spawn-log", type=Path, help="append a line for each start")
     parser.add_argument("--start-delay", type=float, default=0.0, help="seconds before the first read")
     options = parser.parse_args()
-    if options.spawn_log:
-        with options.spawn_log.open("a") as log:
-            log.write(f"{os.getpid()} {time.monotonic():.6f}\n")
+    jsonrpc.log_start(options.spawn_log)
     time.sleep(options.start_delay)
     AuditedStdioServer(AuditLog(options.deeds)).serve()

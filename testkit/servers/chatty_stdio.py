@@ -12,11 +12,9 @@ from typing import Any
 import msgspec
 
 from testkit import payload
+from testkit.servers import jsonrpc
 from testkit.servers.chatty_tools import TOOLS, Call
 
-HANDSHAKE = "2025-11-25"
-STATELESS = "2026-07-28"
-_READ_BYTES = 1 << 20
 _META = "io.modelcontextprotocol/"
 _LISTS = {
     "tools/list": "tools",
@@ -44,18 +42,13 @@ class ChattyServer:
             msgspec.json.decode(Path(options.script).read_bytes()) if options.script else {}
         )
         self.listening: list[Any] = []
-        self.lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._asked: dict[str, tuple[threading.Event, list[dict[str, Any]]]] = {}
 
     def serve(self) -> None:
         """Answer until stdin ends."""
-        buffer = b""
-        while data := os.read(0, _READ_BYTES):
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                if line.strip():
-                    self._receive(msgspec.json.decode(line))
+        for line in jsonrpc.lines():
+            self._receive(msgspec.json.decode(line))
         self.note(f"eof {time.monotonic():.6f}")
         if self.options.ignore_eof:
             while True:
@@ -65,10 +58,7 @@ class ChattyServer:
 
     def write(self, data: bytes) -> None:
         """Write all of `data` to stdout as one unit."""
-        with self.lock:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(1, view) :]
+        jsonrpc.write(data)
 
     def send(self, message: dict[str, Any]) -> None:
         """Write one message."""
@@ -76,9 +66,7 @@ class ChattyServer:
 
     def note(self, line: str) -> None:
         """Append a line to the record, the ground truth of what happened here."""
-        if self.options.record:
-            with Path(self.options.record).open("a") as record:
-                record.write(line + "\n")
+        jsonrpc.append_line(self.options.record, line)
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Put one question and wait for the message that answers it."""
@@ -155,13 +143,10 @@ class ChattyServer:
     def _call(self, call: Call) -> None:
         name = call.params["name"]
         self.note(f"call {name} {time.monotonic():.6f} {msgspec.json.encode(call.params).decode()[:500]}")
-        tool = TOOLS.get(name)
-        if tool is None:
-            call.reply_text(f"{self.name}:{name}")
-        elif tool.quick:
-            tool.run(call)
+        if name in TOOLS:
+            TOOLS.start(name, call)
         else:
-            threading.Thread(target=tool.run, args=(call,), daemon=True).start()
+            call.reply_text(f"{self.name}:{name}")
 
     def _greet(self, call: Call) -> None:
         era = self.options.era
@@ -172,12 +157,17 @@ class ChattyServer:
         elif call.method == "server/discover" and era != "handshake":
             self.stateless = True
             call.reply(
-                {"supportedVersions": [STATELESS], "ttlMs": 0, "cacheScope": "private", **self._self()}
+                {
+                    "supportedVersions": [jsonrpc.STATELESS_VERSION],
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                    **self._self(),
+                }
             )
         elif call.method == "initialize" and era != "stateless":
             self.stateless = False
             info = {"name": self.script.get("serverInfo", self.name), "version": "1"}
-            call.reply({"protocolVersion": HANDSHAKE, "serverInfo": info, **self._self()})
+            call.reply({"protocolVersion": jsonrpc.HANDSHAKE_VERSION, "serverInfo": info, **self._self()})
         else:
             call.fail(-32601, f"Method not found: {call.method}")
 
@@ -191,7 +181,7 @@ class ChattyServer:
         self.note(f"list {call.method} {msgspec.json.encode(call.capabilities).decode()[:2000]}")
         items = [*self.script.get(member, [])]
         if member == "tools" and self.script.get("own_tools", True):
-            items += [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+            items += TOOLS.definitions()
         result: dict[str, Any] = {member: items}
         cursor = call.params.get("cursor")
         match self.script.get("pages", {}).get(call.method):
@@ -211,11 +201,7 @@ class ChattyServer:
         if uri.startswith("big://"):
             size = int(uri.partition("://")[2])
             start, end = call.encoded({"contents": [{"uri": uri, "text": "@"}]}).split(b"@")
-            with self.lock:
-                for block in (start, *payload.filler(size), end + b"\n"):
-                    view = memoryview(block)
-                    while view:
-                        view = view[os.write(1, view) :]
+            jsonrpc.write_all(itertools.chain([start], payload.filler(size), [end + b"\n"]))
         elif uri.startswith("gone://"):
             call.fail(-32002, "Resource not found", {"uri": uri})
         else:
@@ -232,9 +218,7 @@ class ChattyServer:
 def main() -> None:
     """Read the options and serve."""
     options = _options()
-    if options.spawn_log:
-        with Path(options.spawn_log).open("a") as log:
-            log.write(f"{os.getpid()} {time.monotonic():.6f}\n")
+    jsonrpc.log_start(options.spawn_log)
     talker = ChattyServer(options)
     if options.ignore_eof:
         signal.signal(signal.SIGTERM, lambda *_: talker.note(f"term {time.monotonic():.6f}"))

@@ -5,17 +5,20 @@ response, as a dictionary or as the bytes that stand between `"id":1,` and the c
 """
 
 import json
+import os
 import select
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 Message = dict[str, Any]
 Answer = Message | bytes | None
 Handler = Callable[[Message], Answer]
+CallT = TypeVar("CallT")
 
 HANDSHAKE_VERSION = "2025-11-25"
 STATELESS_VERSION = "2026-07-28"
@@ -73,11 +76,18 @@ def encode(id: Any, answer: Message | bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,%b}' % (json.dumps(id).encode(), answer)
 
 
-def write(data: bytes) -> None:
+def write(*blocks: bytes) -> None:
     """Write bytes to stdout with nothing of another answer between them."""
+    write_all(blocks)
+
+
+def write_all(blocks: Iterable[bytes]) -> None:
+    """Write blocks to stdout as they are made, with nothing of another answer between them."""
     with _output:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        for block in blocks:
+            view = memoryview(block)
+            while view:
+                view = view[os.write(1, view) :]
 
 
 def send(message: Message) -> None:
@@ -95,7 +105,7 @@ def serve_stdio(
         if answer is not None:
             write(encode(message["id"], answer) + b"\n")
 
-    for line in sys.stdin.buffer:
+    for line in lines():
         if each is not None:
             each(line)
         message = json.loads(line)
@@ -105,6 +115,61 @@ def serve_stdio(
             threading.Thread(target=reply, args=(message,), daemon=True).start()
         else:
             reply(message)
+
+
+def lines() -> Iterator[bytes]:
+    """The lines of stdin until it ends, without blank ones."""
+    return (line for line in sys.stdin.buffer if line.strip())
+
+
+class ToolTable(Generic[CallT]):
+    """Tools by name: functions that answer a call by themselves, or do not."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Callable[[CallT], None]] = {}
+        self._quick: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    def add(self, *, quick: bool = False) -> Callable[[Callable[[CallT], None]], Callable[[CallT], None]]:
+        """Add a function by its name; a quick one runs in the reader's thread, so it answers in order."""
+
+        def register(run: Callable[[CallT], None]) -> Callable[[CallT], None]:
+            self._tools[run.__name__] = run
+            if quick:
+                self._quick.add(run.__name__)
+            return run
+
+        return register
+
+    def start(self, name: str, call: CallT, guard: Callable[..., None] | None = None) -> None:
+        """Run a tool, or let `guard` run it with the call."""
+        run = self._tools[name]
+        target = run if guard is None else partial(guard, run)
+        if name in self._quick:
+            target(call)
+        else:
+            threading.Thread(target=target, args=(call,), daemon=True).start()
+
+    def definitions(self) -> list[Message]:
+        """What tools/list says of them."""
+        return [{"name": name, "inputSchema": {"type": "object"}} for name in self]
+
+
+def append_line(path: Path | str | None, line: str) -> None:
+    """Append a line to the record of a server that keeps one."""
+    if path:
+        with Path(path).open("a", encoding="utf-8") as record:
+            record.write(line + "\n")
+
+
+def log_start(path: Path | str | None) -> None:
+    """Append pid and time of this start to the log of starts, if there is one."""
+    append_line(path, f"{os.getpid()} {time.monotonic():.6f}")
 
 
 def wait_for_file(path: Path) -> None:

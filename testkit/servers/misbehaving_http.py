@@ -15,6 +15,8 @@ import msgspec
 
 from testkit import payload
 from testkit.faults import compression_bombs
+from testkit.servers import jsonrpc, raw_http
+from testkit.servers.raw_http import RawRequest
 
 PROTOCOL_VERSION = "2025-06-18"
 # More than one message of the campaign needs.
@@ -24,19 +26,13 @@ _READ_LIMIT = 64 << 20
 class HttpExchange:
     """One HTTP request, with the ways to answer it."""
 
-    def __init__(
-        self,
-        server: "MisbehavingHttpServer",
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        headers: dict[str, str],
-        body: bytes,
-    ) -> None:
+    def __init__(self, server: "MisbehavingHttpServer", request: RawRequest) -> None:
         self.server = server
-        self.headers = headers
-        self.reader = reader
-        self.writer = writer
-        message: dict[str, Any] = msgspec.json.decode(body) if body else {}
+        self.request = request
+        self.headers = request.headers
+        self.reader = request.reader
+        self.writer = request.writer
+        message: dict[str, Any] = msgspec.json.decode(request.body) if request.body else {}
         self.method: str = message.get("method", "")
         self.request_id = message.get("id")
         self.params: dict[str, Any] = message.get("params") or {}
@@ -60,28 +56,21 @@ class HttpExchange:
     async def send(
         self, body: bytes, status: int = 200, content_type: str = "application/json", **headers: str
     ) -> None:
-        """Send a whole response."""
-        self.head(status, content_type, {"Content-Length": str(len(body))}, **headers)
-        self.writer.write(body)
-        await self.writer.drain()
+        """Send a whole response; underscores in a keyword stand for dashes."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        await self.request.send(body, status, content_type, fields)
 
-    def head(
-        self, status: int, content_type: str, extra: dict[str, str] | None = None, **headers: str
-    ) -> None:
-        """Send the head of a response; underscores in a keyword stand for dashes."""
-        lines = [f"HTTP/1.1 {status} Misbehaving", f"Content-Type: {content_type}"]
-        lines += [f"{name}: {value}" for name, value in (extra or {}).items()]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        self.writer.write("\r\n".join([*lines, "", ""]).encode())
+    def head(self, status: int, content_type: str, headers: dict[str, str] | None = None) -> None:
+        """Send the head of a response."""
+        self.request.send_head(status, content_type, headers)
 
     def stream(self) -> None:
         """Open an event stream whose end is the end of the connection."""
-        self.head(200, "text/event-stream", {"Connection": "close"})
+        self.request.open_stream()
 
     async def event(self, data: bytes) -> None:
         """Send one event."""
-        self.writer.write(b"event: message\ndata: " + data + b"\n\n")
-        await self.writer.drain()
+        await self.request.send_event(data)
 
     def reset(self) -> None:
         """Close the connection with a reset instead of an end."""
@@ -100,35 +89,16 @@ class MisbehavingHttpServer:
 
     async def serve(self) -> None:
         """Listen until killed; the port is printed first."""
-        server = await asyncio.start_server(self._connection, self.options.host, self.options.port)
-        print(f'{{"port": {server.sockets[0].getsockname()[1]}}}', flush=True)
-        await server.serve_forever()
+        await raw_http.serve(self._handle, self.options.host, self.options.port)
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while not writer.is_closing():
-                head = await reader.readuntil(b"\r\n\r\n")
-                request_line, *lines = head.decode("latin-1").split("\r\n")[:-2]
-                headers = {
-                    name.lower(): value.strip() for name, _, value in (s.partition(":") for s in lines)
-                }
-                body = await reader.readexactly(int(headers.get("content-length", "0")))
-                self._record(request_line, headers, body)
-                exchange = HttpExchange(self, reader, writer, headers, body)
-                await self._answer(request_line.split(" ")[0], headers, exchange)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    def _record(self, request_line: str, headers: dict[str, str], body: bytes) -> None:
-        self.note({"line": request_line, "headers": headers, "body": body[:2_000].decode("latin-1")})
+    async def _handle(self, request: RawRequest) -> None:
+        body = request.body[:2_000].decode("latin-1")
+        self.note({"line": request.line, "headers": request.headers, "body": body})
+        await self._answer(request.method, request.headers, HttpExchange(self, request))
 
     def note(self, row: dict[str, Any]) -> None:
         """Append a row to the record."""
-        if self.options.record:
-            with Path(self.options.record).open("ab") as record:
-                record.write(msgspec.json.encode(row) + b"\n")
+        jsonrpc.append_line(self.options.record, msgspec.json.encode(row).decode())
 
     async def _answer(self, verb: str, headers: dict[str, str], exchange: HttpExchange) -> None:
         session = headers.get("mcp-session-id")

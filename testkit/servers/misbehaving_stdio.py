@@ -6,16 +6,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from testkit.servers.misbehaving_tools import TOOLS, Call, Tool
+from testkit.servers import jsonrpc
+from testkit.servers.misbehaving_tools import TOOLS, Call
 
 PROTOCOL_VERSION = "2025-06-18"
-_READ_BYTES = 1 << 20
 
 
 class Message(msgspec.Struct):
@@ -51,41 +50,20 @@ class MisbehavingStdioServer:
         self.most_held = 0
         self.cancelled: set[bytes] = set()
         self.awaiting_cancel: dict[bytes, Call] = {}
-        self.lock = threading.Lock()
 
     def serve(self) -> None:
         """Answer until stdin ends; with --ignore-eof, stay even then."""
-        buffer = b""
-        while self.reading:
-            data = os.read(0, _READ_BYTES)
-            if not data:
+        for line in jsonrpc.lines():
+            self._receive(line)
+            if not self.reading:
                 break
-            buffer += data
-            *lines, buffer = buffer.split(b"\n")
-            for line in lines:
-                if line.strip():
-                    self._receive(line)
         if self.options.ignore_eof or not self.reading:
             while True:
                 time.sleep(3600)
 
-    def write(self, data: bytes) -> None:
-        """Write all of `data` to stdout as one unit."""
-        self.write_all((data,))
-
-    def write_all(self, blocks: Iterable[bytes]) -> None:
-        """Write blocks to stdout with nothing of another call between them."""
-        with self.lock:
-            for block in blocks:
-                view = memoryview(block)
-                while view:
-                    view = view[os.write(1, view) :]
-
     def note(self, line: str) -> None:
         """Append a line to the record, the ground truth of what was executed here."""
-        if self.options.record:
-            with Path(self.options.record).open("a") as record:
-                record.write(line + "\n")
+        jsonrpc.append_line(self.options.record, line)
 
     def _receive(self, line: bytes) -> None:
         message = msgspec.json.decode(line, type=Message)
@@ -104,17 +82,14 @@ class MisbehavingStdioServer:
             return
         call = Call(self, request_id, asked.name, bytes(asked.arguments), asked._meta.get("progressToken"))
         self.note(f"call {asked.name} {time.monotonic():.6f} {call.raw_arguments.decode(errors='replace')}")
-        tool = TOOLS.get(asked.name)
-        if tool is None:
-            call.fail(-32602, f"Unknown tool: {asked.name}")
-        elif tool.quick:
-            self._run(tool, call)
+        if asked.name in TOOLS:
+            TOOLS.start(asked.name, call, self._run)
         else:
-            threading.Thread(target=self._run, args=(tool, call), daemon=True).start()
+            call.fail(-32602, f"Unknown tool: {asked.name}")
 
-    def _run(self, tool: Tool, call: Call) -> None:
+    def _run(self, run: Callable[[Call], None], call: Call) -> None:
         try:
-            tool.run(call)
+            run(call)
         except (msgspec.MsgspecError, KeyError, TypeError) as error:
             call.fail(-32602, f"Invalid arguments: {error!r}")
 
@@ -130,16 +105,11 @@ class MisbehavingStdioServer:
         call = Call(self, bytes(message.id), message.method, b"{}", None)
         if message.method == "initialize":
             version = msgspec.json.decode(message.params).get("protocolVersion", PROTOCOL_VERSION)
-            call.reply(
-                {
-                    "protocolVersion": version if version < "2026" else PROTOCOL_VERSION,
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": self.options.name, "version": "1"},
-                }
-            )
+            agreed = version if version < "2026" else PROTOCOL_VERSION
+            call.reply(jsonrpc.greeting(self.options.name, agreed)["result"])
             self._after_ready()
         elif message.method == "tools/list":
-            call.reply({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]})
+            call.reply({"tools": TOOLS.definitions()})
         elif message.method == "ping":
             call.reply({})
         else:
@@ -153,9 +123,7 @@ class MisbehavingStdioServer:
 def main() -> None:
     """Read the options, misbehave while starting if asked to, then serve."""
     options = _options()
-    if options.spawn_log:
-        with Path(options.spawn_log).open("a") as log:
-            log.write(f"{os.getpid()} {time.monotonic():.6f}\n")
+    jsonrpc.log_start(options.spawn_log)
     if options.ignore_eof:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(options.start_delay)

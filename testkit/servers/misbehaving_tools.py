@@ -9,14 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from testkit import payload
+from testkit.servers import jsonrpc
+from testkit.servers.jsonrpc import ToolTable
 
 
 class Wire(Protocol):
@@ -27,15 +28,6 @@ class Wire(Protocol):
     held_at: float
     most_held: int
     awaiting_cancel: dict[bytes, "Call"]
-
-    def write(self, data: bytes) -> None:
-        """Write raw bytes to stdout."""
-
-    def write_all(self, blocks: Iterable[bytes]) -> None:
-        """Write blocks to stdout with nothing of another call between them."""
-
-    def note(self, line: str) -> None:
-        """Append a line to the record."""
 
 
 class Call:
@@ -61,7 +53,7 @@ class Call:
 
     def reply_raw(self, result: bytes) -> None:
         """Answer with these bytes as the result."""
-        self.wire.write(self.envelope(result) + b"\n")
+        jsonrpc.write(self.envelope(result) + b"\n")
 
     def reply(self, result: object) -> None:
         """Answer with an encoded value."""
@@ -74,14 +66,14 @@ class Call:
     def fail(self, code: int, message: str) -> None:
         """Answer with a JSON-RPC error."""
         error = msgspec.json.encode({"code": code, "message": message})
-        self.wire.write(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (self.request_id, error))
+        jsonrpc.write(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (self.request_id, error))
 
     def progress(self, done: int) -> None:
         """Send one progress notification for this call, if the caller asked for it."""
         if self.token is not None:
             params = {"progressToken": self.token, "progress": done}
             note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-            self.wire.write(msgspec.json.encode(note) + b"\n")
+            jsonrpc.write(msgspec.json.encode(note) + b"\n")
 
 
 def text_result(text: str) -> bytes:
@@ -94,55 +86,39 @@ def structured(value: bytes) -> bytes:
     return b'{"content":[],"structuredContent":{"value":%b}}' % value
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool; a quick one runs in the reader's thread, so that its calls are answered in order."""
-
-    run: Callable[[Call], None]
-    quick: bool
+TOOLS: ToolTable[Call] = ToolTable()
 
 
-TOOLS: dict[str, Tool] = {}
-
-
-def _tool(*, quick: bool = False) -> Callable[[Callable[[Call], None]], Callable[[Call], None]]:
-    def register(run: Callable[[Call], None]) -> Callable[[Call], None]:
-        TOOLS[run.__name__] = Tool(run, quick)
-        return run
-
-    return register
-
-
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def echo(call: Call) -> None:
     """Answer with the argument `text`."""
     call.reply_text(call.arguments.get("text", ""))
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def echo_arguments(call: Call) -> None:
     """Answer with the arguments exactly as their bytes arrived."""
     call.reply_raw(structured(call.raw_arguments))
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def pid(call: Call) -> None:
     """Answer with the process id of this server."""
     call.reply_text(str(os.getpid()))
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def canary(call: Call) -> None:
     """Answer with what the caller marked its call with."""
     call.reply_text(f"canary-{call.arguments['caller']}-{call.arguments['sequence']}")
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def never_answer(call: Call) -> None:
     """Take the call and say nothing."""
 
 
-@_tool()
+@TOOLS.add()
 def progress_forever(call: Call) -> None:
     """Report progress five times a second and never finish."""
     for done in range(1_000_000):
@@ -150,27 +126,27 @@ def progress_forever(call: Call) -> None:
         time.sleep(0.2)
 
 
-@_tool()
+@TOOLS.add()
 def kill_self(call: Call) -> None:
     """Die by SIGKILL in the middle of the call."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@_tool()
+@TOOLS.add()
 def exit_mid_line(call: Call) -> None:
     """Write half of the answer and exit."""
     line = call.envelope(text_result("never complete"))
-    call.wire.write(line[: len(line) // 2])
+    jsonrpc.write(line[: len(line) // 2])
     os._exit(3)
 
 
-@_tool()
+@TOOLS.add()
 def close_stdout(call: Call) -> None:
     """Close stdout and stay alive."""
     os.close(1)
 
 
-@_tool()
+@TOOLS.add()
 def stop_reading(call: Call) -> None:
     """Never read stdin again and stay alive."""
     call.wire.reading = False
@@ -188,46 +164,46 @@ NOISE_LINES = (
 )
 
 
-@_tool()
+@TOOLS.add()
 def noise(call: Call) -> None:
     """Print log lines, colours, blank lines and JSON that is no message around the answer."""
     for line in NOISE_LINES:
-        call.wire.write(line + b"\n")
+        jsonrpc.write(line + b"\n")
     call.reply_text("through the noise")
     for line in NOISE_LINES:
-        call.wire.write(line + b"\n")
+        jsonrpc.write(line + b"\n")
 
 
-@_tool()
+@TOOLS.add()
 def invalid_utf8(call: Call) -> None:
     """Answer with a byte that is no UTF-8 inside the text."""
     call.reply_raw(text_result("broken @ here").replace(b"@", b"\xff"))
 
 
-@_tool()
+@TOOLS.add()
 def big_line(call: Call) -> None:
     """Answer with one text of `size` bytes, all on one line."""
     start, end = call.envelope(b'{"content":[{"type":"text","text":"@"}]}').split(b"@")
-    call.wire.write_all(itertools.chain([start], payload.filler(call.arguments["size"]), [end + b"\n"]))
+    jsonrpc.write_all(itertools.chain([start], payload.filler(call.arguments["size"]), [end + b"\n"]))
 
 
-@_tool()
+@TOOLS.add()
 def from_file(call: Call) -> None:
     """Answer with the bytes of the file `path` as the result."""
     start, end = call.envelope(b"@").split(b"@")
     with Path(call.arguments["path"]).open("rb") as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
-        call.wire.write_all(itertools.chain([start], blocks, [end + b"\n"]))
+        jsonrpc.write_all(itertools.chain([start], blocks, [end + b"\n"]))
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def private(call: Call) -> None:
     """Answer with `lines` lines, all with a mark that no other answer has."""
     mark = f"private-{secrets.token_hex(8)}"
     call.reply_text("\n".join(f"{mark} line {number}" for number in range(call.arguments["lines"])))
 
 
-@_tool()
+@TOOLS.add()
 def no_newline(call: Call) -> None:
     """Write `size` bytes without a newline, noting in `progress_file` how many were taken."""
     arguments = call.arguments
@@ -239,10 +215,10 @@ def no_newline(call: Call) -> None:
             os.pwrite(noted, b"%020d" % sent, 0)
             yield block
 
-    call.wire.write_all(blocks())
+    jsonrpc.write_all(blocks())
 
 
-@_tool()
+@TOOLS.add()
 def drip(call: Call) -> None:
     """Answer one byte every 10 ms."""
 
@@ -251,31 +227,31 @@ def drip(call: Call) -> None:
             yield bytes([byte])
             time.sleep(0.01)
 
-    call.wire.write_all(drops())
+    jsonrpc.write_all(drops())
 
 
-@_tool()
+@TOOLS.add()
 def unknown_id(call: Call) -> None:
     """Answer an unknown request, then the one that was made."""
-    call.wire.write(b'{"jsonrpc":"2.0","id":987654321,"result":{"content":[]}}\n')
-    call.wire.write(b'{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}\n')
+    jsonrpc.write(b'{"jsonrpc":"2.0","id":987654321,"result":{"content":[]}}\n')
+    jsonrpc.write(b'{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}\n')
     call.reply_text("the one that was asked for")
 
 
-@_tool()
+@TOOLS.add()
 def duplicate_reply(call: Call) -> None:
     """Answer twice, differently."""
     call.reply_text("first")
     call.reply_text("second")
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def reply_after_cancel(call: Call) -> None:
     """Answer only once the call has been cancelled."""
     call.wire.awaiting_cancel[call.request_id] = call
 
 
-@_tool(quick=True)
+@TOOLS.add(quick=True)
 def out_of_order(call: Call) -> None:
     """Keep calls until `together` are in flight or none came for 0.3 s, then answer them shuffled."""
     wire = call.wire
@@ -307,49 +283,49 @@ def _release(wire: Wire) -> None:
         call.reply_text(f"number {call.arguments['number']} of {wire.most_held}")
 
 
-@_tool()
+@TOOLS.add()
 def batch_reply(call: Call) -> None:
     """Answer with a batch array, which this protocol version does not have."""
-    call.wire.write(b"[" + call.envelope(text_result("in a batch")) + b"]\n")
+    jsonrpc.write(b"[" + call.envelope(text_result("in a batch")) + b"]\n")
 
 
-@_tool()
+@TOOLS.add()
 def null_id_error(call: Call) -> None:
     """Answer with an error whose id is null."""
-    call.wire.write(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}\n')
+    jsonrpc.write(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}\n')
 
 
-@_tool()
+@TOOLS.add()
 def deep(call: Call) -> None:
     """Answer with `levels` nested arrays."""
     call.reply_raw(structured(payload.deep(call.arguments["levels"])))
 
 
-@_tool()
+@TOOLS.add()
 def big_int(call: Call) -> None:
     """Answer with an integer of 5,000 digits."""
     call.reply_raw(structured(payload.big_integer()))
 
 
-@_tool()
+@TOOLS.add()
 def lone_surrogate(call: Call) -> None:
     """Answer with half of a surrogate pair."""
     call.reply_raw(structured(b'"\\ud800"'))
 
 
-@_tool()
+@TOOLS.add()
 def not_a_number(call: Call) -> None:
     """Answer with the literal given, `NaN` or `Infinity`, which JSON does not have."""
     call.reply_raw(structured(call.arguments["literal"].encode()))
 
 
-@_tool()
+@TOOLS.add()
 def big_numbers(call: Call) -> None:
     """Answer with numbers and duplicate keys that a parser would change."""
     call.reply_raw(structured(payload.NUMBERS))
 
 
-@_tool()
+@TOOLS.add()
 def stderr_flood(call: Call) -> None:
     """Write `size` bytes to stderr, then answer."""
     block = (b"flood " * 20 + b"\n") * 512
@@ -359,7 +335,7 @@ def stderr_flood(call: Call) -> None:
     call.reply_text("flooded")
 
 
-@_tool()
+@TOOLS.add()
 def fork_children(call: Call) -> None:
     """Start `count` grandchildren that outlive everything but SIGKILL, and answer with their ids.
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from testkit.servers import jsonrpc
 from testkit.servers.jsonrpc import greeting, send, text, unknown_method, wait_for_file, write
 from testkit.servers.jsonrpc import tools as list_tools
 
@@ -22,8 +23,7 @@ asked: dict[str, Any] = {}
 
 
 def note(line: str) -> None:
-    with Path(os.environ["JOURNAL"]).open("a", encoding="utf-8") as journal:
-        journal.write(line + "\n")
+    jsonrpc.append_line(os.environ["JOURNAL"], line)
 
 
 def answer(id: Any, **members: Any) -> None:
@@ -106,14 +106,13 @@ def look(id: Any) -> None:
 
 def main() -> None:
     tools = list(NAMES)
-    for line in os.environ.get("FIRST_WORDS", "").splitlines():
-        sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    for first in os.environ.get("FIRST_WORDS", "").splitlines():
+        write(first.encode() + b"\n")
     sys.stderr.write(os.environ.get("LAST_WORDS", ""))
     sys.stderr.flush()
     if wait_for := os.environ.get("WAIT_FOR"):
         wait_for_file(Path(wait_for))
-    for line in sys.stdin:
+    for line in jsonrpc.lines():
         message = json.loads(line)
         id, params = message.get("id"), message.get("params", {})
         match message.get("method"):

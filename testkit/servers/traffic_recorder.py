@@ -6,9 +6,10 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-PROTOCOL_VERSION = "2025-06-18"
+from testkit.servers import jsonrpc, raw_http
+from testkit.servers.jsonrpc import Message
+from testkit.servers.raw_http import RawRequest
 
 
 class TrafficRecorder:
@@ -20,69 +21,43 @@ class TrafficRecorder:
 
     def note(self, row: object) -> None:
         """One more line."""
-        with self._record.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        jsonrpc.append_line(self._record, json.dumps(row))
 
-    def answer(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer to a request; None to a notification."""
-        if "id" not in message:
-            return None
-        results: dict[str, Any] = {
-            "initialize": {
-                "protocolVersion": PROTOCOL_VERSION,
-                "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
-                "serverInfo": {"name": "recorder", "version": "1"},
-            },
-            "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": "recorded"}]},
-            "resources/list": {"resources": [{"uri": "file:///one", "name": "one"}]},
-            "resources/read": {"contents": [{"uri": "file:///one", "text": "recorded"}]},
-            "prompts/list": {"prompts": [{"name": "ask"}]},
-            "prompts/get": {"messages": []},
-            "ping": {},
+    def answer(self, message: Message) -> jsonrpc.Answer:
+        """The answer to a request."""
+        results: Message = {
+            "initialize": jsonrpc.greeting("recorder", "2025-06-18", tools={}, resources={}, prompts={}),
+            "tools/list": jsonrpc.tools("echo"),
+            "tools/call": jsonrpc.text("recorded"),
+            "resources/list": {"result": {"resources": [{"uri": "file:///one", "name": "one"}]}},
+            "resources/read": {"result": {"contents": [{"uri": "file:///one", "text": "recorded"}]}},
+            "prompts/list": {"result": {"prompts": [{"name": "ask"}]}},
+            "prompts/get": {"result": {"messages": []}},
+            "ping": {"result": {}},
         }
-        head = {"jsonrpc": "2.0", "id": message["id"]}
-        if message["method"] not in results:
-            return head | {"error": {"code": -32601, "message": "Method not found"}}
-        return head | {"result": results[message["method"]]}
-
-
-def serve_stdio(recorder: TrafficRecorder) -> None:
-    """Answer until stdin ends."""
-    for line in sys.stdin.buffer:
-        recorder.note({"stdin": line.decode()})
-        answer = recorder.answer(json.loads(line))
-        if answer is not None:
-            sys.stdout.write(json.dumps(answer) + "\n")
-            sys.stdout.flush()
+        found: Message = results.get(message["method"]) or jsonrpc.unknown_method(message)
+        return found
 
 
 async def serve_sse(recorder: TrafficRecorder) -> None:
     """Serve one stream at a time; the port is printed first."""
-    streams: list[asyncio.StreamWriter] = []
+    streams: list[RawRequest] = []
 
-    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                length = [line for line in head.lower().split("\r\n") if line.startswith("content-length:")]
-                body = await reader.readexactly(int(length[0].partition(":")[2])) if length else b""
-                recorder.note({"head": head, "body": body.decode()})
-                if head.startswith("GET"):
-                    streams.append(writer)
-                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-                    writer.write(b"event: endpoint\ndata: /messages\n\n")
-                    continue
-                writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-                answer = recorder.answer(json.loads(body)) if body else None
-                if answer is not None:
-                    streams[-1].write(b"event: message\ndata: " + json.dumps(answer).encode() + b"\n\n")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+    async def handle(request: RawRequest) -> None:
+        recorder.note({"head": request.head, "body": request.body.decode()})
+        if request.method == "GET":
+            streams.append(request)
+            request.open_stream()
+            await request.send_event(b"/messages", "endpoint")
+            return
+        await request.send(b"", 202)
+        message = json.loads(request.body) if request.body else {}
+        if "id" in message:
+            answer = recorder.answer(message)
+            assert answer is not None
+            await streams[-1].send_event(jsonrpc.encode(message["id"], answer))
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0)
-    print(f'{{"port": {server.sockets[0].getsockname()[1]}}}', flush=True)
-    await server.serve_forever()
+    await raw_http.serve(handle)
 
 
 def main() -> None:
@@ -95,4 +70,4 @@ def main() -> None:
     if options.sse:
         asyncio.run(serve_sse(recorder))
     else:
-        serve_stdio(recorder)
+        jsonrpc.serve_stdio(recorder.answer, each=lambda line: recorder.note({"stdin": line.decode()}))
