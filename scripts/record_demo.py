@@ -114,9 +114,9 @@ def run(command: list[str], environment: dict[str, str], directory: Path) -> str
 
 
 def columns(table: str) -> str:
-    """The first three columns of the table of modes."""
-    lines = [re.split(r"\s{2,}", line.strip())[:3] for line in table.splitlines()[1:]]
-    return "\n".join(f"  {mode:<14}{tokens:>8}{share:>12}" for mode, tokens, share in lines)
+    """The first three columns of the table of modes, without the mode that chooses among them."""
+    lines = [re.split(r"\s{2,}", line.strip())[:3] for line in table.splitlines()[1:-1]]
+    return "\n".join([*(f"  {mode:<14}{tokens:>8}{share:>12}" for mode, tokens, share in lines), "  …"])
 
 
 def draw(session: list[tuple[str, str]]) -> str:
