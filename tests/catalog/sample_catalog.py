@@ -33,7 +33,9 @@ def listed(
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        page = json.loads(b"{" + catalog.page(kind, cursor, ListingContext(profile=profile, era=era)) + b"}")
+        page = json.loads(
+            b"{" + catalog.listing(kind, ListingContext(profile=profile, era=era)).page(cursor) + b"}"
+        )
         found += page[kind.result_member]
         cursor = page.get("nextCursor")
         if cursor is None:
@@ -108,4 +110,4 @@ def first_page(
     era: Era = Era.HANDSHAKE,
 ) -> bytes:
     """The members of the first page of a listing."""
-    return catalog.page(kind, None, ListingContext(profile=profile, era=era))
+    return catalog.listing(kind, ListingContext(profile=profile, era=era)).page(None)

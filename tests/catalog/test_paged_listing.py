@@ -22,7 +22,7 @@ VIEWER = ListingContext(era=Era.HANDSHAKE)
 def pages(catalog: Catalog) -> Iterator[tuple[bytes, dict[str, Any]]]:
     cursor: str | None = None
     while True:
-        members = catalog.page(ItemKind.TOOLS, cursor, VIEWER)
+        members = catalog.listing(ItemKind.TOOLS, VIEWER).page(cursor)
         page = json.loads(b"{" + members + b"}")
         yield members, page
         cursor = page.get("nextCursor")
@@ -67,7 +67,7 @@ def test_a_cursor_survives_a_change_elsewhere() -> None:
     last_seen = first["tools"][-1]["name"]
     catalog.replace_listing("later", ItemKind.TOOLS, [tool("new")])
     catalog.replace_listing("s", ItemKind.TOOLS, [everything[0], *everything[2:]])
-    rest = json.loads(b"{" + catalog.page(ItemKind.TOOLS, first["nextCursor"], VIEWER) + b"}")
+    rest = json.loads(b"{" + catalog.listing(ItemKind.TOOLS, VIEWER).page(first["nextCursor"]) + b"}")
     following = names(catalog)
     assert rest["tools"][0]["name"] == following[following.index(last_seen) + 1]
 
@@ -77,7 +77,7 @@ def test_a_cursor_that_nobody_gave_is_refused(cursor: str) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     catalog.replace_listing("s", ItemKind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(30)])
     with pytest.raises(InvalidCursor):
-        catalog.page(ItemKind.TOOLS, cursor, VIEWER)
+        catalog.listing(ItemKind.TOOLS, VIEWER).page(cursor)
 
 
 def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     first = json.loads(b"{" + first_page(catalog) + b"}")
     catalog.replace_listing("s", ItemKind.TOOLS, everything[:2])
     with pytest.raises(InvalidCursor):
-        catalog.page(ItemKind.TOOLS, first["nextCursor"], VIEWER)
+        catalog.listing(ItemKind.TOOLS, VIEWER).page(first["nextCursor"])
 
 
 def test_an_empty_catalog_has_one_empty_page() -> None:
@@ -106,6 +106,6 @@ def test_every_kind_comes_in_pages(kind: ItemKind) -> None:
     assert len(called(catalog, kind)) == 60
     # The cursor is still good when something else has changed.
     catalog.replace_listing("s", kind, [item(kind, uri) for uri in uris[1:]])
-    rest = json.loads(b"{" + catalog.page(kind, first["nextCursor"], VIEWER) + b"}")
+    rest = json.loads(b"{" + catalog.listing(kind, VIEWER).page(first["nextCursor"]) + b"}")
     assert rest[kind.result_member][0][kind.key] == called(catalog, kind)[len(first[kind.result_member]) - 1]
     assert first_page(catalog_of(), kind) == f'"{kind.result_member}":[]'.encode()

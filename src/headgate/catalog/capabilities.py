@@ -65,7 +65,6 @@ class MergedCapabilities:
         self._merged.clear()
 
     def declare(self, server: str, ability: ServerDeclaration) -> None:
-        """Store the declaration of a server."""
         if server in self._order:
             self._declarations[server] = ability
             self._merged.clear()

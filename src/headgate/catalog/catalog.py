@@ -1,6 +1,4 @@
-"""The catalog: tools, prompts, resources and templates of every upstream, routed by tables and listed from
-prepared bytes.
-"""
+"""The catalog: tools, prompts, resources and templates of every upstream, by name, by URI and listed."""
 
 import asyncio
 import logging
@@ -109,10 +107,7 @@ class Catalog:
         return tuple(filter(visibility.allows_server, self._server_order))
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> None:
-        """Set the servers in the order of the configuration; others are dropped.
-
-        `disabled` servers are not listed and keep their names.
-        """
+        """Set the servers, in order, and drop others; `disabled` ones are not listed and keep their names."""
         self._server_order = tuple(servers)
         registries = self._registries.items()
         changed = [kind for kind, registry in registries if registry.set_servers(servers, disabled)]
@@ -160,7 +155,6 @@ class Catalog:
         return server_of(name, rivals, self._name_limit) is not None
 
     async def wait_for_stable_names(self) -> None:
-        """Wait until names are final."""
         await self._settled.wait()
 
     def curate(self, curations: Mapping[str, Curation]) -> bool:
@@ -175,7 +169,6 @@ class Catalog:
         return True
 
     def curation(self, server: str) -> Curation:
-        """The operator's curation of the server's tools."""
         return self._curations.get(server, NO_CURATION)
 
     def check_ahead(self, server: str, kind: ItemKind, definitions: Sequence[bytes]) -> Iterator[None]:
@@ -270,10 +263,6 @@ class Catalog:
         visibility = self.visibility(listing_context.caller)
         return self._registries[kind].listing(listing_context.profile, listing_context.era, visibility)
 
-    def page(self, kind: ItemKind, cursor: str | None, listing_context: ListingContext) -> bytes:
-        """One page of such a listing; raises InvalidCursor."""
-        return self.listing(kind, listing_context).page(cursor)
-
     def visible(self, profile: ClientProfile, visibility: Visibility = EVERYTHING) -> list[Item]:
         """The tools that such clients see, in order; an equal list until something changes."""
         return self._registries[ItemKind.TOOLS].visible(profile, visibility)
@@ -284,7 +273,6 @@ class Catalog:
         self._registries[kind].mark_listed(profile)
 
     def count_use(self, tool: Item) -> None:
-        """Count a call of the tool."""
         key = (tool.server, tool.name)
         self._call_counts[key] = self._call_counts.get(key, 0) + 1
 
@@ -411,10 +399,7 @@ class CatalogChange:
         self._seen_by: dict[Visibility, bool] = {}
 
     def is_seen_by(self, visibility: Visibility) -> bool:
-        """Whether the list changed for clients of that visibility.
-
-        A change that only some profiles see counts as seen by all that see its server.
-        """
+        """Whether the list changed for such clients; for some profiles counts for all that see the server."""
         if visibility.is_unrestricted:
             return True
         if visibility not in self._seen_by:

@@ -1,6 +1,4 @@
-"""Reads one definition as text: finds members, splits off the input schema, and removes members of the
-wrong type.
-"""
+"""Reads one definition as text: finds members, splits off the input schema, removes wrong members."""
 
 from collections.abc import Mapping
 from functools import lru_cache

@@ -130,7 +130,6 @@ class ExpandSchema:
 
 
 def _read_arguments(params: Mapping[str, Raw]) -> _ExpandSchemaArguments:
-    """The arguments; raises InvalidExpansionRequest."""
     try:
         is_object = bytes(params.get("arguments", b""))[:1] == b"{"
         given = argument_members(params, EXPAND_SCHEMA, "") if is_object else {}
@@ -168,7 +167,6 @@ def _path(raw: bytes) -> tuple[str, ...]:
 
 
 def _expand_part(schema: NavigableSchema, arguments: _ExpandSchemaArguments, tool: str) -> list[str]:
-    """One part of a schema; raises InvalidExpansionRequest."""
     found = schema.find(arguments.path)
     if isinstance(found, PathNotFound):
         raise _part_not_found(schema, found, tool)
@@ -295,7 +293,6 @@ def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
 
 
 def _unresolved_reason(reference: str) -> str:
-    """Why a reference leads nowhere."""
     return "leads nowhere" if reference.startswith("#") else "is outside of the schema and never fetched"
 
 
@@ -314,7 +311,6 @@ def _path_text(path: Iterable[str]) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    """A name short enough for a message."""
     return _replace_lone_surrogates(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…")
 
 

@@ -136,7 +136,6 @@ class Finder:
             await asyncio.wait({self._refreshing}, timeout=self._index_wait_seconds)
 
     async def close(self) -> None:
-        """Index nothing more."""
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
@@ -272,7 +271,6 @@ class Finder:
     async def explain(
         self, tool_query: ToolQuery, allowed: Allowed | None, keys: Sequence[ToolKey]
     ) -> dict[ToolKey, MatchReason]:
-        """Why each of these tools was found."""
         found = await self.candidates(tool_query, allowed, more=0)
         ranked = {one.key: one for group in found.groups for one in group}
         reasons: dict[ToolKey, MatchReason] = {}

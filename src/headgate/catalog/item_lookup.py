@@ -44,7 +44,6 @@ class NameIndex:
 
 
 def nearest_servers(name: str, servers: Sequence[str]) -> list[str]:
-    """The servers with similar names."""
     return difflib.get_close_matches(name[:200], servers, _MOST_NEAREST)
 
 
@@ -117,10 +116,7 @@ class UriRouter:
         self._cached_tables: dict[Visibility, _UriTables] = {}
 
     def route(self, uri: str, servers: Sequence[str], visibility: Visibility = EVERYTHING) -> Item | None:
-        """The resource at its server, or None if the server is unknown.
-
-        `servers` are those that the client sees.
-        """
+        """The resource at its server, one of `servers` that the client sees; None if it is unknown."""
         found = self.find_listed(uri, servers, visibility)
         if found is not None:
             return found
@@ -161,7 +157,6 @@ class UriRouter:
         return uri if found and (found.server, found.name) == (server, uri) else with_server(server, uri)
 
     def renames(self, server: str) -> bool:
-        """Whether some of the server's URIs have another public URI."""
         return server in self._tables().renamed
 
     def _tables(self, visibility: Visibility = EVERYTHING) -> _UriTables:

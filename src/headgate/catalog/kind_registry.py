@@ -80,10 +80,7 @@ class KindRegistry:
         self._changed_for_profiles: set[str] = set()
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
-        """Set the servers and their order, drop others; returns whether a served listing changed.
-
-        `disabled` servers keep their names.
-        """
+        """Set the servers as the catalog has them; returns whether a served listing changed."""
         before = self._differing_listings()
         self._server_order, self._disabled = tuple(servers), tuple(disabled)
         self._profile_listings.keep_servers(servers)
@@ -115,7 +112,6 @@ class KindRegistry:
         return next(found, None)
 
     def check_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
-        """Validate an upcoming listing, one definition per step."""
         known = self._profile_listings.entries_by_text(server)
         # A listing that was checked and never offered is replaced by the next one.
         checked = self._checked[server] = {}
@@ -145,7 +141,6 @@ class KindRegistry:
         return intake, self._rebuild() or for_profiles
 
     def restore_listings(self, listings: Iterable[StoredListing]) -> bool:
-        """Offer stored listings until the servers list again."""
         for stored in listings:
             self._checked[stored.server] = stored.checked_definitions()
             self._store_listing(stored.server, stored.definitions, PLAIN_PROFILE, stored.hint)
@@ -173,14 +168,12 @@ class KindRegistry:
         return intake, self._profile_listings.put(server, profile, listed, hint)
 
     def forget_profile(self, profile: ClientProfile) -> None:
-        """Drop the listings of this profile alone."""
         self._listed_profiles.pop(profile, None)
         if self._profile_listings.forget(profile):
             self._drop_listings(profile)
             self._rebuild()
 
     def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether the server listed for exactly that profile."""
         return self._profile_listings.has_own_listing(server, profile)
 
     def pending_servers(self) -> list[str]:
@@ -198,29 +191,24 @@ class KindRegistry:
         return {name for listed in self._profile_listings.all_listings_of(server) for _, name in listed}
 
     def shows_all(self, profile: ClientProfile) -> bool:
-        """Whether clients of that profile see every item."""
         return len(self.items) == len(self.plain_items) and not self._profile_listings.differs(profile)
 
     def has(self, key: Key) -> bool:
-        """Whether the server has such an item for any profile."""
         return key in self._names and any(
             key in listed for listed in self._profile_listings.all_listings_of(key[0])
         )
 
     def find(self, key: Key, profile: ClientProfile) -> Item | None:
-        """The item as clients of that profile see it, or None."""
         offer = (self._profile_listings.listing_of(key[0], profile) or {}).get(key)
         # A hidden item, or a late one of a removed server, has no name.
         name = self._names.get(key)
         return offer.as_item(name) if offer is not None and name is not None else None
 
     def cache_hint(self, profile: ClientProfile, visibility: Visibility) -> CacheHint:
-        """How long the listing may be cached: the strictest hint of all servers."""
         servers = filter(visibility.allows_server, self._server_order)
         return strictest(self._profile_listings.hint(server, profile) for server in servers)
 
     def differs(self, profile: ClientProfile) -> bool:
-        """Whether clients of that profile see other items than clients without capabilities."""
         return self._profile_listings.differs(profile)
 
     def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
@@ -240,10 +228,7 @@ class KindRegistry:
         return filtered
 
     def take_change(self) -> tuple[list[Item], list[Item], frozenset[str]]:
-        """The items at the last call of this method, and the current ones.
-
-        Also the servers whose listing changed since then for clients of some profiles.
-        """
+        """The items at the last call, the current ones, and servers that changed for some profiles only."""
         before, self._items_before_change = self._items_before_change, self.items
         servers = frozenset(self._changed_for_profiles)
         self._changed_for_profiles.clear()

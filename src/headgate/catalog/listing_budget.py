@@ -62,11 +62,9 @@ class ListingCandidate(msgspec.Struct, frozen=True):
 
     @property
     def leanest(self) -> DetailLevel:
-        """The shortest available level."""
         return next((level for level in reversed(DetailLevel) if self.form(level)), DetailLevel.NONE)
 
     def form(self, level: DetailLevel) -> bytes | None:
-        """The form of that level."""
         return self.forms[level] if level < DetailLevel.NONE else None
 
 
@@ -244,7 +242,6 @@ class _BudgetFill:
         return self._tokens() <= self._budget
 
     def take_pins(self) -> None:
-        """Add the pinned tools, in full if possible."""
         for one in self._favoured:
             if one.pinned:
                 self._take(one, DetailLevel.WHOLE)

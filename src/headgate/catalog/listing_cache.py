@@ -1,6 +1,4 @@
-"""Caches built listings until the catalog changes, and records which listing each visibility group got
-last.
-"""
+"""Caches built listings until the catalog changes, and records which one each visibility group got last."""
 
 import asyncio
 import logging
@@ -45,11 +43,9 @@ class ListingCache:
 
     @property
     def listings(self) -> Mapping[ListingVariant, BuiltListing]:
-        """All listings built so far."""
         return {variant: built for variant, (_, built) in self._built.items()}
 
     def cached(self, variant: ListingVariant) -> BuiltListing | None:
-        """The listing as last built."""
         made = self._built.get(self.shared_variant(variant))
         return made[1] if made is not None else None
 
@@ -100,7 +96,6 @@ class ListingCache:
         _log_listing(variant, built, before[1] if before is not None else None)
 
     def clear(self) -> None:
-        """Drop all listings: an input other than the tools has changed."""
         self._built.clear()
         self._generation += 1
 
@@ -164,7 +159,6 @@ class LastListed:
         return {variant: None for seen in self._by_group.values() for variant in seen}.keys()
 
     def forget(self, visibility_group: str) -> None:
-        """Forget a group whose clients are gone."""
         self._by_group.pop(visibility_group, None)
 
 

@@ -1,6 +1,4 @@
-"""Records how listings change (each change invalidates the provider's prompt cache) and reports them to
-operators.
-"""
+"""Records how listings change, which invalidates the provider's prompt cache, and reports it to operators."""
 
 import logging
 import time
@@ -88,11 +86,9 @@ class ListingChangeLog:
 
     @property
     def total(self) -> int:
-        """The number of changes of all listings."""
         return sum(known.changes for known in self._known.values())
 
     def counts(self) -> dict[str, int]:
-        """The number of changes of each listing."""
         counts: dict[str, int] = {}
         for known in self._known.values():
             counts[known.label] = counts.get(known.label, 0) + known.changes
@@ -103,7 +99,6 @@ class ListingChangeLog:
         return {known.label: known.fingerprint for known in self._known.values()}
 
     def last(self, label: str) -> ListingChange | None:
-        """The last change."""
         changes = [known.last for known in self._known.values() if known.label == label and known.last]
         return max(changes, key=lambda change: change.at, default=None)
 

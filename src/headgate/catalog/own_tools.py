@@ -175,10 +175,7 @@ def read_retrieve_arguments(params: Mapping[str, Raw]) -> RetrieveToolsArguments
 
 
 def read_wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
-    """The tool and its arguments; raises InvalidArguments.
-
-    An unknown member is never dropped: the tool would run without it.
-    """
+    """The tool and its arguments; raises InvalidArguments, also for an unknown member: none is dropped."""
     try:
         given = params["arguments"]
         usual = _wrapped_call_decoder.decode(given)

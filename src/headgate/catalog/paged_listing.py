@@ -69,7 +69,6 @@ class PagedListing:
 
     @property
     def items(self) -> Sequence[tuple[str, bytes]]:
-        """The public names and definitions, in order."""
         return self._items
 
     @property

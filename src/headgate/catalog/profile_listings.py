@@ -1,6 +1,4 @@
-"""The listings of one kind by server and client profile; profiles share the plain listing until theirs
-differs.
-"""
+"""Listings of one kind by server and client profile; profiles share the plain one until theirs differs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -112,7 +110,6 @@ class ProfileListings:
         return any(listing is not None for listing in self._own.pop(profile, {}).values())
 
     def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether the server listed for exactly that profile."""
         return server in (self._plain if profile == PLAIN_PROFILE else self._own.get(profile, {}))
 
     def differs(self, profile: ClientProfile) -> bool:
@@ -125,7 +122,6 @@ class ProfileListings:
         return all(listing is None for listings in self._own.values() for listing in listings.values())
 
     def has_any_listing(self, server: str) -> bool:
-        """Whether the server has listed for any profile."""
         return server in self._plain or any(server in listings for listings in self._own.values())
 
     def listing_of(self, server: str, profile: ClientProfile) -> ServerListing | None:

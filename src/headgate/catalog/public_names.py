@@ -125,10 +125,7 @@ def sanitise(text: str) -> str:
 
 
 def with_hash(name: str, server: str, tool: str, limit: int, salt: int = 0) -> str:
-    """The name with a short stable hash, for a tool whose plain name belongs to another.
-
-    The server part makes room for the hash, unless an operator chose the name.
-    """
+    """The name with a short stable hash; the server part makes room, unless an operator chose the name."""
     room = limit - HASH_LENGTH - 1
     by_itself = name == public_name(server, tool, limit)
     kept = public_name(server, tool, room) if by_itself else name[:room].rstrip("_")

@@ -1,6 +1,4 @@
-"""Shortens the description of a tool to its distinctive words, with a few keywords of its
-arguments.
-"""
+"""Shortens the description of a tool to its distinctive words, with a few keywords of its arguments."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -119,10 +117,7 @@ _GENERIC_WORDS: Final = WEAK_STOP_WORDS | frozenset([
 def argument_keywords(
     arguments: Collection[Any], known: str, room: int, repeated: Collection[str] = ()
 ) -> str:
-    """Up to three words that are not in `known`, in at most `room` characters.
-
-    Texts that are `repeated` in other tools are ignored.
-    """
+    """Up to three words that are not in `known`, within `room` characters and from texts not `repeated`."""
     seen = known.lower()
     found: list[str] = []
     for text in _texts(arguments, repeated):

@@ -24,10 +24,7 @@ class DefinitionPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredListing(msgspec.Struct, frozen=True):
-    """The definitions as the server sent them, with the results of their validation.
-
-    Validating a definition takes longer than everything else at a start.
-    """
+    """The definitions of a server, with the results of their validation, which takes longest at a start."""
 
     server: str
     kind: ItemKind

@@ -288,7 +288,6 @@ class ToolListings:
         return hint
 
     def report(self) -> list[ListingReport]:
-        """Every listing that was built or served, for operators."""
         return listing_reports(self._listing_cache.listings, self.changes)
 
     # Changes.
@@ -372,12 +371,10 @@ class ToolListings:
         return any(built.unlisted_count for built in self._listing_cache.listings.values())
 
     def forget_group(self, visibility_group: str) -> None:
-        """Forget a group whose client is gone."""
         self._last_listed.forget(visibility_group)
         self._pools.forget(visibility_group)
 
     def close(self) -> None:
-        """Build no more listings."""
         self._listing_cache.close()
 
 

@@ -119,7 +119,6 @@ class ToolPools:
             pool.refresh(key, self._now())
 
     def forget(self, visibility_group: str) -> None:
-        """Forget a group whose client is gone."""
         self.by_group.pop(visibility_group, None)
 
     def retain(self, exists: Callable[[Key], bool]) -> None:

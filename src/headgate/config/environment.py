@@ -65,10 +65,7 @@ KNOWN_VARIABLES = (
 
 
 def given_settings(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Each setting that the environment makes: field, value, variable; the weaker spelling comes first.
-
-    An empty variable is not set.
-    """
+    """Field, value and variable of each setting, the weaker spelling first; an empty variable is not set."""
     for variable in _weakest_first(environ, ROUTING):
         yield "listing", environ[variable], variable
     for part, field in SETTING_VARIABLES.items():

@@ -45,7 +45,6 @@ def _proxy_settings() -> dict[str, Any]:
 
 
 def config_schema_text() -> str:
-    """The schema as it is published."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -326,7 +326,6 @@ class _PolicyReader(msgspec.Struct, frozen=True):
     _warnings: list[str]
 
     def tools(self, everything: ToolSafety) -> dict[str, ToolSafety]:
-        """The settings of single tools."""
         policies: dict[str, ToolSafety] = {}
         for tool, entry in self._entry.tools.items():
             before = next((pattern for pattern in policies if matches_any(tool, (pattern,))), None)
@@ -340,7 +339,6 @@ class _PolicyReader(msgspec.Struct, frozen=True):
         return policies
 
     def policy(self, place: str, entry: ToolPolicyEntry, inherited: ToolSafety) -> ToolSafety:
-        """The settings of one tool, or of all tools."""
         policy = ToolSafety(
             kind=ToolClass(entry.kind) if entry.kind else None,
             key_argument=entry.key_argument,

@@ -91,10 +91,7 @@ def check_store_address(value: object, where: str) -> object:
 def consistent_knowledge_settings(
     settings: KnowledgeSettings, given: Collection[str], warnings: list[str]
 ) -> KnowledgeSettings:
-    """The settings made consistent; `given` are the paths of those that were set.
-
-    Raises ConfigError where given settings contradict each other.
-    """
+    """The settings made consistent; raises ConfigError where the `given` paths contradict each other."""
     if settings.weights.vector + settings.weights.bm25 <= 0:
         raise ConfigError(
             "both of knowledge.weights are 0, so that nothing could be ranked",

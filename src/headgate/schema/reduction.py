@@ -1,7 +1,4 @@
-"""Reduces a schema to the types it accepts, its upper levels or its argument names.
-
-Every reduced schema accepts whatever the whole one accepts.
-"""
+"""Reduces a schema to types, upper levels or argument names; the result accepts whatever the whole does."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple

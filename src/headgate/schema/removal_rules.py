@@ -42,7 +42,6 @@ class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
     schemas: Schemas = ()
 
     def of_element(self, index: int) -> Schemas:
-        """The schemas that apply to one element of the array."""
         found = []
         for schema in self.schemas:
             places = _prefix_items(schema)
@@ -51,7 +50,6 @@ class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
         return _distinct(found)
 
     def of_member(self, key: str) -> Schemas:
-        """The schemas that apply to one member of the object."""
         found: list[Any] = []
         for schema in self.schemas:
             # The pattern is not matched against the key: obeying a schema that does not apply does no harm.

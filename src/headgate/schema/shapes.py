@@ -1,6 +1,4 @@
-"""The shapes of values in terms that every dialect has, notes for descriptions on what a dialect has no
-keyword for, and the log of what a conversion changed.
-"""
+"""The shapes of values in terms of every dialect, notes on what a dialect lacks, and the log of changes."""
 
 import json
 from collections.abc import Iterable
@@ -81,7 +79,6 @@ class SchemaChanges:
         self._count = 0
 
     def add(self, where: str, what: str) -> None:
-        """Add one change at one place."""
         self._count += 1
         if len(self._lines) < _MOST_LINES:
             self._lines.append(f"{_cut(where, _LONGEST_PLACE)}: {_cut(what, _LONGEST_LINE)}")

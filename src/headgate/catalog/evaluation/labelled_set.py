@@ -168,7 +168,6 @@ class RetrievalMetrics(msgspec.Struct, frozen=True):
 
 
 def measure(judged: Sequence[JudgedQuery]) -> RetrievalMetrics:
-    """Compute the metrics of judged queries."""
     count = len(judged)
 
     def mean(values: Iterable[float]) -> float:
@@ -242,7 +241,6 @@ async def run_queries(
 
 
 def measure_latency(answers: Sequence[QueryRun]) -> QueryLatency:
-    """The latency of these queries."""
     times = sorted(answer.seconds for answer in answers) or [0.0]
     p50, p99 = (times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.99))
     return QueryLatency(round(1000 * p50, 3), round(1000 * p99, 3))

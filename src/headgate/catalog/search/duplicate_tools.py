@@ -32,13 +32,11 @@ class DuplicateGroups:
         return len(self._groups)
 
     def add(self, documents: Iterable[ToolDocument]) -> None:
-        """Add more documents."""
         for document in documents:
             self._add(_ComparedTool(document))
 
     @property
     def tools(self) -> list[list[ToolKey]]:
-        """The tools of each group."""
         return [[one.document.key for one in group] for group in self._groups]
 
     def _add(self, one: "_ComparedTool") -> None:

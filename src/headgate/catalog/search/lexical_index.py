@@ -114,7 +114,6 @@ class LexicalIndex:
                 yield
 
     def remove(self, server: str) -> None:
-        """Remove a server with all its documents."""
         for number in self._servers.pop(server, {}).values():
             self._discard(number)
 
@@ -126,10 +125,7 @@ class LexicalIndex:
         allowed: Allowed | None = None,
         floor: float = CONFIDENCE_FLOOR,
     ) -> list[ToolHit]:
-        """The tools that match the query, best first, equal ones by name.
-
-        None if the confidence of the best is below `floor`.
-        """
+        """The matching tools, best first, equal ones by name; none if the confidence is below `floor`."""
         visible = SearchFilter(self._documents, allowed) if allowed is not None else None
         ranking = self._rank(parse_query(query), visible)
         if ranking is None or ranking.confidence < floor:
@@ -138,7 +134,6 @@ class LexicalIndex:
         return [self._hit(one, ranking) for one in ordered[:limit]]
 
     def document(self, key: ToolKey) -> ToolDocument | None:
-        """The document of a tool, if it is indexed."""
         number = self._servers.get(key[0], {}).get(key)
         return None if number is None else self._documents[number]
 

@@ -163,10 +163,7 @@ class SearchFilter:
         self._scan_budget = _SCAN_BUDGET
 
     def top_visible_entries(self, term: str, most: int, postings: InvertedIndex) -> Entries:
-        """The visible documents with the largest impact of a term, and those equal to the last.
-
-        Invisible documents must not displace visible ones.
-        """
+        """The visible documents with the largest impact of a term, and those equal to the last."""
         found = self._scan_entries(*postings.top_entries(term, postings.size), most)
         if found is not None:
             return found
