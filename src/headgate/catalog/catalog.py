@@ -26,7 +26,7 @@ from headgate.catalog.name_allocation import (
 )
 from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, PagedListing
-from headgate.catalog.profile_listings import RecentProfiles
+from headgate.catalog.profile_listings import MOST_PROFILES
 from headgate.catalog.public_names import RESERVED, Key, NameOwners
 from headgate.catalog.stored_listing import StoredListing
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
@@ -74,7 +74,8 @@ class Catalog:
         # Curations of each server without effect, as last logged.
         self._unmatched_curations: dict[str, Curation] = {}
         self._listeners: list[Callable[[ItemKind], None]] = []
-        self._recent_profiles = RecentProfiles()
+        # The profiles with listings of their own, the least recently used first.
+        self._recent_profiles: dict[ClientProfile, None] = {}
         # Calls of each tool since the last `drain_usage`.
         self._call_counts: dict[Key, int] = {}
         self._naming: dict[ItemKind, NameAllocator] = dict.fromkeys(ItemKind, UnchangedNames(name_limit))
@@ -85,6 +86,7 @@ class Catalog:
             kind: KindRegistry(kind, naming, page_bytes, last.get(kind, ()), truncated=truncates)
             for kind, naming in self._naming.items()
         }
+        self._tools = self._registries[ItemKind.TOOLS]
         self._name_indexes = {
             kind: NameIndex(self._registries[kind]) for kind in (ItemKind.TOOLS, ItemKind.PROMPTS)
         }
@@ -162,7 +164,7 @@ class Catalog:
         if curations == self._curations:
             return False
         self._curations = curations
-        if self._registries[ItemKind.TOOLS].curate(curations):
+        if self._tools.curate(curations):
             self._notify(ItemKind.TOOLS)
         for server in curations:
             self._warn_of_unmatched_curation(server)
@@ -184,9 +186,11 @@ class Catalog:
         hint: CacheHint = NO_HINT,
     ) -> ValidatedListing:
         """Replace the server's listing of a kind for clients of that profile."""
-        dropped = self._recent_profiles.add(profile)
-        if dropped is not None:
-            self._drop_profile(dropped)
+        if profile != PLAIN_PROFILE:
+            self._recent_profiles.setdefault(profile)
+            self._use_profile(profile)
+            if len(self._recent_profiles) > MOST_PROFILES:
+                self.forget_profile(next(iter(self._recent_profiles)))
         intake, changed = self._registries[kind].replace_listing(server, definitions, profile, hint)
         if changed:
             self._notify(kind)
@@ -208,12 +212,13 @@ class Catalog:
 
     def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
         """Whether the server has listed its tools for exactly that profile."""
-        return self._registries[ItemKind.TOOLS].has_own_listing(server, profile)
+        return self._tools.profile_listings.has_own_listing(server, profile)
 
     def forget_profile(self, profile: ClientProfile) -> None:
         """Drop the listings of a profile that no client has any more."""
-        self._recent_profiles.forget(profile)
-        self._drop_profile(profile)
+        self._recent_profiles.pop(profile, None)
+        for registry in self._registries.values():
+            registry.forget_profile(profile)
 
     def resolve(self, kind: ItemKind, name: str, caller: Identity) -> Item:
         """The tool or prompt of that public name, an alias (`server:name`, `server__name`) or a former name.
@@ -259,17 +264,17 @@ class Catalog:
 
     def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
         """Everything of a kind as servers defined it; the same object until something changes."""
-        self._recent_profiles.use(listing_context.profile)
+        self._use_profile(listing_context.profile)
         visibility = self.visibility(listing_context.caller)
         return self._registries[kind].listing(listing_context.profile, listing_context.era, visibility)
 
     def visible(self, profile: ClientProfile, visibility: Visibility = EVERYTHING) -> list[Item]:
         """The tools that such clients see, in order; an equal list until something changes."""
-        return self._registries[ItemKind.TOOLS].visible(profile, visibility)
+        return self._tools.visible(profile, visibility)
 
     def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
         """Record that clients of that profile have listed, and are to be notified of changes."""
-        self._recent_profiles.use(profile)
+        self._use_profile(profile)
         self._registries[kind].mark_listed(profile)
 
     def count_use(self, tool: Item) -> None:
@@ -301,23 +306,23 @@ class Catalog:
     @property
     def every_tool(self) -> list[Item]:
         """The tools of all profiles; a new list after each change, the same one until then."""
-        return self._registries[ItemKind.TOOLS].items
+        return self._tools.items
 
     def shows_all(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see every tool."""
-        return self._registries[ItemKind.TOOLS].shows_all(profile)
+        return self._tools.shows_all(profile)
 
     def differs(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see other tools than clients without capabilities."""
-        return self._registries[ItemKind.TOOLS].differs(profile)
+        return self._tools.profile_listings.differs(profile)
 
     def has(self, key: Key) -> bool:
         """Whether the server has such a tool for any profile."""
-        return self._registries[ItemKind.TOOLS].has(key)
+        return self._tools.has(key)
 
     def tool(self, key: Key, profile: ClientProfile, visibility: Visibility = EVERYTHING) -> Item | None:
         """The tool of a server as such clients see it, or None."""
-        item = self._registries[ItemKind.TOOLS].find(key, profile)
+        item = self._tools.find(key, profile)
         return item if item is not None and visibility.allows(item) else None
 
     def take_change(self, kind: ItemKind) -> "CatalogChange":
@@ -326,11 +331,11 @@ class Catalog:
 
     def __len__(self) -> int:
         """The number of tools that clients without capabilities see."""
-        return len(self._registries[ItemKind.TOOLS].plain_items)
+        return len(self._tools.plain_items)
 
     def _warn_of_unmatched_curation(self, server: str) -> None:
         """Log curated tools that the server does not have, once for each set of them."""
-        tools = self._registries[ItemKind.TOOLS].listed_names(server)
+        tools = self._tools.listed_names(server)
         if tools is None:
             return
         idle = self.curation(server).without_effect(tools)
@@ -344,9 +349,11 @@ class Catalog:
         for listener in self._listeners:
             listener(kind)
 
-    def _drop_profile(self, profile: ClientProfile) -> None:
-        for registry in self._registries.values():
-            registry.forget_profile(profile)
+    def _use_profile(self, profile: ClientProfile) -> None:
+        """Mark a profile with listings of its own as used."""
+        if profile in self._recent_profiles:
+            del self._recent_profiles[profile]
+            self._recent_profiles[profile] = None
 
     def _not_found(self, kind: ItemKind, name: str, visibility: Visibility) -> HeadgateError:
         unused = self._unavailable_server(name)

@@ -53,7 +53,7 @@ class KindRegistry:
         self._truncated = truncated
         self._server_order: tuple[str, ...] = ()
         self._disabled: tuple[str, ...] = ()
-        self._profile_listings = ProfileListings()
+        self.profile_listings = ProfileListings()
         self._entries: list[CatalogEntry] = []
         # Validation results of upcoming listings.
         self._checked: dict[str, dict[bytes, CheckedDefinition]] = {}
@@ -83,7 +83,7 @@ class KindRegistry:
         """Set the servers as the catalog has them; returns whether a served listing changed."""
         before = self._differing_listings()
         self._server_order, self._disabled = tuple(servers), tuple(disabled)
-        self._profile_listings.keep_servers(servers)
+        self.profile_listings.keep_servers(servers)
         return self._rebuild() or before != self._differing_listings()
 
     def curate(self, curations: Mapping[str, Curation]) -> bool:
@@ -102,7 +102,7 @@ class KindRegistry:
         return [
             list(self._items_of(profile))
             for profile in self._listed_profiles
-            if self._profile_listings.differs(profile)
+            if self.profile_listings.differs(profile)
         ]
 
     def find_former(self, name: str) -> Item | None:
@@ -112,7 +112,7 @@ class KindRegistry:
         return next(found, None)
 
     def check_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
-        known = self._profile_listings.entries_by_text(server)
+        known = self.profile_listings.entries_by_text(server)
         # A listing that was checked and never offered is replaced by the next one.
         checked = self._checked[server] = {}
         for definition in definitions:
@@ -155,7 +155,7 @@ class KindRegistry:
         self, server: str, definitions: Sequence[bytes], profile: ClientProfile, hint: CacheHint
     ) -> tuple[ValidatedListing, bool]:
         """Store a listing; returns whether it changed for clients of the profile."""
-        known = self._profile_listings.entries_by_text(server)
+        known = self.profile_listings.entries_by_text(server)
         sources = {text: offer.source for text, offer in known.items()}
         intake = validate_listing(server, self.kind, definitions, sources, self._checked.pop(server, {}))
         listed: ServerListing = {}
@@ -165,55 +165,49 @@ class KindRegistry:
                 name = self._name_allocator.plain_name(server, source.name)
                 offer = CatalogEntry(self.kind, server, source, name, truncated=self._truncated)
             listed[offer.key] = offer
-        return intake, self._profile_listings.put(server, profile, listed, hint)
+        return intake, self.profile_listings.put(server, profile, listed, hint)
 
     def forget_profile(self, profile: ClientProfile) -> None:
         self._listed_profiles.pop(profile, None)
-        if self._profile_listings.forget(profile):
+        if self.profile_listings.forget(profile):
             self._drop_listings(profile)
             self._rebuild()
-
-    def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
-        return self._profile_listings.has_own_listing(server, profile)
 
     def pending_servers(self) -> list[str]:
         """The servers that have not listed since the start."""
         return [
             server
             for server in self._server_order
-            if server in self._restored_servers or not self._profile_listings.has_any_listing(server)
+            if server in self._restored_servers or not self.profile_listings.has_any_listing(server)
         ]
 
     def listed_names(self, server: str) -> set[str] | None:
         """The server's own names of its items, of any profile; None if it has not listed yet."""
         if server not in self._server_order or server in self.pending_servers():
             return None
-        return {name for listed in self._profile_listings.all_listings_of(server) for _, name in listed}
+        return {name for listed in self.profile_listings.all_listings_of(server) for _, name in listed}
 
     def shows_all(self, profile: ClientProfile) -> bool:
-        return len(self.items) == len(self.plain_items) and not self._profile_listings.differs(profile)
+        return len(self.items) == len(self.plain_items) and not self.profile_listings.differs(profile)
 
     def has(self, key: Key) -> bool:
         return key in self._names and any(
-            key in listed for listed in self._profile_listings.all_listings_of(key[0])
+            key in listed for listed in self.profile_listings.all_listings_of(key[0])
         )
 
     def find(self, key: Key, profile: ClientProfile) -> Item | None:
-        offer = (self._profile_listings.listing_of(key[0], profile) or {}).get(key)
+        offer = (self.profile_listings.listing_of(key[0], profile) or {}).get(key)
         # A hidden item, or a late one of a removed server, has no name.
         name = self._names.get(key)
         return offer.as_item(name) if offer is not None and name is not None else None
 
     def cache_hint(self, profile: ClientProfile, visibility: Visibility) -> CacheHint:
         servers = filter(visibility.allows_server, self._server_order)
-        return strictest(self._profile_listings.hint(server, profile) for server in servers)
-
-    def differs(self, profile: ClientProfile) -> bool:
-        return self._profile_listings.differs(profile)
+        return strictest(self.profile_listings.hint(server, profile) for server in servers)
 
     def visible(self, profile: ClientProfile, visibility: Visibility) -> list[Item]:
         """The items that such clients see; an equal list until something changes."""
-        differs = self._profile_listings.differs(profile)
+        differs = self.profile_listings.differs(profile)
         items = list(self._items_of(profile)) if differs else self.plain_items
         return items if visibility.is_unrestricted else self._filter(items, profile, visibility)
 
@@ -237,7 +231,7 @@ class KindRegistry:
     def listing(self, profile: ClientProfile, era: Era, visibility: Visibility) -> PagedListing:
         """Every visible item as its server defined it; the same object until something changes."""
         self.mark_listed(profile)
-        shared_profile = profile if self._profile_listings.differs(profile) else PLAIN_PROFILE
+        shared_profile = profile if self.profile_listings.differs(profile) else PLAIN_PROFILE
         listing = self._listings.pop((shared_profile, era, visibility), None) or self._listing(
             shared_profile, era, visibility
         )
@@ -272,7 +266,7 @@ class KindRegistry:
 
     def _items_of(self, profile: ClientProfile) -> Iterator[Item]:
         for server in self._server_order:
-            for key, offer in (self._profile_listings.listing_of(server, profile) or {}).items():
+            for key, offer in (self.profile_listings.listing_of(server, profile) or {}).items():
                 if not self._hides(key):
                     yield offer.as_item(self._names[key])
 
@@ -288,7 +282,7 @@ class KindRegistry:
         # One entry for each item of any profile, the plain one where profiles differ.
         every: ServerListing = {}
         for server in self._server_order:
-            for listed in self._profile_listings.all_listings_of(server):
+            for listed in self.profile_listings.all_listings_of(server):
                 for key, offer in listed.items():
                     if not self._hides(key):
                         every.setdefault(key, offer)
@@ -302,7 +296,7 @@ class KindRegistry:
             self._entries, self._plain_names = entries, plain_names
             self.items = [offer.as_item(self._names[offer.key]) for offer in entries]
         before, self.plain_items = self.plain_items, self.items
-        if not self._profile_listings.is_uniform:
+        if not self.profile_listings.is_uniform:
             self.plain_items = list(self._items_of(PLAIN_PROFILE))
         if before == self.plain_items:
             return False

@@ -45,34 +45,6 @@ def same_listing(one: ServerListing, other: ServerListing) -> bool:
 MOST_PROFILES = 16
 
 
-class RecentProfiles:
-    """The profiles with listings of their own, the least recently used first."""
-
-    def __init__(self) -> None:
-        self._profiles: dict[ClientProfile, None] = {}
-
-    def add(self, profile: ClientProfile) -> ClientProfile | None:
-        """Add a profile; returns the one to evict, if any."""
-        if profile == PLAIN_PROFILE:
-            return None
-        self._profiles.pop(profile, None)
-        self._profiles[profile] = None
-        if len(self._profiles) <= MOST_PROFILES:
-            return None
-        oldest = next(iter(self._profiles))
-        del self._profiles[oldest]
-        return oldest
-
-    def use(self, profile: ClientProfile) -> None:
-        """Mark a profile as used, if it is one of them."""
-        if profile in self._profiles:
-            self.add(profile)
-
-    def forget(self, profile: ClientProfile) -> None:
-        """Remove a profile that has no listings of its own any more."""
-        self._profiles.pop(profile, None)
-
-
 class ProfileListings:
     """Listings by profile and server; a profile without a listing of its own has the plain one."""
 
