@@ -15,39 +15,18 @@ from headgate.protocol.jsonrpc_errors import INVALID_PARAMS
 from headgate.protocol.result_conversion import tool_error_result
 
 # How SDK servers and common frameworks begin their messages about wrong arguments, in lower case.
+# fmt: off
 _REFUSAL_PHRASES: Final = (
-    "-32602",
-    "input validation error",
-    "invalid argument",
-    "invalid input",
-    "invalid param",
-    "validation error",
-    "missing required",
-    "missing propert",
-    "missing field",
-    "required propert",
-    "required param",
-    "required positional argument",
-    "required keyword-only argument",
-    "is required",
-    "is missing",
-    "field required",
-    "unexpected keyword argument",
-    "unexpected argument",
-    "unknown argument",
-    "unrecognized_keys",
-    "invalid_type",
-    "invalid type:",
-    "invalid enum value",
-    "unknown field",
-    "unknown variant",
-    "failed to deserialize",
-    "input should be",
-    "is not of type",
-    "additional properties are not allowed",
-    "must not have additional properties",
+    "-32602", "input validation error", "invalid argument", "invalid input", "invalid param",
+    "validation error", "missing required", "missing propert", "missing field", "required propert",
+    "required param", "required positional argument", "required keyword-only argument", "is required",
+    "is missing", "field required", "unexpected keyword argument", "unexpected argument",
+    "unknown argument", "unrecognized_keys", "invalid_type", "invalid type:", "invalid enum value",
+    "unknown field", "unknown variant", "failed to deserialize", "input should be", "is not of type",
+    "additional properties are not allowed", "must not have additional properties",
     "unexpected additional propert",
 )
+# fmt: on
 # The same with a varying word in between: `must be a string`, `expected number, received string`.
 _REFUSAL_PATTERN: Final = re.compile(
     r"must be (?:an? )?(?:string|number|integer|boolean|array|object|null)\b|expected [^,]{1,60}, received "

@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from headgate.catalog.errors import (
     PromptNotFound,
     ResourceNotFound,
@@ -393,17 +395,14 @@ class Catalog:
         return silent[0]
 
 
-class CatalogChange:
+class CatalogChange(msgspec.Struct, frozen=True):
     """A change of one kind, and which clients see it."""
 
-    def __init__(
-        self, before: Sequence[Item], after: Sequence[Item], changed_for_profiles: Collection[str] = ()
-    ) -> None:
-        """`changed_for_profiles` are servers whose listing changed for clients of some profiles."""
-        self._before = before
-        self._after = after
-        self._changed_for_profiles = changed_for_profiles
-        self._seen_by: dict[Visibility, bool] = {}
+    _before: Sequence[Item]
+    _after: Sequence[Item]
+    # Servers whose listing changed for clients of some profiles.
+    _changed_for_profiles: Collection[str]
+    _seen_by: dict[Visibility, bool] = {}
 
     def is_seen_by(self, visibility: Visibility) -> bool:
         """Whether the list changed for such clients; for some profiles counts for all that see the server."""

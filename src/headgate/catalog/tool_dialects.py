@@ -182,10 +182,10 @@ def restore_arguments(arguments: bytes, definition: bytes, dialect: Dialect) -> 
 
 
 class _ArgumentRestorer:
-    def __init__(self, values: int = 0, *, literal: bool = False) -> None:
-        """Values from a text are `literal`: a text in them is JSON only if no text is allowed there."""
-        self._values = values
-        self._literal = literal
+    def __init__(self) -> None:
+        self._values = 0
+        # Whether the values are from a text: a text in them is JSON only if no text is allowed there.
+        self._literal = False
 
     def arguments(self, text: str, shape: ValueShape) -> str:
         # From last to first, so that the positions of the others stay valid.
@@ -209,52 +209,40 @@ class _ArgumentRestorer:
         """The restored value; the same object if nothing changes."""
         self._count()
         level = nesting_level_inside(choice, level)
-        if isinstance(value, str):
-            return self._text(value, choice, level)
         if isinstance(value, dict | list):
             return self._container(value, choice, level)
-        return value
-
-    def _text(self, value: str, choice: ShapeUnion, level: int) -> Any:
-        if self._literal and _takes_text(choice):
+        if not isinstance(value, str) or (self._literal and _takes_text(choice)):
             return value
         found = _parse_json_text(value, choice, level)
-        if isinstance(found, str):
-            return found
-        inner = _ArgumentRestorer(self._values, literal=True)
-        found = inner._container(found, choice, level)
-        self._values = inner._values
+        if not isinstance(found, str):
+            before, self._literal = self._literal, True
+            found = self._container(found, choice, level)
+            self._literal = before
         return found
 
     def _container(self, value: Any, choice: ShapeUnion, level: int) -> Any:
         shape = self._shape_of(value, choice, level)
         if shape is None:
             return value
-        if isinstance(value, dict):
-            return self._object(value, shape, level)
-        if shape.items is None:
-            return value
-        found = [self._value(old, shape.items, level + 1) for old in value]
-        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+        if isinstance(value, list):
+            if shape.items is None:
+                return value
+            items = [self._value(old, shape.items, level + 1) for old in value]
+            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        found: dict[str, Any] = {}
+        for name, old in value.items():
+            inner = shape.properties.get(name)
+            if inner is None:
+                found[name] = old
+            elif not _is_left_out(old, inner, name, shape):
+                found[name] = self._value(old, inner, level + 1)
+        changed = len(found) < len(value) or any(found[name] is not old for name, old in value.items())
+        return found if changed else value
 
     def _count(self) -> None:
         self._values += 1
         if self._values > _MOST_VALUES:
             raise UnsupportedSchema(f"more than {_MOST_VALUES} values")
-
-    def _object(self, value: dict[str, Any], shape: ValueShape, level: int) -> Any:
-        found: dict[str, Any] = {}
-        changed = False
-        for name, old in value.items():
-            inner = shape.properties.get(name)
-            if inner is None:
-                found[name] = old
-            elif _is_left_out(old, inner, name, shape):
-                changed = True
-            else:
-                found[name] = self._value(old, inner, level + 1)
-                changed |= found[name] is not old
-        return found if changed else value
 
     def _shape_of(self, value: Any, choice: ShapeUnion, level: int) -> ValueShape | None:
         """The most likely alternative: of objects preferably the one with exactly these members."""

@@ -146,6 +146,5 @@ def _says_nothing_of_members(keyword: str) -> bool:
 
 
 def _is_any_text(schema: Any) -> bool:
-    if not isinstance(schema, Mapping):
-        return schema is True
-    return schema.get("type", "string") == "string" and schema.keys() <= {*ANNOTATION_KEYWORDS, "type"}
+    known = isinstance(schema, Mapping) and schema.keys() <= {*ANNOTATION_KEYWORDS, "type"}
+    return schema is True or (known and schema.get("type", "string") == "string")

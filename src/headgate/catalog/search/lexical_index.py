@@ -154,7 +154,12 @@ class LexicalIndex:
             score=self._hit(placed, ranking).score if ranking and placed and is_found else 0.0,
             contributions=contributions,
             missing=tuple(word.term for word in words if word.term not in seen),
-            clause=_best_clause(parsed_query, contributions),
+            # The words of the clause that the tool matches best.
+            clause=max(
+                parsed_query.clauses if contributions else (),
+                key=lambda clause: sum(one.share for one in contributions if one.word in clause),
+                default=(),
+            ),
             confidence=round(ranking.confidence, 4) if ranking else 0.0,
             words=round(placed.words, 4) if placed else 0.0,
             meaning=round(placed.meaning, 4) if placed and placed.meaning is not None else None,
@@ -201,14 +206,3 @@ class LexicalIndex:
             for word, match, gain in matched_query_terms(words, self._postings, number)
         ]
         return tuple(sorted(found, key=lambda one: (-one.share, one.word)))
-
-
-def _best_clause(parsed_query: ParsedQuery, answered: Sequence[TermContribution]) -> tuple[str, ...]:
-    """The words of the clause that the tool matches best."""
-    if not answered:
-        return ()
-    return max(
-        parsed_query.clauses,
-        key=lambda clause: sum(one.share for one in answered if one.word in clause),
-        default=(),
-    )
