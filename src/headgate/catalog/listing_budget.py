@@ -135,7 +135,10 @@ def fit_to_budget(
     Tools keep the order of the candidates, after the gateway's own, or before them if all are in full.
     `serve` returns the bytes sent for a form; it may be slow and is called only for forms that may be listed.
     """
-    kept = _kept_readers(own, budget, meter, most)
+    stubs = own.reader_stubs
+    too_many = most is not None and len(stubs) > most * _READERS_SHARE
+    # Stubs of the tools that read large results, if they fit their reserved share.
+    kept = () if too_many or meter.tokens(stubs) > budget * _READERS_SHARE else stubs
     for level, beside in _ways_to_show_all(candidates, own, kept):
         whole = level is DetailLevel.WHOLE
         filling = _BudgetFill(candidates, beside, budget, meter, most, serve, whole=whole)
@@ -143,22 +146,15 @@ def fit_to_budget(
             filling.lift_pins()
             filling.enrich()
             return filling.result()
-    finders = _finders(own, kept, budget, meter)
-    filling = _BudgetFill(candidates, finders, budget, meter, most, serve, whole=False)
+    sets = (finders + readers for readers in (kept, ()) for finders in own.finders)
+    fitting = (tools for tools in sets if meter.tokens(tools) <= budget * _OWN_SHARE)
+    beside = next(fitting, own.finders[-1])
+    filling = _BudgetFill(candidates, beside, budget, meter, most, serve, whole=False)
     filling.take_pins()
     filling.take_most_used()
     filling.take_stubs()
     filling.enrich()
     return filling.result()
-
-
-def _kept_readers(
-    own: OwnToolForms, budget: int, meter: ListingTokenMeter, most: int | None
-) -> tuple[NamedDefinition, ...]:
-    """Stubs of the tools that read large results, if they fit their reserved share."""
-    stubs = own.reader_stubs
-    too_many = most is not None and len(stubs) > most * _READERS_SHARE
-    return () if too_many or meter.tokens(stubs) > budget * _READERS_SHARE else stubs
 
 
 def _ways_to_show_all(
@@ -169,9 +165,15 @@ def _ways_to_show_all(
     The tools that read large results are listed if that shortens no other tool, or within their reserved
     share; no tool is left to search because of them.
     """
+    names = {one.name for one in candidates}
+    # Without tools to call there are no results to read.
+    readers, stubs = (
+        tuple(tool for tool in tools if names and tool[0] not in names)
+        for tools in (own.readers, own.reader_stubs)
+    )
     ways = (
-        (DetailLevel.WHOLE, _unclaimed(own.readers, candidates)),
-        (DetailLevel.WHOLE, _unclaimed(own.reader_stubs, candidates)),
+        (DetailLevel.WHOLE, readers),
+        (DetailLevel.WHOLE, stubs),
         *((level, own.expander + kept) for level in (DetailLevel.SLIM, DetailLevel.STUB) if kept),
         (DetailLevel.WHOLE, ()),
         (DetailLevel.SLIM, own.expander),
@@ -179,22 +181,6 @@ def _ways_to_show_all(
     )
     # Some are equal if there are no such tools.
     return dict.fromkeys(ways)
-
-
-def _unclaimed(
-    readers: tuple[NamedDefinition, ...], candidates: Sequence[ListingCandidate]
-) -> tuple[NamedDefinition, ...]:
-    names = {one.name for one in candidates}
-    # Without tools to call there are no results to read.
-    return tuple(tool for tool in readers if tool[0] not in names) if names else ()
-
-
-def _finders(
-    own: OwnToolForms, kept: tuple[NamedDefinition, ...], budget: int, meter: ListingTokenMeter
-) -> tuple[NamedDefinition, ...]:
-    sets = (finders + readers for readers in (kept, ()) for finders in own.finders)
-    fitting = (tools for tools in sets if meter.tokens(tools) <= budget * _OWN_SHARE)
-    return next(fitting, own.finders[-1])
 
 
 class _BudgetFill:

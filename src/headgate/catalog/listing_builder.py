@@ -1,7 +1,7 @@
 """Builds the tool listing of one variant from prepared bytes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -157,7 +157,9 @@ class ListingBuilder:
         counted = Counter(fitted.levels.values())
         choice = ""
         if mode is ListingMode.AUTO:
-            mode = _resulting_mode(counted.keys())
+            # The mode that a listing with these levels amounts to.
+            reduced = ListingMode.FULL if not counted.keys() - {DetailLevel.WHOLE} else ListingMode.SLIM
+            mode = ListingMode.BUDGET if counted.keys() & {DetailLevel.STUB, DetailLevel.NONE} else reduced
             choice = self._choice(mode, fitted.tokens, build, own) if items else ""
         return BuiltListing(
             mode,
@@ -341,10 +343,3 @@ class _ListingBuild:
         # A slim form that the dialect cannot express is replaced by the full one.
         whole = form == item.definition and self._listing_format.era is Era.HANDSHAKE
         return item.handshake_definition if whole else form
-
-
-def _resulting_mode(levels: Set[DetailLevel]) -> ListingMode:
-    """The mode that a listing with these levels amounts to."""
-    if not levels - {DetailLevel.WHOLE}:
-        return ListingMode.FULL
-    return ListingMode.BUDGET if levels & {DetailLevel.STUB, DetailLevel.NONE} else ListingMode.SLIM

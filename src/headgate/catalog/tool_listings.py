@@ -212,21 +212,19 @@ class ToolListings:
             return self._catalog.listing(kind, listing_context).page(cursor)
         self._catalog.mark_listed(ItemKind.TOOLS, listing_context.profile)
         variant = self._variant(listing_context)
-        listing = await self._listing(variant, listing_context)
+        if not variant.is_built:
+            short = self._short_listing(listing_context.visibility_group, variant)
+            listing = PagedListing(ItemKind.TOOLS.result_member, short, self._page_bytes)
+        elif self._is_plain(variant):
+            listing = self._catalog.listing(ItemKind.TOOLS, listing_context)
+        else:
+            listing = (await self._listing_cache.get(variant)).listing
         if cursor is None:
             if not listing.is_fingerprinted:
                 # In another thread: thousands of tools would delay other clients.
                 await asyncio.to_thread(lambda: listing.fingerprint)
             self._record_listed(variant, listing_context, listing.fingerprint)
         return listing.page(cursor)
-
-    async def _listing(self, variant: ListingVariant, listing_context: ListingContext) -> PagedListing:
-        if not variant.is_built:
-            short = self._short_listing(listing_context.visibility_group, variant)
-            return PagedListing(ItemKind.TOOLS.result_member, short, self._page_bytes)
-        if self._is_plain(variant):
-            return self._catalog.listing(ItemKind.TOOLS, listing_context)
-        return (await self._listing_cache.get(variant)).listing
 
     def _short_listing(self, visibility_group: str, variant: ListingVariant) -> list[NamedDefinition]:
         """The gateway's own tools, and the tools that the group has found."""
