@@ -163,7 +163,7 @@ class KindRegistry:
             offer = known.get(source.definition.text)
             if offer is None:
                 name = self._name_allocator.plain_name(server, source.name)
-                offer = CatalogEntry(self.kind, server, source, name, truncated=self._truncated)
+                offer = CatalogEntry(self.kind, (server, source.name), source, name, self._truncated)
             listed[offer.key] = offer
         return intake, self.profile_listings.put(server, profile, listed, hint)
 

@@ -3,32 +3,29 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.catalog.public_names import Key
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.item import Item, ItemKind, UpstreamItem, publish_item
 
 
-class CatalogEntry:
+class CatalogEntry(msgspec.Struct, eq=False):
     """An item with data that is computed once, although all items are listed again at every change."""
 
-    __slots__ = ("_item", "_kind", "_truncated", "key", "plain_name", "source")
-
-    def __init__(
-        self, kind: ItemKind, server: str, source: UpstreamItem, plain_name: str, *, truncated: bool = False
-    ) -> None:
-        """`truncated` is whether results of the item may be truncated."""
-        self._kind = kind
-        self._truncated = truncated
-        self.source = source
-        self.key: Key = (server, source.name)
-        self.plain_name = plain_name
-        self._item: Item | None = None
+    kind: ItemKind
+    key: Key
+    source: UpstreamItem
+    plain_name: str
+    # Whether results of the item may be truncated.
+    truncated: bool
+    _item: Item | None = None
 
     def as_item(self, name: str) -> Item:
         """The item under that public name."""
         if self._item is None or self._item.public_name != name:
-            self._item = publish_item(self._kind, self.key[0], self.source, name, truncated=self._truncated)
+            self._item = publish_item(self.kind, self.key[0], self.source, name, truncated=self.truncated)
         return self._item
 
 

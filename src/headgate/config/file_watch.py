@@ -32,16 +32,27 @@ async def watch_settings(
     `report` hears of it and of its end.
     Files are read in a thread, so a slow disk does not hold up the loop.
     """
-    if current.config_path is None:
-        current = await _first_file(load, interval_seconds, sleep, report)
-        yield current
-    assert current.config_path is not None
+    reported = ""
+    while current.config_path is None:
+        await sleep(interval_seconds)
+        try:
+            settings = await asyncio.to_thread(load)
+        except ConfigError as error:
+            report(error)
+            if error.message != reported:
+                reported = error.message
+                _log_config_error(error)
+            continue
+        report(None)
+        if settings.config_path is not None:
+            current = settings
+            yield current
     file = _WatchedConfigFile(current.config_path, load, report)
     while True:
         await sleep(interval_seconds)
-        settings = await asyncio.to_thread(file.read_if_changed)
-        if settings is not None and settings != current:
-            current = settings
+        fresh = await asyncio.to_thread(file.read_if_changed)
+        if fresh is not None and fresh != current:
+            current = fresh
             yield current
 
 
@@ -60,23 +71,6 @@ def servers_to_run(fresh: Settings, running: Sequence[ServerSpec], *, prefix: bo
             before = [names.index(one.name) + 1 for one in running[:position] if one.name in names]
             servers.insert(before[-1] if before else 0, spec)
     return tuple(servers)
-
-
-async def _first_file(load: Load, interval_seconds: float, sleep: Sleep, report: Report) -> Settings:
-    reported = ""
-    while True:
-        await sleep(interval_seconds)
-        try:
-            settings = await asyncio.to_thread(load)
-        except ConfigError as error:
-            report(error)
-            if error.message != reported:
-                reported = error.message
-                _log_config_error(error)
-        else:
-            report(None)
-            if settings.config_path is not None:
-                return settings
 
 
 class _WatchedConfigFile:

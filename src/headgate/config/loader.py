@@ -32,6 +32,8 @@ TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema", "inputs")
 _EDITOR_DIRECTORIES = (".vscode", ".cursor", ".gemini")
 RESERVED_PROXY_KEYS = ("redactResults",)
 _KINDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+# Flags that are called otherwise than their setting.
+_FIELD_OF_FLAG = {"store": "knowledge.store"}
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
 
 
@@ -96,11 +98,8 @@ def load(
 def _editor_values(document: Mapping[str, object], path: Path, base_paths: BasePaths) -> dict[str, str]:
     """The variables that VS Code and Cursor fill in: directories, and defaults of their inputs."""
     folder = path.parent.parent if path.parent.name in _EDITOR_DIRECTORIES else path.parent
-    values = {
-        "workspaceFolder": str(folder),
-        "workspaceFolderBasename": folder.name,
-        "userHome": str(base_paths.home),
-    }
+    values = {"workspaceFolder": str(folder), "workspaceFolderBasename": folder.name}
+    values["userHome"] = str(base_paths.home)
     inputs = document.get("inputs")
     for one in inputs if isinstance(inputs, list) else ():
         if isinstance(one, dict) and isinstance(default := one.get("default"), str) and default:
@@ -145,17 +144,11 @@ def _entries(sections: Mapping[str, object], path: Path, warnings: list[str]) ->
 
 
 def _from_flags(flags: Flags, base_paths: BasePaths) -> list[GivenSetting]:
-    given_settings = {
-        "transport": flags.transport,
-        "host": flags.host,
-        "port": flags.port,
-        "data_dir": flags.data_dir,
-        "listing": flags.listing,
-        "knowledge.store": flags.store,
-    }
+    given = msgspec.structs.asdict(flags)
+    del given["config"]
     return [
-        GivenSetting(field, value, f"--{field.rpartition('.')[2].replace('_', '-')}", base_paths)
-        for field, value in given_settings.items()
+        GivenSetting(_FIELD_OF_FLAG.get(name, name), value, f"--{name.replace('_', '-')}", base_paths)
+        for name, value in given.items()
         if value is not None
     ]
 

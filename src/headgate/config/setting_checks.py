@@ -66,12 +66,11 @@ def assemble_struct(values: Mapping[str, Any], kind: type[msgspec.Struct]) -> di
     made: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         plain, above = plain_type(field.type), f"{field.name}."
+        inner = {path.removeprefix(above): one for path, one in values.items() if path.startswith(above)}
         if field.name in values:
             made[field.name] = values[field.name]
-        elif is_struct(plain):
-            inner = {path.removeprefix(above): one for path, one in values.items() if path.startswith(above)}
-            if inner:
-                made[field.name] = plain(**assemble_struct(inner, plain))
+        elif inner and is_struct(plain):
+            made[field.name] = plain(**assemble_struct(inner, plain))
     return made
 
 
