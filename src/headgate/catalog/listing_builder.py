@@ -197,8 +197,10 @@ class ListingBuilder:
 
     def _own(self, listing_format: ListingFormat, servers: tuple[str, ...]) -> OwnToolForms:
         key = (listing_format.dialect, servers)
-        if key in self._own_forms:
-            return self._own_forms[key]
+        known = self._own_forms.get(key)
+        if known is not None:
+            return known
+        # Another thread may do the same meanwhile, so nothing is read again.
         if len(self._own_forms) >= _MOST_OWN_FORMS:
             self._own_forms.clear()
 

@@ -110,7 +110,7 @@ class RetrieveTools:
             sees_all = self._tools.shows_all(request.profile) and visibility.is_unrestricted
             searched.append(await self._search(tool_query, more, None if sees_all else allowed, arguments))
         visibility_group = visibility_group_of(request.session, request.caller)
-        registration = self._register(request, {one.query: one.best for one in searched})
+        registration = self._register(request, searched)
         builder = _RetrievalReply(self._tools, request.profile, visibility, arguments, registration)
         reply = builder.build(
             searched, pool_size=len(self._pools.keys(visibility_group)), pool_limit=self._pools.limit
@@ -164,14 +164,13 @@ class RetrieveTools:
                 raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
         return frozenset(requested) if requested else None
 
-    def _register(self, request: McpRequest, found: dict[str, list[FusedScore]]) -> PoolUpdate | None:
+    def _register(self, request: McpRequest, searched: list["_QueryMatches"]) -> PoolUpdate | None:
         if not self._is_dynamic(request):
             return None
         scores: dict[Key, float] = {}
         # In the order of the queries; with the best score of a tool that matches several.
-        for answers in found.values():
-            for one in answers:
-                scores[one.key] = max(one.score, scores.get(one.key, 0.0))
+        for one in [group[0] for matches in searched for group in matches.entries]:
+            scores[one.key] = max(one.score, scores.get(one.key, 0.0))
         group = visibility_group_of(request.session, request.caller)
         return self._pools.register(group, scores) if scores else None
 
@@ -185,11 +184,6 @@ class _QueryMatches(msgspec.Struct, frozen=True, kw_only=True):
     weak: bool
     likely_servers: list[dict[str, str]]
     reasons: dict[Key, MatchReason]
-
-    @property
-    def best(self) -> list[FusedScore]:
-        """The best tool of each group in full."""
-        return [group[0] for group in self.entries]
 
 
 class _RetrievalReply(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from msgspec import DecodeError, Raw, defstruct
 from msgspec.json import Decoder
@@ -26,8 +26,9 @@ _LARGE: Final = 64 * 1024
 # For more members, decoding the whole object is faster.
 _MOST_PICKED: Final = 4
 
-_object = Decoder(dict[str, Raw])
-_array = Decoder(list[Raw])
+# The slow parser gives bytes where these give Raw.
+_object = cast("Decoder[dict[str, Raw | bytes]]", Decoder(dict[str, Raw]))
+_array = cast("Decoder[Sequence[Raw | bytes]]", Decoder(list[Raw]))
 _Opened = TypeVar("_Opened")
 
 
@@ -114,7 +115,7 @@ class BoundedJson:
         if value[:1] != b"{":
             return {}
         if value not in self._objects:
-            opened = self._open(value, _decode_object, _scan_object)
+            opened = self._open(value, _object.decode, _scan_object)
             if opened is None:
                 # Not cached: the exact path may still afford it.
                 return {}
@@ -126,7 +127,7 @@ class BoundedJson:
         if value[:1] != b"[":
             return []
         if value not in self._arrays:
-            opened = self._open(value, _decode_array, array_elements)
+            opened = self._open(value, _array.decode, array_elements)
             if opened is None:
                 return []
             self._arrays[value] = opened
@@ -154,14 +155,6 @@ class BoundedJson:
     def _affords(self, units: int) -> bool:
         self._units_left -= units
         return self._units_left >= 0
-
-
-def _decode_array(value: bytes) -> Sequence[Raw | bytes]:
-    return _array.decode(value)
-
-
-def _decode_object(value: bytes) -> dict[str, Raw | bytes]:
-    return dict(_object.decode(value))
 
 
 def _scan_object(value: bytes) -> dict[str, Raw | bytes]:

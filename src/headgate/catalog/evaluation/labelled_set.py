@@ -183,7 +183,7 @@ def measure(judged: Sequence[JudgedQuery]) -> RetrievalMetrics:
         recall_at_1=mean(_recall(one, 1) for one in places),
         recall_at_5=mean(_recall(one, 5) for one in places),
         recall_at_10=mean(_recall(one, 10) for one in places),
-        ndcg_at_10=mean(_ndcg(one) for one in places),
+        ndcg_at_10=mean(map(_ndcg, places)),
         reciprocal_rank=mean(1 / min(one) if one else 0.0 for one in places),
         unanswered=mean(float(not found) for _, found in judged),
     )
