@@ -303,14 +303,12 @@ class _ListingBuild:
     def _level(self, item: Item) -> DetailLevel:
         curation = self._curation(item.server)
         mode = curation.mode or self._listing_format.mode
-        if mode is ListingMode.SEARCH and not curation.pins(item.name):
-            return DetailLevel.NONE
         if mode is ListingMode.FULL or curation.pins(item.name):
             return DetailLevel.WHOLE
         if mode is ListingMode.PARTITIONED:
             shorter = self._partitioned(item) != item.definition
             return DetailLevel.PARTITIONED if shorter else DetailLevel.WHOLE
-        return DetailLevel.SLIM
+        return DetailLevel.NONE if mode is ListingMode.SEARCH else DetailLevel.SLIM
 
     def _partitioned(self, item: Item) -> bytes:
         return self._tool_forms.partitioned(item.definition, self._listing_format.dialect)

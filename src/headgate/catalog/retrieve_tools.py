@@ -106,7 +106,6 @@ class RetrieveTools:
             await time_slice.yield_if_expired()
             tool_query = ToolQuery(query, arguments.limit or self._top_k, servers, bool(arguments.read_only))
             more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
-            # As in most cases.
             sees_all = self._tools.shows_all(request.profile) and visibility.is_unrestricted
             searched.append(await self._search(tool_query, more, None if sees_all else allowed, arguments))
         visibility_group = visibility_group_of(request.session, request.caller)
