@@ -45,10 +45,11 @@ class UnreachedServer(msgspec.Struct, frozen=True):
     reason: str
 
 
-class _SearchFigures(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The figures of every report."""
+class LabelledSetReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="set"):
+    """The result for a labelled set."""
 
     version: str
+    set: str
     # None for search by words alone.
     model: str | None
     tools: int
@@ -58,20 +59,21 @@ class _SearchFigures(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     # The number of queries answered by words alone although there is a model.
     without_model: int
     time: QueryLatency
-
-
-class LabelledSetReport(_SearchFigures, frozen=True, kw_only=True, tag="set"):
-    """The result for a labelled set."""
-
-    set: str
     # Held out by the set and not run.
     left_out: int
     misses: tuple[MissedLabelledQuery, ...]
 
 
-class SearchabilityReport(_SearchFigures, frozen=True, kw_only=True, tag="catalog"):
+class SearchabilityReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="catalog"):
     """The result for the tools of the operator's own servers."""
 
+    version: str
+    model: str | None
+    tools: int
+    metrics: RetrievalMetrics
+    unanswered: int
+    without_model: int
+    time: QueryLatency
     servers: tuple[ServerRecall, ...]
     unreached: tuple[UnreachedServer, ...]
     confusions: tuple[Confusion, ...]
