@@ -273,8 +273,6 @@ class JsonLines:
         return len(self._spans) // 2
 
     def __getitem__(self, index: int) -> Raw:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         return decode_raw(self._view[self._spans[2 * index] : self._spans[2 * index + 1]])
 
 

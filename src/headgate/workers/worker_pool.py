@@ -90,13 +90,13 @@ class WorkerPool:
             slots.release()
 
     async def _run(self, job: Job, entry: str, content: Payload) -> JobResult:
-        sent: bytes | FileRange
-        if isinstance(content, bytes):
-            sent = content
-        else:
-            # The store keeps in a file what is not in memory.
-            assert isinstance(content, FileContent)
-            sent = FileRange(content.fileno(), content.start, content.size)
+        # The store keeps in a file what is not in memory.
+        assert isinstance(content, bytes | FileContent)
+        sent = (
+            content
+            if isinstance(content, bytes)
+            else FileRange(content.fileno(), content.start, content.size)
+        )
         self._processes.discard_dead()
         try:
             reply = await self._processes.run(_encode(job), sent, seconds=self._seconds, entry=entry)
