@@ -23,8 +23,6 @@ _COMMAND_SECONDS = 60.0
 
 
 class RefreshableListings(Protocol):
-    """The listings of all clients."""
-
     async def refresh(self) -> Collection[str]:
         """Build listings anew; returns the visibility groups whose listing has changed."""
 

@@ -50,8 +50,6 @@ class LedgerRecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerRecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a recovery."""
-
     # The damage of the ledger; empty when it is whole.
     damage: str
     # None where nothing is wrong.

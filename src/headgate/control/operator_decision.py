@@ -20,8 +20,6 @@ from headgate.domain.upstream_policy import ToolClass
 
 
 class OperatorDecision(StrEnum):
-    """A decision about a stuck transaction."""
-
     # The remaining compensations run again.
     RETRY = "retry"
     # Everything was undone by hand.

@@ -39,8 +39,6 @@ class RecordedOperations(Protocol):
 
 
 class RecordedTransactions(Protocol):
-    """The recorded transactions."""
-
     async def counts(self) -> Mapping[Phase, int]:
         """How many there are in each phase."""
 

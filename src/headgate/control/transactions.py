@@ -62,8 +62,6 @@ class TransactionDetails(NamedTuple):
 
 
 class TransactionResolution(NamedTuple):
-    """A transaction after an operator's decision."""
-
     transaction: TransactionRecord
     decision: OperatorDecision
     # Calls of it that are still in doubt.

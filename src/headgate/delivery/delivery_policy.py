@@ -32,8 +32,6 @@ class _ToolInputDefinition(msgspec.Struct, rename="camel"):
 
 
 class DeliveryPolicy:
-    """The delivery policy of each server and tool."""
-
     def __init__(
         self, servers: Iterable[ServerSpec] = (), honours_keys: Callable[[str], bool] = lambda server: False
     ) -> None:

@@ -34,8 +34,6 @@ class _ProbeToolResult(msgspec.Struct, rename="camel"):
 
 
 class ProbeDelivery(Protocol):
-    """Sends the call of the probe tool."""
-
     async def send_with_retry(self, call: UpstreamCall, *, kind: ToolClass | None = None) -> McpResponse:
         """The upstream's answer; raises HeadgateError."""
 

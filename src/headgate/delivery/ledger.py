@@ -21,8 +21,6 @@ from headgate.domain.upstream_policy import ToolClass
 
 
 class OperationState(StrEnum):
-    """The state of an operation."""
-
     # Sent, or about to be sent.
     INTENT = "intent"
     # The server answered with a request for input, and the client has to continue the call.
@@ -100,8 +98,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimVerdict(StrEnum):
-    """The result of a claim."""
-
     # The INTENT is durable and belongs to the claimant, who sends the call.
     GRANTED = "granted"
     # It has another owner or has ended; its state tells.

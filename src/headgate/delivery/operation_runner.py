@@ -68,8 +68,6 @@ _MAY_STILL_RUN_CODES = (UpstreamTimeout.code, _CANCELLED)
 
 
 class RetryingDelivery(Protocol):
-    """Sends calls to upstreams."""
-
     def send_with_retry(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
         """The upstream's answer; raises HeadgateError, whose effect says what may have happened."""
 

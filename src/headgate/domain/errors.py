@@ -144,8 +144,6 @@ class UpstreamError(HeadgateError):
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream did not answer in time."""
-
     code = "TIMEOUT"
     effect = Effect.UNKNOWN
     may_still_run = True

@@ -22,8 +22,6 @@ class Role(StrEnum):
 
 
 class IdentitySource(StrEnum):
-    """How an identity was established."""
-
     # Stdio, or an open endpoint on the loopback address.
     LOCAL = "local"
     API_KEY = "api_key"
@@ -109,8 +107,6 @@ class Visibility(Protocol):
 
 
 class _Unrestricted(msgspec.Struct, frozen=True):
-    """Hides nothing."""
-
     is_unrestricted: bool = True
     label: str = ""
 

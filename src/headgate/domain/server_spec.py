@@ -9,8 +9,6 @@ from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, UpstreamPol
 
 
 class TransportType(StrEnum):
-    """How an upstream is reached."""
-
     STDIO = "stdio"
     STREAMABLE_HTTP = "streamable-http"
     SSE = "sse"
@@ -94,8 +92,6 @@ class ServerState(StrEnum):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The status of one upstream, for operators."""
-
     name: str
     # None where the entry has no value.
     transport: TransportType | None = None

@@ -23,8 +23,6 @@ class RequestState(StrEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TxRequest:
-    """A call in flight."""
-
     request_id: str
     tool: str
     arguments: dict[str, Any] | None

@@ -78,8 +78,6 @@ def checked_compensation(given: Compensation | str | None) -> Compensation | Non
 
 
 class RequestSender(Protocol):
-    """Delivers the calls of a transaction."""
-
     config: TxConfig
 
     async def deliver(self, request: TxRequest) -> TxResult:
@@ -91,8 +89,6 @@ class RequestSender(Protocol):
 
 
 class ToolClassifier(Protocol):
-    """Knows the class of each tool."""
-
     async def kind_of(self, tool: str) -> ToolClass:
         """The class according to the annotations; raises what the session raises."""
 

@@ -251,8 +251,6 @@ def steps_left_reason(steps: Sequence[StepRecord]) -> str:
 
 
 class _CompensationAttempt(msgspec.Struct, frozen=True):
-    """The outcome of one attempt of a compensation."""
-
     effect: Effect
     state: StepState = StepState.UNDO_FAILED
     error: str = ""

@@ -6,8 +6,6 @@ from typing import NamedTuple, Protocol
 
 
 class Phase(StrEnum):
-    """The phase of a transaction."""
-
     RUNNING = "running"
     # Its steps are being undone; there is no way back to RUNNING.
     COMPENSATING = "compensating"
@@ -36,8 +34,6 @@ class TransactionStatus(StrEnum):
 
 
 class StepState(StrEnum):
-    """The state of a step."""
-
     # Recorded, and sent or about to be sent.
     SENT = "sent"
     # Possibly executed.
@@ -93,8 +89,6 @@ class StepView(Protocol):
 
 
 class RollbackAction(StrEnum):
-    """The next action of a rollback."""
-
     # Wait for the outcome of a step that was sent.
     WAIT = "wait"
     # Run the compensation of the step.

@@ -70,8 +70,6 @@ _CLOSE_SECONDS = 5.0
 
 
 class SagaRunner:
-    """Runs the transactions of all callers."""
-
     def __init__(
         self,
         store: TransactionStore,

@@ -72,8 +72,6 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StepOutcome(msgspec.Struct, frozen=True):
-    """A step with its answer or its error."""
-
     transaction: TransactionRecord
     step: StepRecord
     call: UpstreamCall | None = None

@@ -88,8 +88,6 @@ class RollbackArguments(TransactionArguments, frozen=True, kw_only=True):
 
 
 class OperationArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments of get_operation."""
-
     op_id: str = ""
 
 
@@ -202,8 +200,6 @@ class TransactionTool(NamedTuple):
 
 
 class TransactionTools:
-    """The tools for transactions and operations."""
-
     def __init__(
         self,
         saga_runner: SagaRunner,

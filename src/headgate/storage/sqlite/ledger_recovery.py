@@ -35,8 +35,6 @@ _UNREADABLE: Final = (sqlite3.Error, LedgerDamaged, UnicodeDecodeError)
 
 
 class _RecoveredCall(NamedTuple):
-    """The recovered row of an operation."""
-
     facts: Sequence[Any]
     error: bytes
     result: bytes

@@ -97,8 +97,6 @@ IN_ROW: Final = StoredResultLocation()
 
 
 class StoredAnswer(NamedTuple):
-    """An answer as its row has it."""
-
     result: bytes
     error: bytes
     typed: bool
