@@ -134,7 +134,7 @@ def _retried_step(
             return None
         case StepState.DOUBT:
             if known is None or _is_unknown(known):
-                raise _step_in_doubt(transaction, step, known)
+                raise _in_doubt_error(transaction, step, known)
             return None
         case StepState.UNDO_FAILED:
             return _next_round(step)
@@ -142,7 +142,7 @@ def _retried_step(
             return _next_round(step)
         case StepState.UNDO_DOUBT:
             if known is None or _is_unknown(known):
-                raise _compensation_in_doubt(transaction, step, known)
+                raise _in_doubt_error(transaction, step, known)
             if known.state in (OperationState.DONE, OperationState.FAILED):
                 return None
             if known.kind in (ToolClass.READ, ToolClass.IDEMPOTENT):
@@ -173,33 +173,24 @@ def _next_round(step: StepRecord) -> StepRecord:
     return replace(step, state=StepState.DONE, undo_round=step.undo_round + 1, undo_op_id="")
 
 
-def _step_in_doubt(
+def _in_doubt_error(
     transaction: TransactionRecord, step: StepRecord, known: Operation | None
 ) -> TransactionFailed:
-    call = f"step {step.number} ({step.tool}) of transaction {transaction.id}"
-    if known is None:
-        return TransactionFailed(
-            f"{call} may have been carried out, and the ledger has forgotten it",
-            hint="undo by hand what was carried out, then resolve with --compensated; or with --leave",
-        )
-    return TransactionFailed(
-        f"{call} may have been carried out, which decides what is undone",
-        hint=f"check whether it was, then {resolve_command(known.op_id)}; "
-        "the rollback then continues by itself",
-    )
-
-
-def _compensation_in_doubt(
-    transaction: TransactionRecord, step: StepRecord, known: Operation | None
-) -> TransactionFailed:
-    compensation = f"the compensation of step {step.number} ({step.undo_tool})"
-    settle = (
-        f"{resolve_command(known.op_id)}, or " if known is not None else "resolve with --compensated, or "
-    )
-    return TransactionFailed(
-        f"{compensation} of transaction {transaction.id} may have been carried out, so it is not made again",
-        hint=f"check whether it was, then {settle}add --on-doubt retry if a second call does no harm",
-    )
+    """The error of a retry at a step, or a compensation, that may have been executed."""
+    undo = step.state is StepState.UNDO_DOUBT
+    what = f"step {step.number} ({step.undo_tool if undo else step.tool}) of transaction {transaction.id}"
+    settle = resolve_command(known.op_id) if known is not None else "resolve with --compensated"
+    if undo:
+        why = "so it is not made again"
+        what = f"the compensation of {what}"
+        hint = f"check whether it was, then {settle}, or add --on-doubt retry if a second call does no harm"
+    elif known is None:
+        why = "and the ledger has forgotten it"
+        hint = f"undo by hand what was carried out, then {settle}; or with --leave"
+    else:
+        why = "which decides what is undone"
+        hint = f"check whether it was, then {settle}; the rollback then continues by itself"
+    return TransactionFailed(f"{what} may have been carried out, {why}", hint=hint)
 
 
 def resolve_command(op_id: str) -> str:
