@@ -71,7 +71,9 @@ class SqliteConnection:
         return self._connection.execute(SQLITE_SQL[statement], values).fetchall()
 
     async def fetch_matching(self, statement: str, keys: Sequence[Row]) -> list[Row]:
-        return [row for key in keys for row in self._connection.execute(SQLITE_SQL[statement], key)]
+        # There are tens of thousands of keys where many chunks are indexed.
+        execute, sql = self._connection.execute, SQLITE_SQL[statement]
+        return [row for key in keys for row in execute(sql, key)]
 
     async def execute(self, statement: str, *values: object) -> None:
         self._connection.execute(SQLITE_SQL[statement], values)
