@@ -159,14 +159,16 @@ class Session:
 class Stream:
     """An event stream that is being read; every read has a bound."""
 
-    def __init__(self, response: HTTPResponse) -> None:
+    def __init__(self, response: HTTPResponse, seconds: float = SECONDS) -> None:
         self.response = response
+        self._seconds = seconds
         # The last id that came.
         self.id = ""
 
     def event(self) -> tuple[str, str]:
         """The name and the data of the next event; raises TimeoutError, or EOFError at the end."""
         name, data = "message", ""
+        give_up_at = time.monotonic() + self._seconds
         while True:
             line = self.response.readline().decode()
             if not line:
@@ -180,6 +182,9 @@ class Stream:
                 data += value.strip()
             elif not field and not value and data:
                 return name, data
+            if time.monotonic() > give_up_at:
+                # Comments keep the timeout of the socket from firing.
+                raise TimeoutError(f"no event within {self._seconds:g} s")
 
     def message(self) -> dict[str, Any]:
         """The next message."""

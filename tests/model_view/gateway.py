@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testkit.clients.streaming_http import Handshaker
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import (
@@ -19,7 +20,6 @@ from testkit.upstreams import (
 from tests.model_view.agents import Agent, converse
 from tests.model_view.model import ModelView, Step
 from tests.real.knowledge import BY_WORDS, told, write_all
-from tests.real.protocol_clients import Handshaker
 
 START_SECONDS = 40.0
 # Every conversation takes seconds; a loaded machine may take many times that.

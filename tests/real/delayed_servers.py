@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import changing_listing_command, configuration, stdio_entry, tool, write_listing
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 from tests.real.source_text_clients import modern_http_client, pages
 
 START_SECONDS = 60.0

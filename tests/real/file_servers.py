@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from testkit.clients.streaming_http import Message
 from testkit.upstreams import announcing, server_command, stdio_entry
-from tests.real.protocol_clients import Message
 
 TRANSPORTS = ("stdio", "http")
 CAPABILITIES: Message = {"tools": {}, "prompts": {}, "resources": {}}

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from mcp_types import CallToolResult
 
+from testkit.clients.streaming_http import Message
 from testkit.upstreams import server_command, stdio_entry
 from tests.real.mcp_clients import McpClient
-from tests.real.protocol_clients import Message
 
 LIMIT = 8000
 META_KEY = "io.headgate/result"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from tests.real.source_text_clients import ANSWER_SECONDS, ENVELOPE, MODERN
+from testkit.clients.plain_http import MODERN
+from testkit.clients.streaming_http import ANSWER_SECONDS, ENVELOPE
 
 # Enough to keep both sides busy, and far less than what would fill the buffers between them.
 AT_ONCE = 50

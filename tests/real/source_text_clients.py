@@ -4,23 +4,14 @@ import json
 import select
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from http.client import HTTPConnection, HTTPResponse
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
+from testkit.clients.plain_http import LEGACY
+from testkit.clients.streaming_http import ANSWER_SECONDS, CLIENT_INFO, ENVELOPE, Handshaker, Stateless
 from tests.real.listing_text import members
 
-ANSWER_SECONDS = 30
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
-VISITOR = {"name": "raw", "version": "1"}
-HELLO = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": VISITOR}
-# What a request of the modern era says about its sender.
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": VISITOR,
-}
+HELLO = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO}
 
 
 class RawClient(Protocol):
@@ -95,76 +86,25 @@ def stdio_client(
             process.kill()
 
 
-class HttpClient:
-    """Speaks either era to a streamable HTTP endpoint, on one connection."""
+class HttpTextClient:
+    """Speaks either era to a streamable HTTP endpoint."""
 
-    def __init__(self, connection: HTTPConnection, path: str, headers: dict[str, str]) -> None:
-        self._connection = connection
-        self._path = path
-        self._headers = headers
-        self._next_id = 0
+    def __init__(self, client: Handshaker | Stateless) -> None:
+        self._client = client
 
     def ask(self, method: str, params: dict[str, Any]) -> str:
-        self._next_id += 1
-        text, _ = self.post({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
-        return result_of(text)
-
-    def post(self, message: dict[str, Any]) -> tuple[str, HTTPResponse]:
-        self._connection.request("POST", self._path, json.dumps(message), self._headers_for(message))
-        response = self._connection.getresponse()
-        body = response.read().decode()
-        assert response.status < 300, f"{message['method']} was answered with {response.status}: {body}"
-        streamed = response.headers.get_content_subtype() == "event-stream"
-        return (last_event(body) if streamed else body), response
-
-    def _headers_for(self, message: dict[str, Any]) -> dict[str, str]:
-        both = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        return both | self._headers
+        stream = self._client.begin(method, params)
+        *_, answer = stream.texts()
+        assert stream.status < 300, f"{method} was answered with {stream.status}: {answer}"
+        return result_of(answer)
 
 
-class LegacyHttpClient(HttpClient):
-    """Speaks the legacy era, in a session."""
-
-    def shake_hands(self) -> None:
-        _, response = self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
-        self._headers = {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
-        self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+def legacy_http_client(url: str) -> "nullcontext[HttpTextClient]":
+    return nullcontext(HttpTextClient(Handshaker(url)))
 
 
-class ModernHttpClient(HttpClient):
-    """Speaks the modern era, each request on its own."""
-
-    def ask(self, method: str, params: dict[str, Any]) -> str:
-        return super().ask(method, params | {"_meta": ENVELOPE | params.get("_meta", {})})
-
-    def _headers_for(self, message: dict[str, Any]) -> dict[str, str]:
-        headers = super()._headers_for(message) | {"Mcp-Method": message["method"]}
-        name = message["params"].get("name")
-        return headers if name is None else headers | {"Mcp-Name": name}
-
-
-@contextmanager
-def legacy_http_client(url: str) -> Iterator[LegacyHttpClient]:
-    with connection_to(url) as connection:
-        client = LegacyHttpClient(connection, urlsplit(url).path, {})
-        client.shake_hands()
-        yield client
-
-
-@contextmanager
-def modern_http_client(url: str) -> Iterator[ModernHttpClient]:
-    with connection_to(url) as connection:
-        yield ModernHttpClient(connection, urlsplit(url).path, {"MCP-Protocol-Version": MODERN})
-
-
-def connection_to(url: str) -> "closing[HTTPConnection]":
-    return closing(HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_SECONDS))
-
-
-def last_event(body: str) -> str:
-    """The data of the last event of a stream: the answer, after whatever was said on the way to it."""
-    data = [line.removeprefix("data:").strip() for line in body.splitlines() if line.startswith("data:")]
-    return data[-1]
+def modern_http_client(url: str) -> "nullcontext[HttpTextClient]":
+    return nullcontext(HttpTextClient(Stateless(url)))
 
 
 def result_of(text: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
 from tests.real.file_servers import CAPABILITIES, TRANSPORTS, canned, discovery, greeting, tool, write
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 Start = Callable[..., GatewayProcess]
 MOST_OF_ONE, MOST_OF_ALL = 16_384, 65_536

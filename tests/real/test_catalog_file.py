@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.clients.streaming_http import Stateless
 from testkit.gateway_process import running_gateway
 from testkit.upstreams import tool
 from testkit.waiting import wait_until
@@ -25,7 +26,6 @@ from tests.real.delayed_servers import (
     put_back,
     states,
 )
-from tests.real.protocol_clients import Stateless
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.plain_http import LEGACY, MODERN
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, plain_environment, stdio_entry
 from tests.real.mcp_clients import stdio_gateway_command
 from tests.real.sdk_scripts import run, run_script
-from tests.real.source_text_clients import LEGACY, MODERN, stdio_client
+from tests.real.source_text_clients import stdio_client
 
 START_SECONDS = 30.0
 GREETING = 'grüße \\ "quoted" 😀'

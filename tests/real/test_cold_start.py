@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from tests.real.delayed_servers import Errand
-from tests.real.protocol_clients import Handshaker, Stateless
 
 START_SECONDS = 60.0
 # Far less than any wait for a server here, and enough for an answer on a busy machine.

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
+from testkit.clients.streaming_http import Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.procfs import descendants
 from testkit.upstreams import changing_listing_command, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
 from tests.real.delayed_servers import BY_WORDS, call, found, hundred, text
 from tests.real.mcp_clients import McpClient
-from tests.real.protocol_clients import Stateless
 from tests.real.source_text_clients import modern_http_client, pages
 
 START_SECONDS = 60.0

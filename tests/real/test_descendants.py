@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from testkit.clients.streaming_http import Stateless
 from testkit.gateway_process import GatewayProcess
 from testkit.procfs import still_alive
 from testkit.upstreams import configuration, server_command, stdio_entry
 from testkit.waiting import wait_until
-from tests.real.protocol_clients import Stateless
 
 # The server hears the end of its input and leaves; a gateway that is killed leaves it to the watchdog.
 GONE_SECONDS = 10.0

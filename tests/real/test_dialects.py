@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import echo_listing_command, stdio_entry, tool, write_listing
 from tests.real.delayed_servers import BY_WORDS, call, text
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 START_SECONDS = 60.0
 SHIP: Message = {

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing_mode import ListingMode
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.procfs import descendants
 from testkit.upstreams import changing_listing_command, echo_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
 from tests.real.delayed_servers import BY_WORDS, call, text
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import changing_listing_command, stdio_entry, write_listing
 from testkit.waiting import wait_until
 from tests.real.delayed_servers import BY_WORDS, call, hundred
-from tests.real.protocol_clients import Stateless
 
 START_SECONDS = 60.0
 NOTICE_SECONDS = 20.0

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Message, Stateless
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import announcing, configuration, lines_of, server_command, stdio_entry
 from testkit.waiting import wait_until
-from tests.real.protocol_clients import Message, Stateless
 
 WAIT_SECONDS = 20.0
 LARGE = 2 * 1024 * 1024

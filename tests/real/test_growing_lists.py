@@ -18,6 +18,7 @@ from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import (
@@ -31,7 +32,6 @@ from testkit.upstreams import (
 )
 from testkit.waiting import wait_until
 from tests.real.mcp_clients import McpClient, stdio_gateway_command, words
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 from tests.real.sdk_scripts import run_script
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

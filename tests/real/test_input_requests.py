@@ -15,13 +15,13 @@ from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, http_server, lines_of, listening, stdio_entry, whole_command
 from testkit.waiting import eventually, wait_until
 from tests.real.answering_clients import Company, Person
 from tests.real.mcp_clients import McpClient, stdio_gateway
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Stateless
 from tests.real.sdk_scripts import run_script
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

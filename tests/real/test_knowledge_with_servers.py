@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mcp_types import TextContent
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration
 from tests.real.knowledge import (
@@ -24,7 +25,6 @@ from tests.real.knowledge import (
     told,
     write_all,
 )
-from tests.real.protocol_clients import Handshaker, Stateless
 
 KNOWLEDGE = {"builtin": "knowledge"}
 EXAMPLE = {"builtin": "example"}

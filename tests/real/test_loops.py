@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.faults.tcp_proxy import FaultProxy, Faults
 from testkit.gateway_process import HOST, GatewayProcess, free_port, running_gateway
 from testkit.network import serving
@@ -21,7 +22,6 @@ from testkit.upstreams import configuration, echo_listing_command, stdio_entry, 
 from testkit.waiting import wait_until
 from tests.real.delayed_servers import call, text
 from tests.real.mcp_clients import McpClients, words
-from tests.real.protocol_clients import Handshaker, Stateless
 
 START_SECONDS = 60.0
 # Long enough for several generations of gateways, each of which takes well under a second to start.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, server_command, stdio_entry
-from tests.real.protocol_clients import Handshaker, Stateless
 
 START_SECONDS = 60.0
 MALFORMED = [

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, tool
 from testkit.waiting import wait_until
 from tests.real.delayed_servers import BY_WORDS, START_SECONDS, Errand, Yard, call, listed, text
-from tests.real.protocol_clients import Handshaker, Stateless
 
 SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
 

@@ -10,12 +10,12 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import changing_listing_command, listing_command, stdio_entry, write_listing
 from tests.real.delayed_servers import BY_WORDS, call, hundred, text
 from tests.real.listing_text import sources
 from tests.real.pipelined_calls import call_all
-from tests.real.protocol_clients import Handshaker, Stateless
 from tests.real.source_text_clients import modern_http_client, pages
 
 START_SECONDS = 60.0

@@ -12,12 +12,12 @@ from mcp.client.stdio import StdioServerParameters
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
+from testkit.clients.streaming_http import Handshaker, Plain, Stateless
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import changing_listing_command, plain_environment, stdio_entry, tool, write_listing
 from tests.real.delayed_servers import BY_WORDS, call, hundred, text
 from tests.real.mcp_clients import McpClient, stdio_gateway_command, words
-from tests.real.protocol_clients import Handshaker, Plain, Stateless
 from tests.real.sdk_scripts import run_script
 from tests.real.source_text_clients import modern_http_client, pages
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.sdk_servers.full_contents import NAMES, Contents
@@ -26,7 +27,6 @@ from testkit.upstreams import (
     whole_command,
 )
 from tests.real.answering_clients import Company, Person
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.source_text_clients import stdio_client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

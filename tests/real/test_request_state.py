@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from headgate.storage.files.sealer import Sealer, load_seal_key
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, http_server, lines_of, whole_command
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 
 START_SECONDS = 30.0
 OWN = ("old", "new")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.sdk_servers.large_results import META, log, mixed, people, pieces
 from testkit.upstreams import configuration, http_server, lines_of
@@ -31,7 +32,6 @@ from tests.real.large_results import (
     unknown,
 )
 from tests.real.mcp_clients import McpClient, McpClients
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import Handshaker, Message
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.procfs import descendants
 from testkit.upstreams import configuration
@@ -29,8 +30,6 @@ from tests.real.large_results import (
     texts,
 )
 from tests.real.mcp_clients import McpClients
-from tests.real.protocol_clients import Handshaker, Message
-from tests.real.source_text_clients import legacy_http_client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -86,8 +85,7 @@ async def test_what_is_within_the_limit_comes_byte_for_byte(
     gateway: GatewayProcess, tmp_path: Path, result: bytes
 ) -> None:
     params = {"name": DIG, "arguments": {"file": buried(tmp_path, result)}}
-    with legacy_http_client(gateway.url) as raw:
-        answer, _ = raw.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+    answer = Handshaker(gateway.url).begin("tools/call", params, 7).texts()[-1]
 
     # Not parsed here either: some of it is more than a parser takes.
     assert answer.encode() == b'{"jsonrpc":"2.0","id":7,"result":%s}' % result

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Message
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
 from testkit.waiting import wait_until
 from tests.real.large_results import QUESTIONS, Agent, buried, id_of, quarry_entry, said, texts, unknown
 from tests.real.mcp_clients import McpClients
-from tests.real.protocol_clients import Message
 
 START_SECONDS = 60.0
 MIB = 1024 * 1024

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import Message
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration
 from tests.real.large_results import LIMIT, Agent, buried, facts, id_of, quarry_entry, said, texts
 from tests.real.mcp_clients import McpClients
-from tests.real.protocol_clients import Message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess
 from testkit.upstreams import configuration
 from testkit.waiting import wait_until
@@ -22,7 +23,6 @@ from tests.real.large_results import (
     texts,
     unknown,
 )
-from tests.real.protocol_clients import Handshaker, Message, Stateless
 
 START_SECONDS = 60.0
 MARKER = " <truncated by smart mcp proxy> "

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import Message
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration
 from tests.real.large_results import (
@@ -22,7 +23,6 @@ from tests.real.large_results import (
     texts,
 )
 from tests.real.mcp_clients import McpClients
-from tests.real.protocol_clients import Message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

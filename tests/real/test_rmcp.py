@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, server_command, stdio_entry
 from tests.real.mcp_clients import McpClients, words
-from tests.real.protocol_clients import Handshaker, Stateless
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

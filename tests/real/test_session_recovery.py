@@ -13,13 +13,13 @@ from uuid import uuid4
 import pytest
 from mcp_types import TextResourceContents
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stream
 from testkit.gateway_process import GatewayProcess, free_port, running_gateway
 from testkit.parts import Parts
 from testkit.procfs import descendants, still_alive
 from testkit.upstreams import configuration, http_server, stdio_entry, whole_command
 from testkit.waiting import eventually, wait_until
 from tests.real.answering_clients import Person
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stream
 
 START_SECONDS = 30.0
 NOTICE_SECONDS = 15.0

@@ -13,13 +13,13 @@ import pytest
 
 from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import changing_listing_command, listings_over_http, stdio_entry, tool, write_listing
 from testkit.waiting import wait_until
 from tests.real.delayed_servers import BY_WORDS, hundred
 from tests.real.listing_text import sources
 from tests.real.mcp_clients import McpClient
-from tests.real.protocol_clients import Handshaker, Stateless
 from tests.real.source_text_clients import RawClient, legacy_http_client, modern_http_client, pages
 from tests.real.test_catalogs import catalogs
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from testkit.clients.streaming_http import Stateless
 from testkit.gateway_process import GatewayProcess, clean_environment, running_gateway
 from testkit.upstreams import configuration, lines_of, server_command, stdio_entry
 from testkit.waiting import wait_until
-from tests.real.protocol_clients import Stateless
 
 START_SECONDS = 60.0
 # A retry is taken over within about a second; a busy machine may take many times that.

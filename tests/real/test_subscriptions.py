@@ -14,13 +14,13 @@ import pytest_asyncio
 from mcp.client.client import Client
 from mcp.client.subscriptions import ResourceUpdated
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stateless, Stream
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, http_server, lines_of, stdio_entry, whole_command
 from testkit.waiting import eventually, wait_until
 from tests.real.answering_clients import Company
 from tests.real.mcp_clients import ANSWER_SECONDS
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless, Stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.upstreams import configuration, http_server, plain_environment, stdio_entry, whole_command
 from testkit.waiting import wait_until
 from tests.real.answering_clients import Company, Person
 from tests.real.mcp_clients import stdio_gateway_command
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.sdk_scripts import run_script
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from testkit.clients.streaming_http import Message
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.parts import Parts
 from testkit.sdk_servers.large_results import CLOSED_SCHEMA, PEOPLE_SCHEMA, people
 from testkit.upstreams import configuration, http_server, stdio_entry
 from tests.real.large_results import LIMIT, Agent, bulk_command, bulk_entry, facts, is_whole, texts
 from tests.real.mcp_clients import McpClient
-from tests.real.protocol_clients import Message
 
 START_SECONDS = 60.0
 MODES = ("full", "slim", "search", "dynamic", "budget", "auto")

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, http_server, lines_of, whole_command
 from testkit.waiting import wait_until
 from tests.real.answering_clients import Person
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 
 START_SECONDS = 30.0
 NOTICE_SECONDS = 10.0

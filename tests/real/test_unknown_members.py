@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, echo_listing_command, stdio_entry, write_listing
 from tests.real.delayed_servers import BY_WORDS
 from tests.real.mcp_clients import McpClient, McpClients, words
-from tests.real.protocol_clients import Handshaker, Stateless
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.clients.streaming_http import ANSWERS_ALL, Handshaker, Message, Stateless
 from testkit.gateway_process import HOST, GatewayProcess, free_port
 from testkit.upstreams import configuration, http_server, tool, whole_command, write_listing
 from testkit.waiting import wait_until
@@ -25,7 +26,6 @@ from tests.real.delayed_servers import (
     states,
     text,
 )
-from tests.real.protocol_clients import ANSWERS_ALL, Handshaker, Message, Stateless
 
 FOUND_MORE = "notifications/tools/list_changed"
 

@@ -13,10 +13,10 @@ from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from headgate.tx import TxConfig, TxSession
+from testkit.clients.streaming_http import Handshaker
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.sdk_servers.rmcp_shop import FEATURES, Shop
 from testkit.upstreams import configuration, server_command, stdio_entry
-from tests.real.protocol_clients import Handshaker
 
 START_SECONDS = 30.0
 DECLARED = "io.modelcontextprotocol/clientCapabilities"

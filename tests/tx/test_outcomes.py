@@ -12,9 +12,9 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
+from testkit.clients.streaming_http import Handshaker, Stateless
 from testkit.gateway_process import GatewayProcess, running_gateway
 from testkit.upstreams import configuration, http_server, server_command, stdio_entry
-from tests.real.protocol_clients import Handshaker, Stateless
 
 START_SECONDS = 30.0
 SPEAKING = {"experimental": {"rmcp": {"version": "0.1.0", "features": ["ack", "idempotency"]}}}

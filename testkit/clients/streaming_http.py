@@ -1,7 +1,6 @@
-"""Clients without an SDK, for what no SDK does: leave in the middle, come back, hand in what was changed."""
+"""Clients of both eras without an SDK, for what no SDK does: leave in the middle, come back, alter state."""
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -9,10 +8,18 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.real.source_text_clients import ANSWER_SECONDS, LEGACY, MODERN, VISITOR
+from testkit.clients import plain_http
+from testkit.clients.plain_http import JSON_HEADERS, LEGACY, MODERN
 
+ANSWER_SECONDS = 30
+CLIENT_INFO = {"name": "raw", "version": "1"}
+# What a request of the modern era says about its sender.
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
+}
 Message = dict[str, Any]
-BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 # Everything that a client can declare to answer.
 ANSWERS_ALL: Message = {"sampling": {}, "roots": {}, "elicitation": {"form": {}, "url": {}}}
 
@@ -23,31 +30,35 @@ class Stream:
     def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
         self._connection = connection
         self._response = response
+        self._events = plain_http.Stream(response, ANSWER_SECONDS)
         self.status = response.status
         self.streamed = response.headers.get_content_subtype() == "event-stream"
-        # The place to come back to.
-        self.last_id = ""
         self.headers = response.headers
+
+    @property
+    def last_id(self) -> str:
+        """The id to resume the stream after."""
+        return self._events.id
+
+    def next_text(self) -> str:
+        """The source text of the next message, empty at the end; raises TimeoutError when none comes."""
+        if not self.streamed:
+            return self._response.read().decode()
+        try:
+            return self._events.event()[1]
+        except EOFError:
+            return ""
+
+    def texts(self) -> list[str]:
+        """The source texts of all messages to the end, which closes the connection."""
+        found = list(iter(self.next_text, ""))
+        self.close()
+        return found
 
     def next(self) -> Message | None:
         """The next message, or None at the end; raises TimeoutError when none comes."""
-        if not self.streamed:
-            body = self._response.read()
-            return json.loads(body) if body else None
-        data, give_up_at = "", time.monotonic() + ANSWER_SECONDS
-        while line := self._response.readline().decode():
-            field, _, value = line.rstrip("\r\n").partition(":")
-            if field == "id":
-                self.last_id = value.strip()
-            elif field == "data":
-                data += value.strip()
-            elif not line.strip() and data:
-                message: Message = json.loads(data)
-                return message
-            if time.monotonic() > give_up_at:
-                # Signs of life keep the socket from saying so.
-                raise TimeoutError(f"no message within {ANSWER_SECONDS} s")
-        return None
+        text = self.next_text()
+        return json.loads(text) if text else None
 
     def until(self, method: str) -> Message:
         """The next message of that method; what comes before it is not looked at."""
@@ -77,11 +88,29 @@ class Plain:
         self._ids = count(1)
 
     def send(self, verb: str, headers: Mapping[str, str], body: Message | None = None) -> Stream:
+        """Send any request."""
         connection = HTTPConnection(self._place.netloc, timeout=ANSWER_SECONDS)
         connection.request(
-            verb, self._place.path, None if body is None else json.dumps(body), {**BOTH, **headers}
+            verb, self._place.path, None if body is None else json.dumps(body), {**JSON_HEADERS, **headers}
         )
         return Stream(connection, connection.getresponse())
+
+    def request(self, method: str, params: Message, id: Any = None) -> Message:
+        """A request, with the next number for its id unless one is given."""
+        id = next(self._ids) if id is None else id
+        return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+    def begin(self, method: str, params: Message, id: Any = None) -> Stream:
+        """Send a request; what comes back is for the caller to read."""
+        raise NotImplementedError
+
+    def ask(self, method: str, params: Message) -> Message:
+        """The answer to a request, a result or an error."""
+        stream = self.begin(method, params)
+        try:
+            return stream.answer()
+        finally:
+            stream.close()
 
 
 class Handshaker(Plain):
@@ -91,11 +120,11 @@ class Handshaker(Plain):
         self, url: str, capabilities: Message | None = None, version: str = LEGACY, name: str = "raw"
     ) -> None:
         super().__init__(url)
-        who = VISITOR | {"name": name}
+        who = CLIENT_INFO | {"name": name}
         hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": who}
         reply = self.send("POST", {}, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
-        self.welcome: Message = (reply.next() or {})["result"]
-        reply.close()
+        (self.welcome_text,) = reply.texts()
+        self.welcome: Message = json.loads(self.welcome_text)["result"]
         self.id = reply.headers["Mcp-Session-Id"]
         self._headers = {"MCP-Protocol-Version": version, "Mcp-Session-Id": self.id}
         self.tell("notifications/initialized")
@@ -113,22 +142,13 @@ class Handshaker(Plain):
         sent.close()
         assert sent.status == 202, sent.status
 
-    def begin(self, method: str, params: Message) -> Stream:
+    def begin(self, method: str, params: Message, id: Any = None) -> Stream:
         """Send a request; what comes back is for the caller to read."""
-        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        return self.send("POST", self._headers, message)
+        return self.send("POST", self._headers, self.request(method, params, id))
 
     def call(self, tool: str, **arguments: Any) -> Stream:
         """Begin to call a tool."""
         return self.begin("tools/call", {"name": tool, "arguments": arguments})
-
-    def ask(self, method: str, params: Message) -> Message:
-        """The answer to a request, a result or an error."""
-        stream = self.begin(method, params)
-        try:
-            return stream.answer()
-        finally:
-            stream.close()
 
     @contextmanager
     def listening(self, last_id: str = "") -> Iterator[Stream]:
@@ -151,29 +171,19 @@ class Stateless(Plain):
 
     def __init__(self, url: str, capabilities: Message | None = None, name: str = "raw") -> None:
         super().__init__(url)
-        self._meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
+        self._meta = ENVELOPE | {
             "io.modelcontextprotocol/clientCapabilities": capabilities or {},
-            "io.modelcontextprotocol/clientInfo": VISITOR | {"name": name},
+            "io.modelcontextprotocol/clientInfo": CLIENT_INFO | {"name": name},
         }
 
-    def begin(self, method: str, params: Message) -> Stream:
+    def begin(self, method: str, params: Message, id: Any = None) -> Stream:
         """Send a request; what comes back is for the caller to read."""
         headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
         named = params.get("name", params.get("uri"))
         if named is not None:
             headers["Mcp-Name"] = named
         params = params | {"_meta": self._meta | params.get("_meta", {})}
-        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        return self.send("POST", headers, message)
-
-    def ask(self, method: str, params: Message) -> Message:
-        """The answer to a request, a result or an error."""
-        stream = self.begin(method, params)
-        try:
-            return stream.answer()
-        finally:
-            stream.close()
+        return self.send("POST", headers, self.request(method, params, id))
 
     def call(self, tool: str, arguments: Message, **more: Any) -> Message:
         """The answer to a call of a tool."""
