@@ -31,7 +31,7 @@ ROUTING_TYPES = Literal["DYNAMIC", "CALL_TOOL"]
 LISTING_OF_ROUTING = {"DYNAMIC": "dynamic", "CALL_TOOL": "search"}
 # Characters of head and tail of each result; 0 is the same as not set.
 TRUNCATE = "TRUNCATE_OUTPUT_LEN"
-# Somebody who sets one of these believes to be protected, so silence would be wrong.
+# Setting one of these suggests protection that does not exist, so a warning says so.
 UNPROTECTED = (
     "HEADGATE_API_KEY",
     "BMCIS_API_KEY",

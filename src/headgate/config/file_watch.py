@@ -77,8 +77,8 @@ class _WatchedConfigFile:
     """The file as it was last seen, with the variables beside it.
 
     It is read twice: when it looks different, and one look later when it looks the same again. The second
-    time catches a write within the resolution of the file system's clock, and by then nobody is half-way
-    through writing it, so an error is worth telling.
+    time catches a write within the resolution of the file system's clock, and by then the write is
+    complete, so an error is worth reporting.
     """
 
     def __init__(self, path: Path, load: Load, report: Report) -> None:

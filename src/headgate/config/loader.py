@@ -77,7 +77,7 @@ def load(
     environment.warn_unknown_variables(environ, warnings)
     given_settings = resolve_settings(given, warnings)
     ours, seeds = base_paths.home / ".headgate", base_paths.home / ".mcpproxy"
-    # Whoever comes from mcpproxy keeps the directory that is there.
+    # An installation of mcpproxy keeps its directory.
     data_dir = seeds if os.path.isdir(seeds) and not os.path.exists(ours) else ours
     values = {"data_dir": data_dir} | assemble_struct(given_settings, Settings)
     values["knowledge"] = consistent_knowledge_settings(

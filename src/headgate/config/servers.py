@@ -191,7 +191,7 @@ def _spec(name: str, entry: ServerEntry, base_paths: BasePaths, warnings: list[s
         enabled=enabled,
         disabled_reason="" if enabled else _DISABLED_BY_ENTRY,
         timeout_seconds=entry.timeout,
-        # Whoever allows one call a longer time means it.
+        # A longer time for one call is deliberate.
         max_timeout_seconds=max(entry.max_timeout, entry.timeout),
         connect_timeout_seconds=entry.connect_timeout,
         start_timeout_seconds=entry.start_timeout,
@@ -309,7 +309,7 @@ def upstream_policy_of(owner: str, entry: ServerEntry, warnings: list[str]) -> U
         retry_settings=RetrySettings(
             attempts=retry.attempts,
             base_seconds=retry.base_delay,
-            # Whoever makes the first wait longer means it.
+            # A longer first wait is deliberate.
             longest_seconds=max(retry.max_delay, retry.base_delay),
         ),
         breaker_settings=BreakerSettings(failures=breaker.failures, rest_seconds=breaker.rest),

@@ -266,7 +266,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     doubt_window_seconds: Annotated[
         float,
         seconds(
-            60, 365 * _DAY, "How long a call in doubt waits for somebody's word; at least the ledgerWindow."
+            60, 365 * _DAY, "How long a call in doubt waits for a decision; at least the ledgerWindow."
         ),
     ] = 7.0 * _DAY
     ledger_max_bytes: Annotated[

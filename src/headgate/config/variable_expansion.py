@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"(?:([A-Za-z]+):)?([A-Za-z_][A-Za-z0-9_]*)(\}|:-)")
 _INPUT = re.compile(r"(input):([^\s{}:]+)(\}|:-)")
 # The separator of directories, as VS Code writes it.
 _SEPARATOR = re.compile(r"(?:/|pathSeparator)\}")
-# Nobody writes more, and it keeps a hostile string from exhausting the stack.
+# Enough for any configuration, and it keeps a hostile string from exhausting the stack.
 _DEEPEST_DEFAULT = 16
 
 

@@ -44,11 +44,11 @@ class Probe(msgspec.Struct, frozen=True):
     tool: str
     arguments: bytes = b"{}"
     # Where in the answer it says so: a member of its structured content or JSON text, which is true or false.
-    # Empty: it happened if the answer is JSON and not nothing. From an error, or text that is no JSON,
-    # nobody can tell.
+    # Empty: it happened if the answer is JSON and not nothing. An error, or text that is no
+    # JSON, decides nothing.
     happened: str = ""
     # How long after a lost connection the word that it did not happen is believed; None is as long as one
-    # call may take, because the server may go on with what nobody waits for.
+    # call may take, because the server may go on after the connection is lost.
     settle_seconds: float | None = 1.0
 
 

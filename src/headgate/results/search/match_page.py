@@ -135,7 +135,7 @@ class MatchCounter:
         taken = self.shown + self._left_out
         return self._full or (self._most_shown is not None and taken >= self._most_shown)
 
-    def record_fit(self, fits: bool) -> bool:  # noqa: FBT001 (it is all that is said)
+    def record_fit(self, fits: bool) -> bool:  # noqa: FBT001 (its only argument)
         """Record whether the match fits; the first that does not ends the page."""
         if fits:
             self.shown += 1
