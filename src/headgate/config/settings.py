@@ -265,9 +265,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = float(_DAY)
     doubt_window_seconds: Annotated[
         float,
-        seconds(
-            60, 365 * _DAY, "How long a call in doubt waits for a decision; at least the ledgerWindow."
-        ),
+        seconds(60, 365 * _DAY, "How long a call in doubt waits for a decision; at least the ledgerWindow."),
     ] = 7.0 * _DAY
     ledger_max_bytes: Annotated[
         int,
