@@ -49,7 +49,9 @@ class Interview:
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, str]:
         """What the client says to each question, in one word or two; raises Unanswered or MCPError."""
         if not self._stateless:
-            return {key: summary(await self._send(question)) for key, question in questions.items()}
+            return {
+                key: summary(await ask_client(self._context, question)) for key, question in questions.items()
+            }
         missing = {key: question for key, question in questions.items() if key not in self._told}
         if missing:
             raise Unanswered(missing, self._told | {"rounds": self._told.get("rounds", 0) + 1})
@@ -58,9 +60,11 @@ class Interview:
             for key, question in questions.items()
         }
 
-    async def _send(self, question: Question) -> Reply:
-        related = ServerMessageMetadata(related_request_id=self._context.request_id)
-        return await self._context.session.send_request(question, REPLIES[question.method], metadata=related)
+
+async def ask_client(context: Context, question: Question) -> Reply:
+    """Ask a client of the handshake era, on the stream of the request. Raises MCPError."""
+    related = ServerMessageMetadata(related_request_id=context.request_id)
+    return await context.session.send_request(question, REPLIES[question.method], metadata=related)
 
 
 def summary(reply: Reply) -> str:
@@ -83,11 +87,11 @@ def link(text: str) -> types.ElicitRequest:
     return types.ElicitRequest(params=params)
 
 
-def thought(text: str) -> types.CreateMessageRequest:
+def sample(text: str, max_tokens: int = 100) -> types.CreateMessageRequest:
+    """A question to the client's model."""
     message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=text))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(messages=[message], max_tokens=100)
-    )
+    params = types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
+    return types.CreateMessageRequest(params=params)
 
 
 def roots() -> types.ListRootsRequest:

@@ -30,10 +30,11 @@ from testkit.sdk_servers.client_requests import (
     form,
     link,
     roots,
-    thought,
+    sample,
 )
 from testkit.sdk_servers.full_contents import Contents
-from testkit.sdk_servers.one_era import LONGEST_WAIT_SECONDS, says, serve, server_options
+from testkit.sdk_servers.one_era import LONGEST_WAIT_SECONDS, says
+from testkit.sdk_servers.transports import refuse_initialize, serve, server_options
 
 LEVELS: tuple[types.LoggingLevel, ...] = ("debug", "info", "warning", "error")
 CHANGES: dict[str, ServerEvent] = {
@@ -108,6 +109,7 @@ class FullServer(Server[Any]):
             "steps": self._steps,
         }
         self.add_request_handler("vendor/sum", SumParams, self._sum)
+        refuse_initialize(self, era)
         self.middleware.append(self._watch)
 
     def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
@@ -115,8 +117,6 @@ class FullServer(Server[Any]):
         return super().create_initialization_options(every)
 
     async def _watch(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method == "initialize" and self._era == "modern":
-            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", "initialize")
         if ctx.method == "subscriptions/listen":
             wanted = (ctx.params or {}).get("notifications", {}).get("resourceSubscriptions", [])
             self._write(f"listen {' '.join(wanted)}".strip())
@@ -202,19 +202,19 @@ class FullServer(Server[Any]):
         return says(f"{text}: {(await interview.ask({'opened': link(text)}))['opened']}")
 
     async def _ask_model(self, _: Context, interview: Interview, text: str) -> types.CallToolResult:
-        return says(f"{text}: {(await interview.ask({'model': thought(text)}))['model']}")
+        return says(f"{text}: {(await interview.ask({'model': sample(text)}))['model']}")
 
     async def _ask_roots(self, _: Context, interview: Interview, text: str) -> types.CallToolResult:
         return says(f"{text}: {(await interview.ask({'roots': roots()}))['roots']}")
 
     async def _ask_all(self, _: Context, interview: Interview, text: str) -> types.CallToolResult:
-        questions: dict[str, Question] = {"who": form(text), "model": thought(text), "roots": roots()}
+        questions: dict[str, Question] = {"who": form(text), "model": sample(text), "roots": roots()}
         answers = await interview.ask(questions)
         return says(f"{text}: {answers['who']}, {answers['model']}, {answers['roots']}")
 
     async def _ask_twice(self, _: Context, interview: Interview, text: str) -> types.CallToolResult:
         first = await interview.ask({"first": form(f"{text} 1")})
-        second = await interview.ask({"second": thought(f"{text} 2")})
+        second = await interview.ask({"second": sample(f"{text} 2")})
         return says(f"{text}: {first['first']}, {second['second']}")
 
     async def _log(self, context: Context, _: Interview, text: str) -> types.CallToolResult:

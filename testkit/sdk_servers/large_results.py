@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import Server
-from mcp.shared.exceptions import MCPError
 
 from testkit.sdk_servers.client_requests import Context, Interview, Unanswered, form
-from testkit.sdk_servers.one_era import serve, server_options
+from testkit.sdk_servers.transports import refuse_initialize, serve, server_options
 
 META = {"vendor.example/trace": {"depth": [1, {"two": None}], "text": "ü"}}
 PICTURE = base64.b64encode(bytes(range(256)) * 40).decode()
@@ -93,7 +91,7 @@ class LargeResults(Server[Any]):
 
     def __init__(self, era: str, journal: Path) -> None:
         super().__init__("bulk", version="1", on_list_tools=self._list_tools, on_call_tool=self._call_tool)
-        self._era, self._journal = era, journal
+        self._journal = journal
         self._tools: dict[str, Callable[[int], types.CallToolResult]] = {
             "echo": lambda size: told("x" * size),
             "users": lambda size: told(json.dumps(people(size))),
@@ -109,7 +107,7 @@ class LargeResults(Server[Any]):
                 update={"content": told(f"{size} users").content}
             ),
         }
-        self.middleware.append(self._watch)
+        refuse_initialize(self, era)
 
     async def _list_tools(self, _: Context, __: Any) -> types.ListToolsResult:
         schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
@@ -140,11 +138,6 @@ class LargeResults(Server[Any]):
         except Unanswered as unanswered:
             return unanswered.result
         return told(f"{log(500)}\nfor {answers['who']}")
-
-    async def _watch(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method == "initialize" and self._era == "modern":
-            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", "initialize")
-        return await call_next(ctx)
 
 
 def told(*texts: str) -> types.CallToolResult:

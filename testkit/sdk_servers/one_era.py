@@ -1,21 +1,16 @@
 """A server on the official SDK that speaks one protocol era only and keeps a journal of what reached it."""
 
-import argparse
 import asyncio
 import json
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.runner import serve_loop
 from mcp.server.session import ServerSession
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -27,9 +22,8 @@ from mcp_types import (
     Tool,
     ToolAnnotations,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+
+from testkit.sdk_servers.transports import refuse_initialize, serve, server_options
 
 Context = ServerRequestContext[Any, Any]
 Arguments = dict[str, Any]
@@ -168,66 +162,14 @@ def build(era: str, journal: Path) -> Server[Any]:
     )
 
     async def watch(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method == "initialize" and era == "modern":
-            raise MCPError(code=-32601, message="Method not found", data="initialize")
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized":
             workshop.sessions.append(ctx.session)
         return result
 
+    refuse_initialize(server, era)
     server.middleware.append(watch)
     return server
-
-
-async def serve_stdio(server: Server[Any], era: str) -> None:
-    async with stdio_server() as (read, write):
-        if era == "legacy":
-            # The handshake-only loop: `server/discover` is an unknown method to it.
-            await serve_loop(server, read, write, lifespan_state={})
-        else:
-            await server.run(read, write, server.create_initialization_options())
-
-
-async def serve_http(server: Server[Any], era: str, port: int) -> None:
-    listener = socket.create_server(("127.0.0.1", port), backlog=256)
-    app = only(era, server.streamable_http_app())
-    web = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
-    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
-    await web.serve([listener])
-
-
-def only(era: str, app: ASGIApp) -> ASGIApp:
-    """Refuse requests of the other era, as servers written before or after it do."""
-    versions = MODERN_PROTOCOL_VERSIONS if era == "modern" else (None, *HANDSHAKE_PROTOCOL_VERSIONS)
-
-    async def gateway(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await app(scope, receive, send)
-        found = dict(scope["headers"]).get(b"mcp-protocol-version")
-        if (found.decode() if found else None) in versions:
-            return await app(scope, receive, send)
-        error = {"code": -32600, "message": f"Bad Request: Unsupported protocol version: {found!r}"}
-        return await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)(scope, receive, send)
-
-    return gateway
-
-
-def server_options() -> argparse.ArgumentParser:
-    """The options of every server here."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--era", choices=["legacy", "modern"], required=True)
-    parser.add_argument("--journal", type=Path, required=True)
-    parser.add_argument("--transport", choices=["stdio", "http"], default="stdio")
-    parser.add_argument("--port", type=int, default=0)
-    return parser
-
-
-async def serve(server: Server[Any], options: argparse.Namespace) -> None:
-    """Serve on the transport that the options name; over HTTP the port is printed first."""
-    if options.transport == "stdio":
-        await serve_stdio(server, options.era)
-    else:
-        await serve_http(server, options.era, options.port)
 
 
 def main() -> None:

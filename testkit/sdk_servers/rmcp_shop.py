@@ -4,19 +4,17 @@ import argparse
 import asyncio
 import hashlib
 import json
-import socket
-import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mcp_types as types
-import uvicorn
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from pydantic import Field
+
+from testkit.sdk_servers.transports import serve
 
 FEATURES = ("ack", "retry", "idempotency", "transactions", "chunking")
 CHUNK_BYTES = 1000
@@ -183,24 +181,11 @@ def temporary(words: str = "busy") -> MCPError:
 
 
 def main() -> None:
-    """Serve until killed."""
-    asyncio.run(serve())
-
-
-async def serve() -> None:
-    """Serve on stdio, or on a port of this machine."""
+    """Serve on stdio, or on a port of this machine, until killed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--transport", choices=["stdio", "http"], default="stdio")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--rmcp", action="store_true")
-    given = parser.parse_args()
-    shop = Shop(FEATURES if given.rmcp else None)
-    if given.transport == "http":
-        with socket.create_server(("127.0.0.1", given.port)) as listening:
-            sys.stdout.write(json.dumps({"port": listening.getsockname()[1]}) + "\n")
-            sys.stdout.flush()
-            web = uvicorn.Config(shop.server.streamable_http_app(), log_level="warning")
-            await uvicorn.Server(web).serve(sockets=[listening])
-        return
-    async with stdio_server() as (reading, writing):
-        await shop.server.run(reading, writing, shop.server.create_initialization_options())
+    parser.set_defaults(era="both")
+    options = parser.parse_args()
+    asyncio.run(serve(Shop(FEATURES if options.rmcp else None).server, options))

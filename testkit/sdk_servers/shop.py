@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from testkit.sdk_servers.client_requests import Context, Interview, Unanswered, form
 from testkit.sdk_servers.large_results import PEOPLE_SCHEMA, log, people, told
-from testkit.sdk_servers.one_era import serve_stdio
+from testkit.sdk_servers.transports import serve_stdio
 
 CLOSED_SCHEMA = PEOPLE_SCHEMA | {"additionalProperties": False}
 OPEN_SCHEMA = {name: part for name, part in PEOPLE_SCHEMA.items() if name != "additionalProperties"}
