@@ -20,9 +20,14 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=10)
     parser.add_argument("--modern", action="store_true", help="also speak 2026-07-28")
     options = parser.parse_args()
+    run(application(Answers(tools=options.tools, modern=options.modern)), options.port)
+
+
+def run(app: ASGI3Application, port: int) -> None:
+    """Serve an application on that port until terminated, at the least cost per request."""
     uvicorn.run(
-        application(Answers(tools=options.tools, modern=options.modern)),
-        port=options.port,
+        app,
+        port=port,
         loop="uvloop",
         http="httptools",
         lifespan="off",
@@ -41,22 +46,23 @@ def application(answers: Answers) -> ASGI3Application:
         if scope["type"] != "http" or scope["method"] != "POST":
             # DELETE ends a session that we never kept; GET asks for a stream that we do not offer.
             ended = scope["type"] == "http" and scope["method"] == "DELETE"
-            return await _send(send, 200 if ended else 405, ())
-        message = _envelopes.decode(await _body(receive))
+            return await send_response(send, 200 if ended else 405, ())
+        message = _envelopes.decode(await read_body(receive))
         if not message.id:
-            return await _send(send, 202, ())
+            return await send_response(send, 202, ())
         result = answers.result(message)
         if result is None:
             error = b',"error":{"code":-32601,"message":"unknown"}}'
-            return await _send(send, 200, (b'{"jsonrpc":"2.0","id":', bytes(message.id), error))
+            return await send_response(send, 200, (b'{"jsonrpc":"2.0","id":', bytes(message.id), error))
         pieces = (b'{"jsonrpc":"2.0","id":', bytes(message.id), b',"result":', result, b"}")
         # A session id is handed out and never asked for: a client may keep sessions or not.
-        await _send(send, 200, pieces, session=message.method == "initialize")
+        await send_response(send, 200, pieces, session=message.method == "initialize")
 
     return serve
 
 
-async def _body(receive: ASGIReceiveCallable) -> bytes:
+async def read_body(receive: ASGIReceiveCallable) -> bytes:
+    """The whole body of a request."""
     body = b""
     while True:
         event = await receive()
@@ -67,9 +73,10 @@ async def _body(receive: ASGIReceiveCallable) -> bytes:
             return body
 
 
-async def _send(
+async def send_response(
     send: ASGISendCallable, status: int, pieces: tuple[bytes, ...], *, session: bool = False
 ) -> None:
+    """Send a whole response."""
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % sum(map(len, pieces))),

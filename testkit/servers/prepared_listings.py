@@ -1,7 +1,6 @@
 """Many MCP servers on one port: each path has the listing of a file, and calls are answered with names.
 
-A call of a tool is answered with the server's name and the tool's, so that one sees who was reached. It is
-run as a script and imports nothing of this project.
+A call of a tool is answered with the server's name and the tool's, so that one sees who was reached.
 """
 
 import argparse
@@ -9,8 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import uvicorn
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, Scope
+
+from testkit.servers.prepared_answers import Envelope
+from testkit.servers.prepared_http import read_body, run, send_response
 
 _INITIALIZED: Final = msgspec.json.encode(
     {
@@ -22,29 +23,14 @@ _INITIALIZED: Final = msgspec.json.encode(
 _UNKNOWN: Final = b'"error":{"code":-32601,"message":"unknown"}'
 
 
-class Envelope(msgspec.Struct):
-    """A message; an empty id means a notification."""
-
-    method: str = ""
-    id: msgspec.Raw = msgspec.Raw(b"")
-    params: msgspec.Raw = msgspec.Raw(b"{}")
-
-
 def main() -> None:
     """Serve until terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--listings", type=Path, required=True, help="a directory of SERVER.json")
     options = parser.parse_args()
-    uvicorn.run(
-        Replay({f"/{file.stem}": file.read_bytes() for file in options.listings.glob("*.json")}),
-        port=options.port,
-        loop="uvloop",
-        http="httptools",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-    )
+    listings = {f"/{file.stem}": file.read_bytes() for file in options.listings.glob("*.json")}
+    run(Replay(listings), options.port)
 
 
 class Replay:
@@ -56,12 +42,13 @@ class Replay:
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer one request."""
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in self._listings:
-            return await _send(send, 405, b"")
-        message = msgspec.json.decode(await _body(receive), type=Envelope)
+            return await send_response(send, 405, ())
+        message = msgspec.json.decode(await read_body(receive), type=Envelope)
         if not message.id:
-            return await _send(send, 202, b"")
+            return await send_response(send, 202, ())
         answer = self._answer(scope["path"], message)
-        await _send(send, 200, b'{"jsonrpc":"2.0","id":' + bytes(message.id) + b"," + answer + b"}")
+        pieces = (b'{"jsonrpc":"2.0","id":', bytes(message.id), b",", answer, b"}")
+        await send_response(send, 200, pieces)
 
     def _answer(self, path: str, message: Envelope) -> bytes:
         match message.method:
@@ -80,20 +67,3 @@ class Replay:
 
 class _Named(msgspec.Struct):
     name: str
-
-
-async def _body(receive: ASGIReceiveCallable) -> bytes:
-    body = b""
-    while True:
-        event = await receive()
-        if event["type"] != "http.request":
-            return body
-        body += event.get("body", b"")
-        if not event.get("more_body"):
-            return body
-
-
-async def _send(send: ASGISendCallable, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers, "trailers": False})
-    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,4 +1,4 @@
-"""An MCP server whose tools answer with files: `python -m bench.responses.upstream --port N --results DIR`.
+"""An MCP server whose tools answer with files: `--port N --results DIR`.
 
 The tool NAME answers with NAME.json, a whole result; the tools of other benchmarks are there too.
 """
@@ -7,10 +7,9 @@ import argparse
 from pathlib import Path
 
 import msgspec
-import uvicorn
 
 from testkit.servers.prepared_answers import Answers, Envelope
-from testkit.servers.prepared_http import application
+from testkit.servers.prepared_http import application, run
 
 
 def main() -> None:
@@ -20,15 +19,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
     results = {file.stem: file.read_bytes() for file in options.results.glob("*.json")}
-    uvicorn.run(
-        application(Stored(results)),
-        port=options.port,
-        loop="uvloop",
-        http="httptools",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-    )
+    run(application(Stored(results)), options.port)
 
 
 class Stored(Answers):
