@@ -127,7 +127,7 @@ async def crash_loop(trial: Trial) -> None:
         trial.measure("with a cap of 3", f"{given_up['state']} after {len(_spawns(capped))} spawns")
         trial.check("given up at the cap", given_up["state"] == "failed", given_up)
         trial.check("after 3 spawns", len(_spawns(capped)) == 3, _spawns(capped))
-        trial.check("and the cause is told", given_up.get("last_error"), given_up)
+        trial.check("and the cause is shown", given_up.get("last_error"), given_up)
 
 
 @case("F21", "slow start, exit before ready", "queued calls fail with the cause, in time")

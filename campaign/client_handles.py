@@ -43,7 +43,7 @@ def _sample(token: str, count: int) -> list[int]:
 @case(
     "R12",
     "handles of others: sessions, Last-Event-ID, legacy sessions, tasks",
-    "the same answer as for one that nobody ever had; nothing of another's is seen",
+    "the same answer as for one that never existed; nothing of another's is seen",
 )
 async def foreign_handles(trial: Trial) -> None:
     """To know or to guess a handle gives nothing away."""
@@ -169,7 +169,7 @@ async def _check_tasks(trial: Trial, caller: Client) -> None:
     unknown = [await caller.request("tasks/get", {"taskId": one}) for one in ("task-two", "", "x" * 10_000)]
     codes = {answer.rpc_error.code if answer.rpc_error else 0 for answer in unknown}
     trial.measure("unknown tasks", f"{len(unknown)} refused with {codes}")
-    trial.check("an unknown one is nobody's", codes == {-32601}, codes)
+    trial.check("an unknown one has no owner", codes == {-32601}, codes)
     # There is one principal in this version, so another one is tried on the table itself.
     handles, item = MemoryTaskRegistry(), Item(ItemKind.TOOLS, "talker", "task", "talker_task")
     began = McpRequest(caller=Identity(principal="ann"), name="talker_task")

@@ -119,14 +119,14 @@ async def _check_timing(trial: Trial, thief: Client, stored: str) -> None:
         one = stored if exists else secrets.token_hex(12)
         answer = await thief.call("proxy_read", {"cache_id": one})
         seconds[exists].append(answer.seconds)
-    theirs, nobodys = (statistics.median(seconds[exists]) * 1000 for exists in (True, False))
+    theirs, unknown = (statistics.median(seconds[exists]) * 1000 for exists in (True, False))
     spread = statistics.quantiles(seconds[False], n=4)
     trial.measure("another's", theirs, "ms")
-    trial.measure("nobody's", nobodys, "ms")
+    trial.measure("unknown", unknown, "ms")
     # Two samples of the same thing differ by less than what lies between its quartiles.
     bound = (spread[2] - spread[0]) * 1000
-    alike = abs(theirs - nobodys) <= bound
-    trial.check("as quick", alike, f"{theirs:.3f} and {nobodys:.3f} ms, +-{bound:.3f}")
+    alike = abs(theirs - unknown) <= bound
+    trial.check("as quick", alike, f"{theirs:.3f} and {unknown:.3f} ms, +-{bound:.3f}")
 
 
 # Whatever an id may not be, as text.
@@ -190,7 +190,7 @@ async def weird_ids(trial: Trial) -> None:
         trial.measure("right", f"{tried - len(wrong)} of {tried}")
         trial.measure("largest reply", largest, "bytes")
         trial.check("each is an unknown id or refused", not wrong, wrong[:3])
-        trial.check("no id is told back whole", largest < 3_000, largest)
+        trial.check("no id is echoed whole", largest < 3_000, largest)
         hits = await metric(gateway, "result_hits")
         trial.check("nothing was found", hits == 0, hits)
 

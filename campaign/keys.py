@@ -201,9 +201,9 @@ async def cancel_storm(trial: Trial) -> None:
         for caller in callers:
             caller.close()
         trial.measure("rounds", f"{rounds} of {waiters} callers")
-        trial.measure("cancelled while somebody waited", early)
+        trial.measure("cancelled while a caller waited", early)
         trial.measure("cancelled after the last left", late, "s at most")
-        trial.check("never while somebody waits", early == 0, early)
+        trial.check("never while a caller waits", early == 0, early)
         trial.check("within 1 s of the last", late <= 1, late)
 
 

@@ -291,7 +291,7 @@ async def _after_the_crash(trial: Trial, directory: Path, before: _Payments) -> 
 @case(
     "F36",
     "the ledger's file: kill -9 during writes, flipped bytes, read-only, a second gateway, a foreign lock",
-    "integrity_check ok; executed twice 0; damage is reported; whoever cannot write is refused",
+    "integrity_check ok; executed twice 0; damage is reported; a gateway that cannot write refuses",
     quick_seconds=120,
     full_seconds=600,
 )

@@ -26,7 +26,7 @@ _STALL_SECONDS = 0.25
 @case(
     "L07",
     "200 upstreams of 100 tools each, one dead and one late; full, slim, search, budget",
-    "the same order and bytes for everybody and after a restart; nobody waits for the two",
+    "the same order and bytes for all and after a restart; no client waits for the two",
     quick_seconds=120,
     full_seconds=600,
 )

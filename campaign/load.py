@@ -104,9 +104,7 @@ async def overload(trial: Trial) -> None:
         trial.check("no other errors", not tally.failed, tally.errors[:2])
         trial.check("shed", len(tally.shed) >= 0.3 * offered * tally.seconds, len(tally.shed))
         trial.check("shed within 50 ms", 0 < shed99 <= SHED_MILLISECONDS, shed99)
-        trial.check(
-            "each is told when to come back", not tally.without_retry_after, tally.without_retry_after
-        )
+        trial.check("each gets a time to come back", not tally.without_retry_after, tally.without_retry_after)
         trial.check(
             "goodput at least 80 % of peak", tally.rate >= 0.8 * peak, f"{tally.rate:.0f} of {peak:.0f}"
         )

@@ -74,7 +74,7 @@ async def _check_relisting(trial: Trial, gateway: AsyncGatewayProcess) -> None:
 
 @case(
     "M06",
-    "1,000 sessions, each with capabilities that nobody else declares",
+    "1,000 sessions, each with capabilities that no other declares",
     "processes bounded by maxConnections, memory bounded, others unaffected",
     quick_seconds=60,
     full_seconds=400,

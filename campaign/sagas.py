@@ -118,7 +118,7 @@ def _half_done(saga: _Saga, done: dict[str, list[AuditRecord]]) -> list[str]:
             wrong.append("not in reverse")
     elif saga.state == "failed":
         if saga.seen.get("waits_for") != "a person":
-            wrong.append("stuck, and nobody is told")
+            wrong.append("stuck, and not reported")
     else:
         wrong.append(f"no end: {str(saga.seen.get('history'))[-300:]}")
     return [f"{saga.ends}, {saga.state}: {what}" for what in wrong]

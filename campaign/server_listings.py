@@ -129,7 +129,7 @@ async def _drain(stream: EventStream) -> int:
 @case(
     "M12",
     "servers whose instructions and capabilities are 1 MB each",
-    "everybody is still served; a handshake stays small and cheap; memory bounded",
+    "every client is still served; a handshake stays small and cheap; memory bounded",
 )
 async def huge_greetings(trial: Trial) -> None:
     """What a server says of itself is bounded, and does not make every handshake dear."""

@@ -135,7 +135,7 @@ async def _check_others_results(trial: Trial, gateway: AsyncGatewayProcess, call
             read += [reader] if theirs.ok else []
     own = await caller.call("proxy_read", {"cache_id": stored})
     trial.measure("results of others", f"{len(read)} read")
-    trial.check("nobody reads another's result", not read, read)
+    trial.check("no client reads another's result", not read, read)
     trial.check("its owner does", own.ok, own.outcome)
 
 
@@ -156,9 +156,7 @@ async def _check_rate(trial: Trial, caller: Client) -> None:
     most = _BURST + _RATE * seconds + 1
     trial.measure("rate", f"{served} of {len(answers)} served in {seconds:.1f} s, {len(refused)} refused")
     trial.check("no more than the rate, whichever way", 0 < served <= most, f"{served}, allowed {most:.0f}")
-    trial.check(
-        "the others are told RATE_LIMIT and when", len(refused) == len(answers) - served and not untold
-    )
+    trial.check("the others get RATE_LIMIT and when", len(refused) == len(answers) - served and not untold)
 
 
 async def _check_searches(trial: Trial, gateway: AsyncGatewayProcess, caller: Client) -> None:

@@ -155,7 +155,7 @@ async def odd_headers(trial: Trial) -> None:
         trial.check("they are left out", not kept, kept)
         trial.check("the others are there", {"web_where", "web_after", "web_echo"} <= listed, listed)
         told = (await one.gateway.servers())["web"].get("tools_left_out", {})
-        trial.check("the operator is told which", len(told) == len(_BAD), told)
+        trial.check("the operator reads which", len(told) == len(_BAD), told)
 
 
 async def _check_sentinels(trial: Trial, one: Setting) -> None:

@@ -27,7 +27,7 @@ _AT_ONCE = 50
     "M17",
     "25 sessions subscribe to 1,000 resources each, with URIs of 8 KB",
     "bounded in bytes, per session and in total; a refusal is one sentence; state.json stays small; "
-    "others subscribe and are told",
+    "others subscribe and are notified",
     quick_seconds=60.0,
 )
 async def many_subscriptions(trial: Trial) -> None:
@@ -99,5 +99,5 @@ async def _check_bystander(trial: Trial, gateway: AsyncGatewayProcess) -> None:
         message: dict[str, Any] | None = {}
         while message is not None and message.get("method") != "notifications/resources/updated":
             message = await stream.message(10)
-        trial.check("and are told", message is not None)
+        trial.check("and are notified", message is not None)
         stream.close()

@@ -34,7 +34,7 @@ def _deaf(port: int, request: bytes) -> socket.socket:
 @case(
     "M08",
     "GET and listen streams that never read, while 100,000 changes and log lines come",
-    "memory bounded, others unaffected, who reads is told",
+    "memory bounded, others unaffected, readers are notified",
     quick_seconds=60,
 )
 async def deaf_listeners(trial: Trial) -> None:
@@ -78,7 +78,7 @@ async def deaf_listeners(trial: Trial) -> None:
         trial.measure("RSS", f"+{growth:.0f} MB")
         trial.measure("CPU", usage.cpu_seconds, "s")
         trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
-        trial.check("who reads is told", updates > 0, updates)
+        trial.check("readers are notified", updates > 0, updates)
         dropped = await metric(gateway, r'outbound_dropped_total\{kind="notification"\}')
         trial.measure("dropped", dropped)
         trial.check("what is dropped is counted", dropped > 0, dropped)

@@ -46,7 +46,7 @@ async def bad_network(trial: Trial) -> None:
                 right = (
                     answer.text == "through" if label in slow else answer.outcome == "NETWORK_ERROR/unknown"
                 )
-                trial.check(f"{label}: told as what it is", right, answer.outcome)
+                trial.check(f"{label}: the error names it", right, answer.outcome)
                 proxy.faults = Faults()
                 again = await caller.call("rogue_echo", {"text": "through"})
                 trial.check(f"well again after {label}", again.text == "through", again.outcome)
@@ -201,7 +201,7 @@ async def statuses(trial: Trial) -> None:
                 trial.check(f"{label}: sent once", upstream.calls() - before == 1, upstream.calls() - before)
             wait = failure.retry_after_seconds if failure else None
             trial.measure("Retry-After 7", f"told as {wait}")
-            trial.check("Retry-After is told", wait is not None and 6 <= wait <= 8, wait)
+            trial.check("Retry-After is passed on", wait is not None and 6 <= wait <= 8, wait)
             before = upstream.calls()
             answer = await caller.call("rogue_status", {"code": 429, "retry_after": 1})
             sent = upstream.calls() - before

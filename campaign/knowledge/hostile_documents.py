@@ -20,7 +20,7 @@ _GOOD = 25
 @case(
     "K05",
     "hostile documents: bombs, loops, depth, 50 MB lines, wrong bytes, links, pipes, files that vanish",
-    "ends in time and memory; each is told in one sentence; all the good ones are found",
+    "ends in time and memory; each is reported in one sentence; all the good ones are found",
     quick_seconds=240,
     full_seconds=900,
 )
@@ -44,7 +44,7 @@ async def hostile_documents(trial: Trial) -> None:
         f"{file}: {reason}" for file, reason in failed.items() if not _is_sentence(reason, trial.directory)
     ]
     untold = [name for name in hostile_files.HOPELESS if f"{top.name}/{name}" not in failed]
-    trial.check("each that is hopeless is told of", not untold, untold)
+    trial.check("each unreadable one is reported", not untold, untold)
     trial.check("each in one sentence", not odd, odd[:3])
     await _look(trial, place, words)
 
