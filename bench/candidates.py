@@ -12,7 +12,8 @@ from typing import Final, Literal
 
 from bench.load.plan import Era
 from bench.peers.install import node_script, python_of
-from bench.process import ROOT, free_port, running
+from bench.process import ROOT, running
+from testkit.gateway_process import free_port
 
 UpstreamKind = Literal["stdio", "http"]
 

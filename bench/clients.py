@@ -18,9 +18,10 @@ from bench.options import Options
 from bench.path.summary import Figure
 from bench.peers.install import python_of
 from bench.peers.posting import CLIENTS, REQUEST_BYTES
-from bench.process import ROOT, StartFailed, free_port, running
+from bench.process import ROOT, StartFailed, running
 from bench.readiness import wait_for_port
 from bench.tables import figure, table
+from testkit.gateway_process import free_port
 
 _OURS: Final = "headgate"
 _REQUESTS: Final = 2_000

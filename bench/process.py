@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -54,14 +53,6 @@ def wait_until(answers: Callable[[], bool], pid: int, what: str) -> float:
             raise StartFailed(f"{what} ended before it answered")
         time.sleep(_POLL_SECONDS)
     raise StartFailed(f"{what} did not answer within {_START_SECONDS:g} s")
-
-
-def free_port() -> int:
-    """A port of the loopback address without a listener at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

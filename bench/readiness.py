@@ -1,12 +1,12 @@
 """Waiting for a gateway: until it is healthy, until it introduces itself, until its upstreams are there."""
 
 import http.client
-import json
 from typing import Any, Final
 
 from bench.candidates import Gateway
 from bench.load.client import Client, Refused
 from bench.process import wait_until
+from testkit.gateway_process import http_get
 
 _TIMEOUT_SECONDS: Final = 10.0
 
@@ -65,17 +65,12 @@ def _answers(gateway: Gateway) -> bool:
 
 
 def _get(port: int, path: str) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
+        response = http_get(port, path, seconds=_TIMEOUT_SECONDS)
     except (OSError, http.client.HTTPException):
         return 0, {}
-    finally:
-        connection.close()
     try:
-        answer = json.loads(body)
+        answer = response.json()
     except ValueError:
         return response.status, {}
     return response.status, answer if isinstance(answer, dict) else {}

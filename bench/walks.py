@@ -21,8 +21,9 @@ import msgspec
 
 from bench.load.client import Client, Refused
 from bench.options import Options
-from bench.process import ROOT, StartFailed, free_port, running, wait_until
+from bench.process import ROOT, StartFailed, running, wait_until
 from bench.tables import table
+from testkit.gateway_process import free_port
 
 # Module and qualified name, as bench.walk_recorder reports them.
 Function = tuple[str, str]

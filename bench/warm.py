@@ -3,7 +3,6 @@
 The servers of the second start wait for a file that is made only after everything was measured.
 """
 
-import http.client
 import json
 import lzma
 import shlex
@@ -19,8 +18,9 @@ import msgspec
 from bench import machine
 from bench.load.client import Client, Refused
 from bench.options import Options
-from bench.process import ROOT, free_port, running, wait_until
+from bench.process import ROOT, running, wait_until
 from bench.tables import figure, table
+from testkit.gateway_process import free_port, http_get
 from testkit.procfs import resident_bytes
 
 _SERVERS: Final = 50
@@ -144,10 +144,7 @@ def _introduced(port: int) -> Client | None:
 
 
 def _ready(port: int) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", "/ready")
-    servers = json.loads(connection.getresponse().read())["servers"]
-    connection.close()
+    servers = http_get(port, "/ready").json()["servers"]
     return sum(server["state"] == "ready" for server in servers)
 
 

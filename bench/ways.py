@@ -18,9 +18,10 @@ from bench.candidates import (
 from bench.load.generator import Generator, generator
 from bench.load.plan import Era, Outcome, Plan
 from bench.options import Options
-from bench.process import free_port, running
+from bench.process import running
 from bench.readiness import wait_for_initialize, wait_for_port
 from bench.tables import figure, table
+from testkit.gateway_process import free_port
 
 Ways = tuple[tuple[tuple[str, ...], Era], ...]
 

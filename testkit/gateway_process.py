@@ -73,13 +73,7 @@ class GatewayProcess:
 
     def get(self, path: str, *, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
         """Send one GET on a connection of its own; raises OSError or HTTPException without an answer."""
-        connection = HTTPConnection(HOST, self.port, timeout=seconds)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return HttpAnswer(response.status, dict(response.getheaders()), response.read())
-        finally:
-            connection.close()
+        return http_get(self.port, path, seconds=seconds)
 
     def ready(self) -> dict[str, Any]:
         """Return what /ready says, whatever its status."""
@@ -166,6 +160,17 @@ class GatewayProcess:
             raise GatewayProcessFailed(
                 f"the gateway ended by itself with exit code {code}\n{self.log_tail()}"
             )
+
+
+def http_get(port: int, path: str, *, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
+    """Send one GET on a connection of its own; raises OSError or HTTPException without an answer."""
+    connection = HTTPConnection(HOST, port, timeout=seconds)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return HttpAnswer(response.status, dict(response.getheaders()), response.read())
+    finally:
+        connection.close()
 
 
 def free_port() -> int:

@@ -1,6 +1,5 @@
 """Gateways as processes of their own, in front of a server that answers at once."""
 
-import http.client
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any, Final
 from bench.candidates import stdio_upstream
 from bench.listing.gateway_process import GatewayProcess, open_gateway_process, wait_for_servers
 from bench.process import ROOT
+from testkit.gateway_process import http_get
 
 SERVER: Final = "up"
 # The same server again, of which every call is recorded.
@@ -64,12 +64,7 @@ class Tallied:
 
 
 def _counted(gateway_process: GatewayProcess) -> tuple[int, int]:
-    connection = http.client.HTTPConnection("127.0.0.1", gateway_process.port, timeout=_METRICS_SECONDS)
-    try:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-    finally:
-        connection.close()
+    text = http_get(gateway_process.port, "/metrics", seconds=_METRICS_SECONDS).body.decode()
     return _sum(text, "headgate_ledger_commits_total"), _sum(text, "headgate_calls_total")
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from bench.listing.catalogs import Catalogue
-from bench.process import free_port, running, wait_until
+from bench.process import running, wait_until
 from bench.readiness import wait_for_port
-from testkit.gateway_process import serve_command
+from testkit.gateway_process import free_port, http_get, serve_command
 from testkit.upstreams import server_command
 
 
@@ -27,19 +27,10 @@ class GatewayProcess(msgspec.Struct, frozen=True):
     def ready(self) -> int:
         """How many of its servers are connected."""
         try:
-            servers = self._get("/ready")["servers"]
+            servers = http_get(self.port, "/ready").json()["servers"]
         except (OSError, ValueError, KeyError, http.client.HTTPException):
             return 0
         return sum(server["state"] == "ready" for server in servers)
-
-    def _get(self, path: str) -> dict[str, list[dict[str, str]]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request("GET", path)
-            answer: dict[str, list[dict[str, str]]] = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
-        return answer
 
 
 @contextmanager

@@ -16,10 +16,11 @@ import msgspec
 from bench.listing.catalogs import Catalogue, of_size
 from bench.listing.gateway_process import GatewayProcess, open_gateway_process, replaying, wait_for_servers
 from bench.listing.mcp_client import McpClient, Unreadable
-from bench.process import free_port, running, wait_until
+from bench.process import running, wait_until
 from bench.readiness import wait_for_port
 from headgate.catalog.public_names import EXPAND_SCHEMA
 from headgate.domain.listing_mode import ListingMode
+from testkit.gateway_process import free_port
 from testkit.procfs import cpu_seconds, resident_bytes
 
 SIZES: Final = (100, 1_000, 10_000)

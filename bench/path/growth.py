@@ -22,8 +22,9 @@ from bench.candidates import (
 from bench.load.client import Client
 from bench.load.generator import Generator
 from bench.path.scenario import SMALL, Row, Scenario
-from bench.process import free_port, running
+from bench.process import running
 from bench.readiness import wait_for_servers
+from testkit.gateway_process import free_port
 from testkit.procfs import resident_bytes
 
 _TOOLS: Final = (10, 100, 1000)

@@ -19,8 +19,9 @@ from bench.candidates import (
 from bench.load.generator import Generator
 from bench.options import Options
 from bench.path.scenario import LARGE, SCENARIOS, SMALL, Cell, Row, Scenario
-from bench.process import free_port, running
+from bench.process import running
 from bench.readiness import wait_for_call, wait_for_port
+from testkit.gateway_process import free_port
 from testkit.procfs import resident_bytes
 
 

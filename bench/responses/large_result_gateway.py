@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from bench.listing.gateway_process import GatewayProcess, open_gateway_process, wait_for_servers
 from bench.listing.mcp_client import McpClient
-from bench.process import free_port, running
+from bench.process import running
 from bench.readiness import wait_for_port
 from bench.responses.workloads import result_of
 from headgate.results.jobs import META_KEY
+from testkit.gateway_process import free_port
 from testkit.upstreams import server_command
 
 SERVER: Final = "up"

@@ -16,11 +16,12 @@ import msgspec
 from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 
-from bench.process import free_port, running, wait_until
+from bench.process import running, wait_until
 from bench.retrieval.peers import count_tokens
 from bench.retrieval.replies import TOOLS, real_tools, requests_for
 from bench.tables import table
 from headgate.domain.item import Item
+from testkit.gateway_process import free_port
 from testkit.upstreams import server_command, stdio_entry
 
 _SIZES: Final = (2, 3, 5)

@@ -11,8 +11,9 @@ from bench.candidates import http_upstream_command, stdio_upstream
 from bench.load.closed_loop import percentile
 from bench.load.generator import generator
 from bench.load.plan import Outcome, Plan
-from bench.process import free_port, running
+from bench.process import running
 from bench.readiness import wait_for_port
+from testkit.gateway_process import free_port
 from testkit.procfs import cpu_seconds, resident_bytes
 from testkit.servers.prepared_answers import payload_result
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from testkit.clients.plain_http import EXAMPLE, modern_call, scripted
-from testkit.gateway_process import HOST, GatewayProcess
+from testkit.gateway_process import HOST, GatewayProcess, free_port
 from testkit.waiting import wait_until
 from tests.web.prometheus import parse
 
@@ -29,12 +28,6 @@ def python(code: str, **entry: Any) -> dict[str, Any]:
 
 def said(*lines: str, then: str) -> str:
     return f"import os, signal, sys\nfor line in {lines!r}: print(line, file=sys.stderr)\n{then}"
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def warnings_of(gateway: GatewayProcess, server: str) -> list[str]:
@@ -83,7 +76,7 @@ def test_a_command_that_does_not_exist_is_told(start_gateway: Start) -> None:
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
 def test_the_url_is_told_without_what_may_be_secret_in_it(start_gateway: Start, kind: str) -> None:
-    port = closed_port()
+    port = free_port()
     url = f"http://me:{SECRET}@{HOST}:{port}/s/{'k3y' * 10}/mcp?sid={SECRET}"
     gateway = start_gateway({"mcpServers": {"down": {"url": url, "type": kind, "maxRestarts": 1}}})
     cause = failed_cause(gateway)
