@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("url")
     options = parser.parse_args()
     run = importlib.import_module("uvloop").run
-    _say({"version": version(options.client)})
+    _say({"version": version("headgate-mcp" if options.client == "headgate" else options.client)})
     for line in sys.stdin:
         requests = json.loads(line)["requests"]
         _say(run(_round(CLIENTS[options.client], options.url, requests)))
