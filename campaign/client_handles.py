@@ -12,7 +12,7 @@ import msgspec
 from campaign.questions import FORMS
 from campaign.streams import accept, listen_request, open_stream, streaming
 from campaign.trial import Trial, case
-from headgate.domain.identity import Identity
+from headgate.domain.identity import Identity, IdentitySource
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import McpRequest, UpstreamCall
 from headgate.domain.mcp_request import McpResponse as UpstreamAnswer
@@ -26,6 +26,7 @@ from testkit.misbehaving_upstreams import chatty, recorded
 
 _CANARY = "only-for-the-first-client"
 _INVALID_PARAMS = -32602
+_BOB = Identity(principal="bob", source=IdentitySource.API_KEY)
 
 
 def _changed(token: str, position: int) -> str:
@@ -242,7 +243,7 @@ async def _check_reminders(trial: Trial, caller: Client, forger: _Forger, server
         "null": (call, None),
         "1 MB": (call, "A" * 1_000_000),
         "expired": (call, forger.made(sealed_state, age=STATE_LIFETIME_SECONDS + 1)),
-        "of another principal": (call, forger.made(msgspec.structs.replace(sealed_state, principal="bob"))),
+        "of another principal": (call, forger.made(sealed_state, purpose=_BOB.owned_purpose("requestState"))),
         "other arguments": (other, state),
         "no arguments": ({"name": call["name"]}, state),
         "another tool": ({"name": f"{server}_echo", "arguments": call["arguments"]}, state),

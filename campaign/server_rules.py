@@ -1,12 +1,14 @@
 """What the specification asks of servers: inputs, access, rates, outputs, numbers of errors (R21, R23)."""
 
 import asyncio
+import pkgutil
 import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import headgate
 from campaign import stored_results
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.trial import Trial, case
@@ -207,8 +209,9 @@ def _subclasses(kind: type[HeadgateError]) -> Iterator[type[HeadgateError]]:
 
 
 def _check_declared(trial: Trial) -> None:
-    for package in ("catalog", "delivery", "input_requests", "knowledge", "server", "tx", "upstream"):
-        import_module(f"headgate.{package}.errors")
+    for module in pkgutil.walk_packages(headgate.__path__, "headgate."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
     own = {
         number
         for one in _subclasses(HeadgateError)

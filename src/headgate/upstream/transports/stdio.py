@@ -55,7 +55,7 @@ _UNREAD_SECONDS = 10.0
 # How long a child may take to exit after its input ended, and after SIGTERM.
 _GRACE_SECONDS = 2.0
 # A child that exits closes its pipes first: on a busy machine its exit follows after a while.
-_EXIT_SECONDS = 1.0
+_EXIT_SECONDS = 0.7
 # The last output is in the pipe already.
 _LAST_OUTPUT_SECONDS = 0.1
 
