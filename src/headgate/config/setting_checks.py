@@ -250,7 +250,7 @@ def _each(pattern: re.Pattern[str], what_is_allowed: str) -> _ValueStep:
 
 def _notice(value: object, where: str) -> object:
     if value is not None and "{cache_id}" not in str(value):
-        allowed = "a text with {cache_id} in it, without which nobody could read on"
+        allowed = "a text with {cache_id} in it, without which the rest cannot be read"
         raise invalid_value_error(where, display_value(value), allowed)
     return value
 

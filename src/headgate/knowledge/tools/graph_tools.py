@@ -356,7 +356,7 @@ def _of_other_types(around: VendorNeighbourhood) -> Notice:
         level="warning",
         code="NO_SUCH_TYPE",
         message="Nobody within these hops is of the types that were asked for",
-        suggestion=f"next to it are {' and '.join(there)}" if there else "nobody is next to it",
+        suggestion=f"next to it are {' and '.join(there)}" if there else "it has no neighbours",
     )
 
 

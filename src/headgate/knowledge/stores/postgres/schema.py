@@ -20,9 +20,7 @@ POSTGRES_SQL: Final = read_statements(Path(__file__).with_name("statements.sql")
 # PostgreSQL's index takes no more than a few thousand bytes.
 _LONGEST_STEM: Final = 100
 
-TABLES_EMPTIED: Final = (
-    "somebody emptied tables of the documents in this database; drop them, and ingest again"
-)
+TABLES_EMPTIED: Final = "tables of the documents in this database were emptied; drop them, and ingest again"
 
 
 @dataclass(slots=True)
